@@ -1,4 +1,4 @@
-/* A client: its life, and its events. */
+/* A client: lifecycle and events. */
 #include "ps/client_internal.h"
 
 #include "base/bits.h"
@@ -33,7 +33,7 @@ static uint32_t parts_per_op_of(const struct weft_ps_client_config *config)
 
 uint32_t weft_ps_client_expects_max(const struct weft_ps_client_config *config)
 {
-    /* Of the log: what may be under way at once, and what is durable. */
+    /* For the log: parts that may be in flight, and DURABLE_UPTO messages. */
     uint32_t log = config->replay_bytes > 0 ? config->shards * (WEFT_MSGS_MAX + 1) : 0;
     return config->ops_max * parts_per_op_of(config) + 2 * config->tables_max * config->shards +
            log + (weft_ps_ways(config) > 1 ? 1 : 0) + (config->via_timeout_ns > 0 ? 2 * config->tables_max * weft_ps_vias(config) : 0);
@@ -70,7 +70,7 @@ static void ends_init(struct weft_ps_client *client, const weft_peer *peers)
     }
 }
 
-/* Each link's clock probe is a part for life. */
+/* Each link's clock probe is a permanent part. */
 static void clock_probes_init(struct weft_ps_client *client)
 {
     uint32_t links = client->config.tables_max * client->config.shards;
@@ -342,7 +342,7 @@ void weft_ps_client_progress(struct weft_ps_client *client, uint64_t now_ns)
     }
     shards_send(client, now_ns);
     if (client->updates != NULL && weft_ps_updates_completed(client)) {
-        client->round++; /* what it kept back may go */
+        client->round++; /* parts blocked in this round may be sent in the next */
         shards_send(client, now_ns);
         (void)weft_ps_updates_completed(client);
     }

@@ -1,4 +1,4 @@
-/* Clocks: ended by the worker, and told to each shard behind the pushes of that clock. */
+/* Clocks: ended by the worker; CLOCK is sent to each shard after the pushes of that clock. */
 #include "ps/client_internal.h"
 
 #include "base/assert.h"
@@ -98,8 +98,8 @@ bool weft_ps_clock_known(const struct weft_ps_client *client, uint16_t table)
     return true;
 }
 
-/* The clock to be said next. A shard that lacks many, because it was restored or this worker came to it
- * late, is told at once of all those for which no push is left to be sent. */
+/* The clock of the next CLOCK. A shard that lacks many clocks, because it was restored or this
+ * worker connected late, gets one CLOCK for all clocks without unsent pushes. */
 static uint32_t clock_next(const struct weft_ps_client *client, uint16_t table, uint32_t shard,
                            const struct ps_link *link)
 {
@@ -127,7 +127,7 @@ void weft_ps_clock_send(struct weft_ps_client *client, uint32_t index, uint64_t 
     link->clock_said = clock_next(client, table, shard, link);
     if (link->clock_said == clock && weft_ps_via_takes_clock(client, table, shard, clock)) {
         client->counters.deferred += !weft_ps_via_clock(client, table, shard, clock, now_ns);
-        return; /* not taken: the same again in the next progress, or PEER_DOWN comes */
+        return; /* not accepted: retried by the next progress, or PEER_DOWN follows */
     }
     if (!weft_ps_connection_goes(client, shard)) {
         return;
@@ -153,7 +153,7 @@ void weft_ps_clock_send(struct weft_ps_client *client, uint32_t index, uint64_t 
         .user = WEFT_PS_USER | WEFT_PS_USER_CLOCK | index,
     };
     uint64_t seq;
-    /* Anything but OK: the same again in the next progress, or PEER_DOWN comes. */
+    /* Any other status: retried by the next progress, or PEER_DOWN follows. */
     link->clock_sending = client->msgr.ops->send(client->msgr.self, &send, now_ns, &seq) == WEFT_OK;
     client->counters.deferred += !link->clock_sending;
 }

@@ -1,22 +1,22 @@
 /* Operations with a deadline.
  *
- * Loss is data: what has not arrived at the deadline is missed, as if it had been lost on the way,
- * however much that is, and the operation's status is OK.
+ * Loss is data: whatever has not arrived by the deadline is missed, as if the network had lost it,
+ * and the operation's status is OK.
  *
- * A pull is over at that time. The transport closes answers that are arriving (until_ns); what is then
- * still to come is waited for without the caller: an answer for which no memory is posted would keep
- * its shard's.
+ * A pull ends at that time. The transport closes replies that are arriving (until_ns). The client
+ * waits for outstanding replies after the caller has its result: a reply without posted memory
+ * would occupy memory at its shard.
  *
- * A push is over when its shards have said what they have: only they know, and what was lost must be
- * lost at both ends. The transport ends the message (FINISH with SHORT), the shard closes the push and
- * its number. Where the head was lost, or nothing was sent, the head alone follows, under the same
- * number, so that every push has its answer and no number is left out.
+ * A push ends when its shards have reported what they received, so that both ends agree on the
+ * loss. The transport ends the message (FINISH with SHORT), and the shard closes the push and its
+ * number. If the head was lost, or nothing was sent, the head follows alone, under the same number,
+ * so that every push gets a reply and no number is skipped.
  *
  * Source: docs/PROTOCOL.md section 7, "Deadlines".
  */
 #include "ps/client_internal.h"
 
-/* The transport closes what is arriving at the deadline; hear of that first. */
+/* The transport closes arriving replies at the deadline; process these events first. */
 #define LATE_NS WEFT_NS_PER_MS
 
 static uint64_t due_ns(const struct ps_op *op)
@@ -37,7 +37,7 @@ uint64_t weft_ps_client_deadline(const struct weft_ps_client *client)
 
 /* ---- pulls ----------------------------------------------------------------------------------- */
 
-/* No row of this part comes, for the caller. */
+/* For the caller, no row of this part arrives. */
 static void part_late(struct weft_ps_client *client, struct ps_part *part)
 {
     struct ps_table *table = &client->tables[part->table];
@@ -85,7 +85,7 @@ void weft_ps_push_void(struct weft_ps_client *client, struct ps_part *part)
     part->counted = part->is_short = true;
     weft_ps_part_missed(client, part);
     weft_ps_push_note_all(client, part);
-    if (!part->begun) { /* else some of it is applied, and nobody here knows which */
+    if (!part->begun) { /* otherwise some chunks are applied, and the client does not know which */
         weft_ps_residual_keep_all(client, part);
     }
     client->counters.deadlines_expired++;

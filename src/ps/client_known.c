@@ -1,9 +1,9 @@
-/* Lists of ids that shards keep, as this client knows of them: for each of its newest pulls the ids, how
- * they were dealt to shards, and the name under which each shard has its part.
+/* The client's record of the lists of ids that shards keep: for each of its newest pulls the ids,
+ * their split into shards, and the name under which each shard keeps its part.
  *
- * A push of just the same ids, in the same order, takes the pull's parts: it need not be sorted, and the
- * rows of each part are those of a list, in the list's order. The ids themselves are compared, all of
- * them; where two lists differ that is found out at the first id mostly.
+ * A push of exactly the same ids, in the same order, reuses the pull's parts: it need not be
+ * sorted, and the rows of each part are those of a list, in the list's order. All ids are compared;
+ * lists that differ usually differ at the first id.
  *
  * Source: docs/PROTOCOL.md section 7, "Lists"; [li14] section 3.6, "Messages".
  */
@@ -13,8 +13,8 @@
 
 #include <stdlib.h>
 
-/* The largest pulls that are remembered, at least: that of the next step may come before this one's
- * push, and both may be of two operations. */
+/* Number of largest pulls that fit at least: the next step's pull may begin before this step's
+ * push, and both may have two operations. */
 enum { LARGEST_PULLS = 4 };
 
 static size_t bytes_of(uint32_t n, uint32_t parts, bool sorted)
@@ -37,7 +37,7 @@ weft_status weft_ps_known_init(struct weft_ps_client *client)
     }
     known->bytes = LARGEST_PULLS * bytes_of(config->rows_per_op_max, client->parts_per_op, true);
     known->memory = malloc(known->bytes);
-    /* A row of one block: others name no lists. */
+    /* A row of one block: longer rows name no lists. */
     size_t row_bytes =
         sizeof(uint64_t) + weft_min_u64(config->dim_max, WEFT_RPC_BLOCK_FLOATS) * sizeof(float);
     client->list_request =
@@ -57,7 +57,7 @@ static struct ps_known *known_at(struct ps_knowns *known, uint32_t i)
     return &known->of[(known->first + i) % PS_KNOWN_MAX];
 }
 
-/* Where so many bytes may begin without a pull being forgotten; UINT64_MAX: nowhere. */
+/* Offset for this many bytes without evicting a pull; UINT64_MAX: none. */
 static uint64_t room(struct ps_knowns *known, uint64_t bytes)
 {
     if (known->count == 0) {
@@ -145,7 +145,7 @@ void weft_ps_known_add(struct weft_ps_client *client, uint32_t op, const struct 
 void weft_ps_known_kept(struct weft_ps_client *client, const struct ps_part *part)
 {
     struct ps_known *known = &client->known.of[part->known];
-    /* Its place may be another's, and what the other knows is no business of this one. */
+    /* The slot may have been reused by another pull. */
     uint32_t i = (part->known + PS_KNOWN_MAX - client->known.first) % PS_KNOWN_MAX;
     if (part->keeps && known->life == part->known_life && i < client->known.count) {
         known->part[part->known_part].number = part->rpc_id;

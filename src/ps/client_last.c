@@ -1,8 +1,8 @@
-/* The last value of each row that this worker has seen, for pulls whose memory holds none: what is
- * missed of those reads as that, or as the row begins.
+/* The last received value of each row, for pulls whose output has no old values: a missed row is
+ * set to it, or to the row's initial weights.
  *
- * Blocks of long rows are remembered one by one: a row of which only some came is there as it began,
- * but for them.
+ * Blocks of long rows are stored individually: a row of which only some blocks arrived has initial
+ * weights in the others.
  */
 #include "ps/client_internal.h"
 
@@ -38,7 +38,7 @@ void weft_ps_last_put(struct weft_ps_client *client, struct ps_table *table, uin
     memcpy(row + offset, floats, count * sizeof(float));
 }
 
-/* Floats offset .. offset + count - 1 of a row into out. */
+/* Copy floats offset .. offset + count - 1 of a row to out. */
 static void last_read(const struct ps_table *table, uint64_t id, uint32_t offset, float *out,
                       uint32_t count)
 {

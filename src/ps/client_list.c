@@ -1,25 +1,27 @@
-/* Pushes that name a list of ids instead of sending the ids: laid out, sent, and what happens when their
+/* Pushes that name a list of ids instead of sending the ids: layout, sending, and recovery when the
  * shard does not have the list.
  *
- * The request, in chunks of values, never changes, nor its number and grid; so what a shard has applied
- * of it is the same chunks whenever it is sent. Its ids are kept behind it: for LIST, and for what is
- * known by id (rows missing twice, gradients that were lost).
+ * The request has chunks of values. Its contents, number and grid never change, so the chunks that
+ * a shard has applied stay the same however often it is sent. Its ids are stored after it, for LIST
+ * and for state kept by id (rows missing twice, lost gradients).
  *
  *     push -> UNKNOWN_LIST: nothing of this message was applied -> LIST -> the same push
  *     the connection broke: the shard that comes back may be another one -> LIST -> the same push
  *     LIST refused, or not granted, or the packets became too short -> the same rows with their ids
  *
- * The push stays one part all the while, and LIST is under way in its name, so no answer to LIST can be
- * taken for another push's. A shard has memory for one LIST of a worker: one push of a shard at a time
- * has its list there, from LIST to its end. LIST is built when it is sent, in one place, so one LIST of
- * the client is under way at a time. It waits for nothing but that: a shard answers it at once.
+ * The push remains one part, and LIST is sent for this part, so an answer to LIST cannot be
+ * mistaken for that of another push. A shard has memory for one LIST per worker: only one push per
+ * shard uses it at a time, from LIST to the end of the push. LIST is built when it is sent, in a
+ * single buffer, so the client has one LIST in flight at a time. It waits for nothing else: a shard
+ * answers LIST at once.
  *
- * With its ids it goes from the place of LIST, with bound 0, and what SENT says is told as of its own
- * chunks. Of a push that was begun in those the shard would not know which rows it lacks: it is ended.
+ * A push with its ids is sent from the buffer of LIST, with bound 0, and its SENT is translated to
+ * the chunks of the push. If the shard has begun the push in the original chunks, it could not tell
+ * which rows it lacks, so the push is ended.
  *
- * UNKNOWN_LIST is said by the answer, what came of the chunks by SENT, in either order. All chunks of a
- * message whose list is unknown are refused. So SENT without a refusal counts at once; with one it is
- * held until the answer is there.
+ * The answer reports UNKNOWN_LIST, and SENT reports the chunks, in either order. All chunks of a
+ * message whose list is unknown are refused. So SENT without a refusal is processed at once; with
+ * one it is held until the answer arrives.
  *
  * Source: docs/PROTOCOL.md section 7, "Lists"; [li14] section 3.6, "Messages".
  */
@@ -32,24 +34,24 @@
 
 #include <string.h>
 
-/* A shard that says so once more of a list that it was given breaks the protocol. */
+/* A shard that reports UNKNOWN_LIST again after LIST violates the protocol. */
 enum { TRIES_MAX = 4 };
 
-/* After the list of a push was unknown 2, 4, .. of its link go with ids, so that where lists are dropped
- * before they are of use, hardly any push is sent twice. */
+/* After the list of a push was unknown, the next 2, 4, ... pushes of the link are sent with ids, so
+ * that hardly any push is sent twice if shards evict lists before their use. */
 enum { MISSES_MAX = 8 };
 
-/* SENT, until the answer says what it means. The mask follows. */
+/* SENT, held until the answer determines its meaning. The mask follows. */
 struct ps_held {
     struct weft_msg_event event;
 };
 
-/* Behind the ids of a chunk's length, where they are packed: of pushes that are kept for long. */
+/* Flag in the length of a chunk's ids: they are packed, as in pushes that are kept for long. */
 #define IDS_PACKED UINT32_C(0x80000000)
 
 /* ---- laying out ------------------------------------------------------------------------------ */
 
-/* Every chunk but the last has chunk_bytes, the first the head and fewer rows. */
+/* Every chunk but the last has chunk_bytes; the first contains the head and fewer rows. */
 struct layout {
     uint32_t chunk_bytes;
     uint32_t first_rows;
@@ -60,7 +62,7 @@ struct layout {
 
 enum { FIRST_OVERHEAD = WEFT_RPC_REQUEST_BYTES + WEFT_PS_LISTED_HEAD_BYTES };
 
-/* False: there is no room for rows in so many bytes. */
+/* False: no room for rows in this many bytes. */
 static bool layout_of(uint32_t chunk_bytes, const struct weft_table_spec *spec, uint32_t rows,
                       struct layout *layout_p)
 {
@@ -102,7 +104,7 @@ static bool lay_out(const struct weft_ps_client *client, const struct ps_part *p
            layout_of((uint32_t)(layout_p->bytes / wanted), spec, part->rows, layout_p);
 }
 
-/* First row of a chunk, and how many it has. */
+/* First row of a chunk; its number of rows. */
 static uint32_t chunk_first(const struct layout *l, uint32_t rows, uint32_t chunk, uint32_t *n_p)
 {
     uint32_t first = chunk == 0 ? 0 : l->first_rows + (chunk - 1) * l->rows;
@@ -134,7 +136,7 @@ static uint64_t id_at(const struct ps_part *part, uint32_t row)
     return ps_list_id(&part->list, ps_part_row(part, row));
 }
 
-/* Ids of rows first .. first + n - 1, packed. 0: they take no less than `most` bytes. */
+/* Pack the ids of rows first .. first + n - 1. 0: not shorter than `most` bytes. */
 static uint32_t pack_ids(const struct ps_part *part, uint32_t first, uint32_t n, uint8_t *out,
                          uint32_t most)
 {
@@ -157,8 +159,8 @@ static uint32_t pack_ids(const struct ps_part *part, uint32_t first, uint32_t n,
     return bytes;
 }
 
-/* The ids behind the request. Returns where they end. Of a push that is kept until it is durable they are
- * packed where that is shorter: each chunk's, behind their length. */
+/* Store the ids after the request. Returns their end. In a push that is kept until it is durable,
+ * the ids of each chunk are packed if that is shorter, after their length. */
 static uint8_t *keep_ids(struct ps_part *part, const struct layout *l, uint8_t *out)
 {
     const uint32_t id_bytes = part->plain_id_bytes;
@@ -206,7 +208,7 @@ void weft_ps_listed_ids(const struct ps_part *part, uint32_t chunk,
         weft_ps_load_ids(at, id_bytes, rows->count, out);
     } else {
         bool good = weft_ids_unpack(at, head & ~IDS_PACKED, rows->count, out);
-        WEFT_ASSERT(good); /* made here */
+        WEFT_ASSERT(good); /* packed by this client */
     }
 }
 
@@ -231,7 +233,7 @@ bool weft_ps_listed_make(struct weft_ps_client *client, struct ps_part *part, ui
     size_t held_bytes = sizeof(struct ps_held) + WEFT_BITS_WORDS((size_t)l.chunks) * 8;
     size_t most = ps_align8(l.bytes) + ps_align8(ids_bytes) + held_bytes;
     if (most > plain_bytes + ps_listed_extra(plain_bytes)) {
-        return false; /* packets far too short */
+        return false; /* the packets are far too short */
     }
     weft_ps_part_memory(client, part, (uint32_t)most, 1, WEFT_RPC_REPLY_BYTES);
     part->listed = true;
@@ -266,7 +268,7 @@ bool weft_ps_listed_may_go(const struct weft_ps_client *client, const struct ps_
                                  (holder == WEFT_PS_NONE || holder == ps_part_index(client, part)));
 }
 
-/* Returns the elements. */
+/* Returns the number of elements. */
 static uint32_t list_build(struct weft_ps_client *client, const struct ps_part *part)
 {
     const uint32_t id_bytes = part->plain_id_bytes;
@@ -366,7 +368,7 @@ weft_status weft_ps_list_send(struct weft_ps_client *client, struct ps_part *par
         part->list_status = WEFT_RPC_OK;
         client->list_part = end->list_part = ps_part_index(client, part);
         client->counters.lists_sent++;
-        /* Pulls that go meanwhile wait for the push. */
+        /* Pulls sent meanwhile wait for the push. */
         part->rpc_id = part->in_air ? part->rpc_id : weft_ps_rpc_id(client, part->shard);
         ps_part_take_off(ps_link_of(client, part->table, part->shard), part);
     }
@@ -379,7 +381,7 @@ void weft_ps_list_void(struct weft_ps_client *client, struct ps_part *part, weft
     weft_ps_note_status(client, part, status, rpc_status);
     client->counters.rpcs_failed += status != WEFT_OK;
     client->counters.rpcs_refused += rpc_status != WEFT_RPC_OK;
-    if (part->counted) { /* as if it had arrived, before its shard went away */
+    if (part->counted) { /* as if it had arrived before the shard disconnected */
         weft_ps_part_missed(client, part);
         ps_part_rows_to(part, ROWS_NEVER);
         weft_ps_list_drop(client, part);
@@ -392,20 +394,20 @@ void weft_ps_list_void(struct weft_ps_client *client, struct ps_part *part, weft
 void weft_ps_list_drop(struct weft_ps_client *client, struct ps_part *part)
 {
     if (part->list_step == LIST_BEFORE && part->answer == ANSWER_POSTED) {
-        /* LIST was not sent for want of a place. */
+        /* The transport had no slot for LIST. */
         (void)!client->msgr.ops->cancel(client->msgr.self, part->expect);
         part->answer = ANSWER_NONE;
     }
     part->list_step = LIST_THERE;
 }
 
-/* Is its operation over, but for what was sent before a break? */
+/* Has its deadline passed, except for parts sent before a break? */
 static bool is_late(const struct weft_ps_client *client, const struct ps_part *part)
 {
     return part->op != WEFT_PS_NONE && client->ops[part->op].expired && !part->resent;
 }
 
-/* Neither LIST nor the push is under way: it is queued. */
+/* Neither LIST nor the push is in flight: queue the push. */
 static void requeue(struct weft_ps_client *client, struct ps_part *part)
 {
     part->answer = ANSWER_NONE;
@@ -417,7 +419,7 @@ static void requeue(struct weft_ps_client *client, struct ps_part *part)
     weft_ps_part_enqueue(client, ps_part_index(client, part));
 }
 
-/* Its message is closed and it was answered. */
+/* LIST is closed and answered. */
 static void list_over(struct weft_ps_client *client, struct ps_part *part)
 {
     client->list_part = WEFT_PS_NONE;
@@ -437,7 +439,7 @@ void weft_ps_list_sent(struct weft_ps_client *client, uint32_t index,
 {
     struct ps_part *part = &client->parts[index];
     if (event->outcome == WEFT_MSG_UNKNOWN && client->config.reconnect_ns > 0) {
-        return; /* PEER_DOWN follows: then it waits to be sent again */
+        return; /* PEER_DOWN follows, and requeues it */
     }
     part->request_closed = true;
     if (part->answer == ANSWER_CLOSED) {
@@ -450,7 +452,7 @@ void weft_ps_list_reply(struct weft_ps_client *client, uint32_t index,
 {
     struct ps_part *part = &client->parts[index];
     if (event->outcome != WEFT_MSG_COMPLETE && event->sender_gone) {
-        return; /* only because the shard has gone: PEER_DOWN follows */
+        return; /* only if the shard is gone: PEER_DOWN follows */
     }
     struct weft_rpc_reply reply;
     bool good = event->outcome == WEFT_MSG_COMPLETE && event->elem_bytes == WEFT_RPC_REPLY_BYTES &&
@@ -485,7 +487,7 @@ void weft_ps_list_used(struct weft_ps_client *client, const struct ps_part *part
 
 /* ---- UNKNOWN_LIST ---------------------------------------------------------------------------- */
 
-/* As if no chunk had come. */
+/* The event as if no chunk had arrived. */
 static struct weft_msg_event nothing_came(struct weft_ps_client *client,
                                           const struct weft_msg_event *event)
 {
@@ -508,7 +510,7 @@ static void list_missed(struct weft_ps_client *client, struct ps_part *part)
     }
 }
 
-/* SENT came, and UNKNOWN_LIST. */
+/* Both SENT and UNKNOWN_LIST have arrived. */
 static void unknown(struct weft_ps_client *client, struct ps_part *part,
                     const struct weft_msg_event *event)
 {
@@ -519,7 +521,7 @@ static void unknown(struct weft_ps_client *client, struct ps_part *part,
         return;
     }
     if (event->outcome ==
-        WEFT_MSG_SHORT) { /* its deadline: the shard has closed it, with nothing */
+        WEFT_MSG_SHORT) { /* by its deadline: the shard has closed it without applying anything */
         struct weft_msg_event nothing = nothing_came(client, event);
         weft_ps_push_sent(client, ps_part_index(client, part), &nothing);
         return;
@@ -543,7 +545,8 @@ bool weft_ps_listed_lost(struct weft_ps_client *client, const struct ps_part *pa
     return true;
 }
 
-/* SENT of a push that went with its ids: the same in the chunks that name a list. None may be missing. */
+/* SENT of a push that was sent with its ids: translate it to the chunks that name a list. None may
+ * be missing. */
 static void with_ids_sent(struct weft_ps_client *client, struct ps_part *part,
                           const struct weft_msg_event *event)
 {
@@ -603,7 +606,8 @@ void weft_ps_listed_unknown(struct weft_ps_client *client, uint32_t index,
     struct ps_part *part = &client->parts[index];
     struct ps_link *link = ps_link_of(client, part->table, part->shard);
     link->clock_known = reply->clock > link->clock_known ? reply->clock : link->clock_known;
-    if (part->request_closed) { /* its shard died meanwhile; or it says so, and refused nothing */
+    if (part->request_closed) { /* its shard died meanwhile; or UNKNOWN_LIST although it refused
+                                 * nothing */
         client->counters.replies_malformed += !part->sent_unknown;
         client->counters.rpcs_failed += part->sent_unknown;
         weft_ps_note_status(client, part, part->sent_unknown ? WEFT_PEER : WEFT_PROTO, WEFT_RPC_OK);

@@ -1,12 +1,12 @@
-/* Durability replay: pushes are built in a log and stay there, after their operation is long over,
- * until their shard says that a checkpoint has them.
+/* Durability replay: pushes are built in a log and stay there, beyond the end of their operation,
+ * until their shard reports that a checkpoint contains them.
  *
- * The log is bounded, so it may be full, and what empties it are checkpoints, which come by
- * themselves too seldom, perhaps. So from half full on every PUSH asks for one. A BSP
- * table's checkpoint is cut at the end of a clock, which may need this very worker's next pushes;
- * where the checkpoint of a clock was missed (another one was being written), waiting with a full log
- * would last forever. So the last quarter is not kept back, but given out slowly: clocks go on,
- * slowly, and one of the next boundaries is caught. What is full all the same fails in words.
+ * The log is bounded, and only checkpoints free it; the periodic ones may be too rare. Therefore,
+ * once the log is half full, every PUSH requests a checkpoint. A BSP table is cut at the end of a
+ * clock, which may require the next pushes of this worker. If that boundary is missed, because
+ * another checkpoint was being written, a worker that waited with a full log would wait forever.
+ * Therefore the last quarter is used at a limited rate: clocks advance slowly, and a cut happens at
+ * one of the next boundaries. If the log is full nevertheless, the push fails with an error.
  *
  * Source: docs/PROTOCOL.md section 7, "Durable"; docs/CHECKPOINTS.md.
  */
@@ -16,7 +16,7 @@
 
 #include <stdlib.h>
 
-/* In the last quarter one push each so often. */
+/* In the last quarter: one push per this interval. */
 static const uint64_t slow_ns = 20 * WEFT_NS_PER_MS;
 
 weft_status weft_ps_log_init(struct weft_ps_client *client)
@@ -41,7 +41,7 @@ static struct ps_part *part_at(const struct weft_ps_client *client, uint32_t i)
 
 /* ---- room ------------------------------------------------------------------------------------ */
 
-/* The oldest request, where the free memory ends. */
+/* Offset of the oldest request, where the free memory ends. */
 static uint64_t begin_of(const struct weft_ps_client *client)
 {
     const struct ps_log *log = &client->log;
@@ -63,7 +63,7 @@ bool weft_ps_log_filling(const struct weft_ps_client *client)
            (used(client) > client->log.bytes / 2 || client->log.count > client->log.places / 2);
 }
 
-/* Bytes that the parts of these lists take at most, how many they are, and the largest of them. */
+/* Upper bounds for the parts of these lists: total bytes, number, and largest part. */
 static uint64_t needed(const struct weft_ps_client *client, const struct weft_ps_list *lists,
                        uint32_t count, uint32_t *parts_p, uint64_t *largest_p)
 {
@@ -92,7 +92,8 @@ static uint64_t needed(const struct weft_ps_client *client, const struct weft_ps
     return bytes;
 }
 
-/* A checkpoint can only be of clocks that are finished, where a table is BSP. */
+/* With a BSP table a checkpoint contains only finished clocks, so it cannot free the clock in
+ * progress. */
 static bool hopeless(const struct weft_ps_client *client)
 {
     FOR_LOG(client, i)
@@ -122,7 +123,7 @@ weft_status weft_ps_log_room(struct weft_ps_client *client, const struct weft_ps
     struct ps_log *log = &client->log;
     uint32_t parts;
     uint64_t largest, bytes = needed(client, lists, count, &parts, &largest);
-    uint64_t after = used(client) + bytes + largest; /* what is left at the end of the ring */
+    uint64_t after = used(client) + bytes + largest; /* including the unused end of the ring */
     if (parts == 0) {
         return WEFT_OK;
     }
@@ -157,7 +158,7 @@ struct ps_part *weft_ps_log_take(struct weft_ps_client *client)
 uint8_t *weft_ps_log_memory(struct weft_ps_client *client, size_t bytes)
 {
     struct ps_log *log = &client->log;
-    uint32_t before = log->count - 1; /* the newest has no memory yet */
+    uint32_t before = log->count - 1; /* the newest part has no memory yet */
     uint64_t begin = before == 0 ? 0 : begin_of(client);
     bool wrapped = before > 0 && log->end <= begin;
     if (before == 0) {
@@ -190,7 +191,7 @@ static void pop(struct weft_ps_client *client)
     client->counters.replay_bytes_now = used(client);
 }
 
-/* Nobody needs it any more: it is durable, or its shard will not come back. */
+/* No longer needed: it is durable, or its shard is permanently gone. */
 static bool expendable(struct weft_ps_client *client, const struct ps_part *part)
 {
     const struct ps_link *link = ps_link_of(client, part->table, part->shard);
@@ -220,7 +221,7 @@ void weft_ps_log_sweep(struct weft_ps_client *client, uint16_t table, uint32_t s
     pop(client);
 }
 
-/* ---- going on after a break ------------------------------------------------------------------ */
+/* ---- after a reconnection -------------------------------------------------------------------- */
 
 uint32_t weft_ps_log_resend(struct weft_ps_client *client, uint16_t table, uint32_t shard,
                            const struct weft_rpc_pushes *theirs)

@@ -1,4 +1,4 @@
-/* Which rows of an operation did not arrive whole: one bit a row, for the caller. */
+/* The rows of an operation that did not arrive whole: one bit per row, for the caller. */
 #include "ps/client_internal.h"
 
 #include "base/bits.h"

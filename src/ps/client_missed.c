@@ -1,13 +1,13 @@
-/* Rule 7 for pushes: a row whose gradients were missing in the last two pushes that had it becomes
- * critical in the next one, and with it the chunk that it is in.
+/* Rule 7 for pushes: a row whose gradients were missing in the last two pushes that contained it is
+ * critical in the next one, and so is its chunk.
  *
- * By id, for the rows of a sparse table are others in every push, and those of a dense table lie
- * elsewhere when the packets of the path become shorter; the ids of a dense table are ranges of its
- * vector. The ids are read from the request itself, which is there until SENT whoever made it.
- * While nothing is missing there is nothing to look up.
+ * Rows are identified by id, because every push of a sparse table has other rows, and the rows of a
+ * dense table move to other chunks when the packets of the path become shorter. The ids of a dense
+ * table are ranges of its vector. The ids are read from the request, which exists until SENT. While
+ * nothing is missing, no lookup is needed.
  *
- * Pulls have the same rule: their rows are asked for first (client_split.c), and the shard is told how
- * many of them must not be missing.
+ * The same rule applies to pulls: their rows are requested first (client_split.c), and the request
+ * contains the number of rows that must arrive.
  *
  * Source: docs/PROTOCOL.md section 6, rule 7, and section 7.
  */
@@ -50,7 +50,8 @@ static bool chunk_came(const struct weft_msg_event *event, uint32_t chunk)
     return event->mask != NULL && weft_bits_test(event->mask, chunk);
 }
 
-/* Each row once, when its last block was looked at: the missing ones, or those that came whole. */
+/* Process each row once, at its last block: either the missing rows, or those that arrived
+ * whole. */
 static void note_rows(struct weft_ps_client *client, const struct ps_part *part,
                       const struct weft_msg_event *event, bool missing)
 {
@@ -76,7 +77,8 @@ static void note_rows(struct weft_ps_client *client, const struct ps_part *part,
     }
 }
 
-/* The missing ones first: an id may be in the push several times, and is missing if any is. */
+/* Missing rows first: an id may occur in the push several times, and is missing if any occurrence
+ * is. */
 void weft_ps_push_note(struct weft_ps_client *client, const struct ps_part *part,
                        const struct weft_msg_event *event)
 {
@@ -97,7 +99,7 @@ void weft_ps_push_note_all(struct weft_ps_client *client, const struct ps_part *
 {
     static const struct weft_msg_event nothing = {.mask = NULL};
     if (part->request_chunk_elems == 0) {
-        return; /* its shard is gone: nothing was gathered */
+        return; /* the shard is gone: nothing was gathered */
     }
     weft_ps_missed_begin(&client->tables[part->table].push_missed);
     note_rows(client, part, &nothing, true);

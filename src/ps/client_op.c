@@ -1,5 +1,5 @@
-/* Operations: taken, started with the parts that others have made, done, and given back; and those without
- * rows: TABLE, the empty pull, the order for a checkpoint. Pushes and pulls are in client_split.c. */
+/* Operations: allocation, start, completion and release; and the operations without rows: TABLE,
+ * the empty pull, the checkpoint request. Pushes and pulls are in client_split.c. */
 #include "ps/client_internal.h"
 
 #include "base/assert.h"
@@ -34,8 +34,8 @@ uint32_t weft_ps_op_take(struct weft_ps_client *client, uint8_t kind, uint16_t t
     return WEFT_PS_NONE;
 }
 
-/* Go on where the shards say that this rank stands: the process before this one, or the checkpoint
- * that they were restored from. A shard that is behind the others is told their clock. */
+/* Continue at the clock that the shards report for this rank, from its previous process or from the
+ * checkpoint that they restored. A shard that is behind the others gets their clock. */
 static void clock_resume(struct weft_ps_client *client, uint16_t index)
 {
     struct ps_table *table = &client->tables[index];
@@ -96,7 +96,7 @@ bool weft_ps_op_start(struct weft_ps_client *client, uint32_t index)
     return true;
 }
 
-/* The same, and what may go goes. */
+/* The same; then send what may be sent. */
 static void start_and_send(struct weft_ps_client *client, uint32_t index, uint64_t now_ns)
 {
     if (weft_ps_op_start(client, index)) {
@@ -114,8 +114,8 @@ bool weft_ps_any_away(const struct weft_ps_client *client)
     return false;
 }
 
-/* A block of 256 floats fits almost any packet. Where it does not, and the caller has not said how
- * long blocks shall be, the longest of 128, 64, ... that does: few sizes, so that workers of one
+/* A block of 256 floats fits almost any packet. If it does not, and the caller has not set the
+ * block length, use the longest of 128, 64, ... that fits: few sizes, so that all workers of one
  * configuration choose the same. */
 static uint16_t fitting_block(const struct weft_ps_client *client,
                               const struct weft_table_spec *spec)
@@ -216,7 +216,8 @@ weft_status weft_ps_client_checkpoint(struct weft_ps_client *client, uint64_t no
     for (uint32_t s = 0; s < client->config.shards; s++) {
         struct ps_part *part = &client->parts[weft_ps_part_pull(client, index, &none, s, NULL, 0)];
         part->cut = true;
-        part->clock = client->tables[table].clock + 2; /* over nowhere before this worker ends it */
+        part->clock = client->tables[table].clock + 2; /* no shard ends this clock before this
+                                                        * worker does */
     }
     start_and_send(client, index, now_ns);
     *op_p = index;
@@ -273,7 +274,7 @@ void weft_ps_op_release(struct weft_ps_client *client, weft_ps_op index)
 {
     WEFT_ASSERT(weft_ps_op_done(client, index, NULL));
     if (client->ops[index].state == OP_ACTIVE) {
-        client->ops[index].abandoned = true; /* late: its answers are still to come */
+        client->ops[index].abandoned = true; /* late: its replies are outstanding */
         return;
     }
     for (uint32_t i = 0; !client->ops[index].logged && i < client->ops[index].parts; i++) {

@@ -1,29 +1,29 @@
-/* Requests with packed ids: laid out chunk by chunk, each as full as it can be, for a chunk has to be
- * understood alone; and the rows of a chunk of any push, for what was lost.
+/* Requests with packed ids. Each chunk is filled as far as possible and packed independently, so
+ * that it can be decoded alone. Also the rows of a chunk of any push, to process losses.
  *
- * Whether packing pays depends on the ids, so it is tried, in the memory that the plain request would
- * have, and given up as soon as that would be as short.
+ * Whether packing is shorter depends on the ids. So it is attempted in the memory of the plain
+ * request, and abandoned as soon as it is not shorter.
  */
 #include "ps/client_internal.h"
 
 #include "base/assert.h"
 #include "ps/id_pack.h"
 
-/* In the first chunk; in the others less. */
+/* For the first chunk; less for the others. */
 enum { CHUNK_OVERHEAD = WEFT_RPC_REQUEST_BYTES + WEFT_PS_PACKED_HEAD_BYTES };
 
-/* A chunk under way. */
+/* A chunk being filled. */
 struct filling {
     const struct ps_part *part;
-    const struct weft_table_spec *spec; /* PULL: NULL, for there are no blocks */
+    const struct weft_table_spec *spec; /* NULL for a PULL, which has no blocks */
     uint8_t *ids;
     size_t ids_bytes;
-    size_t room; /* that is left for ids and blocks */
+    size_t room; /* remaining bytes for ids and blocks */
     uint64_t before;
     uint32_t rows;
 };
 
-/* Ids of rows from `first` on, into out. */
+/* Copy the ids of rows from `first` on to out. */
 static uint32_t ids_from(const struct ps_part *part, uint32_t first, uint64_t *out)
 {
     uint32_t count = (uint32_t)weft_min_u64(WEFT_IDS_BLOCK, part->rows - first);
@@ -43,7 +43,7 @@ static size_t blocks_bytes(const struct filling *chunk, uint32_t rows)
     return chunk->spec == NULL ? 0 : weft_table_push_blocks_bytes(chunk->spec, rows);
 }
 
-/* One more block of ids, of as many rows as there is room for; false: there was not for all. */
+/* Add a block of ids, with as many rows as fit; false: not all fitted. */
 static bool block_add(struct filling *chunk, const uint64_t *ids, uint32_t count)
 {
     uint8_t block[WEFT_IDS_BLOCK_BYTES_MAX];
@@ -67,7 +67,7 @@ static bool block_add(struct filling *chunk, const uint64_t *ids, uint32_t count
     return false;
 }
 
-/* Fill a chunk with rows from `first` on; returns how many. */
+/* Fill a chunk with rows from `first` on; returns their number. */
 static uint32_t chunk_fill(struct filling *chunk, uint32_t first, uint32_t rows_max)
 {
     uint64_t ids[WEFT_IDS_BLOCK];
@@ -83,7 +83,7 @@ static uint32_t chunk_fill(struct filling *chunk, uint32_t first, uint32_t rows_
     return chunk->rows;
 }
 
-/* Bytes of the whole request; 0: no shorter than bytes_max. */
+/* Returns the bytes of the whole request; 0: not shorter than bytes_max. */
 static uint32_t lay_out(struct weft_ps_client *client, struct ps_part *part, uint32_t chunk_bytes,
                         uint32_t bytes_max)
 {
@@ -118,8 +118,8 @@ static uint32_t lay_out(struct weft_ps_client *client, struct ps_part *part, uin
     return end;
 }
 
-/* A push may lose whole chunks, so with few of them its bound allows nothing: it has as many as with
- * plain ids, but no more than twice 1 / bound. */
+/* A push loses whole chunks, so with few chunks its bound would allow no loss. It has as many
+ * chunks as with plain ids, but no more than 2 / bound. */
 uint32_t weft_ps_chunks_wanted(const struct ps_part *part, uint32_t plain_bytes)
 {
     if (part->kind != WEFT_RPC_PUSH || part->bound_ppm == 0) {
@@ -130,7 +130,7 @@ uint32_t weft_ps_chunks_wanted(const struct ps_part *part, uint32_t plain_bytes)
                                   weft_div_ceil_u64(plain_bytes, WEFT_PS_BOUND_CHUNK_BYTES));
 }
 
-/* As lay_out, in so many chunks at least; *chunk_bytes_p may become less. */
+/* As lay_out, with at least this many chunks; *chunk_bytes_p may be reduced. */
 static uint32_t lay_out_in(struct weft_ps_client *client, struct ps_part *part, uint32_t chunks,
                            uint32_t *chunk_bytes_p, uint32_t bytes_max)
 {
@@ -138,7 +138,7 @@ static uint32_t lay_out_in(struct weft_ps_client *client, struct ps_part *part, 
     if (bytes == 0 || weft_div_ceil_u64(bytes, *chunk_bytes_p) >= chunks) {
         return bytes;
     }
-    /* What is behind more heads is longer, so there are as many at least. */
+    /* More chunk heads make the request longer, so it has at least this many chunks. */
     *chunk_bytes_p = bytes / chunks;
     return *chunk_bytes_p > CHUNK_OVERHEAD ? lay_out(client, part, *chunk_bytes_p, bytes_max) : 0;
 }

@@ -1,14 +1,15 @@
-/* Connections to shards that are ended while only their aggregators use them.
+/* Parking: closes direct connections to shards while all requests go through aggregators.
  *
- * With aggregators, a connection to a shard carries TABLE at the beginning, and later what an aggregator
- * does not take. When nothing has gone over it for a while, and an aggregator brings this worker's requests,
- * the worker says PARK and ends the connection: the shard keeps the rank (shard_park.c). What then goes by
- * the aggregator goes as before. What does not waits, the connection is opened again, and every table is
- * resumed as after a break, with another session; the break is taken to be at that moment, for nothing was
- * under way over a parked connection.
+ * With aggregators, a connection to a shard carries TABLE at the beginning, and later only requests
+ * that an aggregator does not accept. If the connection was unused for a while, and an aggregator
+ * delivers this worker's requests, the worker sends PARK and closes the connection; the shard keeps
+ * the rank (shard_park.c). Requests through the aggregator continue. Any other request waits until
+ * the connection is reopened and every table is resumed as after a break, with a new session. The
+ * break counts as happening at the reopening, because nothing was in flight on a parked connection.
  *
- * A parked rank is dead for its shard if nothing of it was committed for park_lease_ns, so it connects in
- * good time before. Each connection that had to be opened again is kept twice as long as the one before.
+ * A shard declares a parked rank dead if none of its requests was committed for park_lease_ns, so
+ * the worker reconnects well before that. After each reopening the connection is kept for twice as
+ * long as before.
  *
  * Source: docs/PROTOCOL.md section 7, "Parked connections".
  */
@@ -16,8 +17,8 @@
 
 #include "base/assert.h"
 
-/* Of the lease: what was committed so lately shows that the aggregator is used; and after so long the
- * connection is opened. The rest is the time for that. */
+/* Fractions of the lease: a commit within lease / LATELY shows that the aggregator is in use; after
+ * lease / SILENT without one the connection is reopened. The rest of the lease is time for that. */
 enum { LATELY = 8, SILENT = 4 };
 
 static const uint64_t pause_most_ns = 60 * WEFT_NS_PER_S;
@@ -29,7 +30,7 @@ uint32_t weft_ps_packet_elems(const struct weft_ps_client *client, uint32_t shar
     if (end->park != PARK_PARKED) {
         return client->msgr.ops->chunk_elems(client->msgr.self, end->peer, elem_bytes);
     }
-    /* As in the packets of the last connection; in whole bitmap words, as the transport does it. */
+    /* As in packets of the last connection; in whole bitmap words, like the transport. */
     const uint32_t elems = end->packet_elems / elem_bytes;
     return elems >= 32 ? elems - elems % 32 : elems;
 }
@@ -50,7 +51,7 @@ bool weft_ps_connection_goes(struct weft_ps_client *client, uint32_t shard)
 
 /* ---- parking --------------------------------------------------------------------------------- */
 
-/* Every request that this worker is likely to have goes by the aggregator. */
+/* Do all usual requests of this worker go through the aggregator? */
 static bool tables_go_by(const struct weft_ps_client *client, uint32_t shard, uint16_t *table_p)
 {
     bool any = false;
@@ -172,14 +173,14 @@ bool weft_ps_client_waits(const struct weft_ps_client *client, uint32_t shard,
            (client->config.reconnect_ns > 0 || end->park == PARK_ENDING || is_back);
 }
 
-/* ---- connecting again ------------------------------------------------------------------------ */
+/* ---- reconnecting ---------------------------------------------------------------------------- */
 
 static void unpark(struct weft_ps_client *client, uint32_t shard, uint64_t now_ns)
 {
     struct ps_shard_end *end = &client->ends[shard];
     end->park = PARK_NONE;
     end->wants_connection = false;
-    end->reconnect_interval_ns = 0; /* it held */
+    end->reconnect_interval_ns = 0; /* the connection lasted */
     end->park_pause_ns = weft_min_u64(2 * end->park_pause_ns, pause_most_ns);
     client->counters.unparks++;
     weft_ps_shard_away(client, shard, now_ns);

@@ -1,7 +1,7 @@
-/* One RPC of a worker, a part of an operation: made with its request, and ended.
+/* One RPC of a worker, a part of an operation: built with its request, and completed.
  *
- * Its way: client_queue.c (when its turn has come), client_send.c (to the transport), client_sent.c
- * (its request is closed), client_reply.c (its answer).
+ * In between: client_queue.c (order of sending), client_send.c (send), client_sent.c (the request
+ * is closed), client_reply.c (the answer).
  */
 #include "ps/client_internal.h"
 
@@ -15,7 +15,7 @@
 size_t weft_ps_op_buffer_bytes(const struct weft_ps_client_config *config, uint32_t parts_per_op)
 {
     size_t row_bytes = weft_table_row_push_bytes_max(config->dim_max);
-    /* Two heads padded to elements, two alignments; or TABLE's body. */
+    /* Two heads padded to elements and two alignments; or the body of TABLE. */
     size_t elem_bytes = sizeof(uint64_t) + WEFT_RPC_BLOCK_FLOATS * sizeof(float);
     size_t part_bytes =
         WEFT_RPC_REQUEST_BYTES + WEFT_RPC_REPLY_BYTES + 2 * (elem_bytes + sizeof(uint64_t));
@@ -109,7 +109,7 @@ uint32_t weft_ps_part_push(struct weft_ps_client *client, uint32_t op,
     uint32_t total = head_elems + rows * weft_table_blocks(&table->spec);
     if (client->ends[shard].down) {
         part->request = part->logged ? weft_ps_log_memory(client, 8) : NULL;
-        return ps_part_index(client, part); /* fails when it is queued */
+        return ps_part_index(client, part); /* will fail when it is queued */
     }
     weft_ps_part_memory(client, part, total, elem_bytes, WEFT_RPC_REPLY_BYTES);
     if (weft_ps_pack(client, part, total * elem_bytes)) {
@@ -176,7 +176,7 @@ void weft_ps_note_status(struct weft_ps_client *client, const struct ps_part *pa
     }
 }
 
-/* Elements in the chunks refused, at most; those of the last and of the first are fewer. */
+/* Upper bound of the elements in refused chunks; the first and the last chunk have fewer. */
 static uint32_t refused_elems(const struct ps_part *part)
 {
     uint64_t of_chunk =
@@ -251,13 +251,13 @@ void weft_ps_part_wait(struct weft_ps_client *client, uint32_t index)
     struct ps_part *part = &client->parts[index];
     bool flew = part->state == PART_FLYING, is_push = part->kind == WEFT_RPC_PUSH;
     if (part->failing) {
-        return; /* it ends when its memory comes back */
+        return; /* it ends when the transport returns its memory */
     }
     if (part->via_sending && part->answer == ANSWER_CLOSED) {
         if (!ps_log_on(client) || !is_push) {
-            return; /* its shard has it; it is done when its memory comes back */
+            return; /* its shard has it; it is done when the transport returns its memory */
         }
-        part->answer = ANSWER_NONE; /* what comes back may not have it */
+        part->answer = ANSWER_NONE; /* a restarted shard may not have the push */
     }
     if (ps_part_is_via(part)) {
         weft_ps_via_recall(client, part);
@@ -269,7 +269,7 @@ void weft_ps_part_wait(struct weft_ps_client *client, uint32_t index)
     if (part->answer == ANSWER_POSTED) {
         (void)!client->msgr.ops->cancel(client->msgr.self, part->expect);
     }
-    /* Of a push that names a list: LIST was answered, or that the list is unknown. */
+    /* If the push names a list, the closed answer may be that to LIST, or UNKNOWN_LIST. */
     bool answered = part->answer == ANSWER_CLOSED && part->message != MESSAGE_LIST &&
                     part->list_doubt != DOUBT_UNKNOWN;
     if (flew && answered) {
@@ -280,21 +280,22 @@ void weft_ps_part_wait(struct weft_ps_client *client, uint32_t index)
         return;
     }
     if (flew && !is_push && part->op != WEFT_PS_NONE && client->ops[part->op].late) {
-        weft_ps_part_done(client, part); /* nobody waits for its answer, which will not come */
+        weft_ps_part_done(client, part); /* no operation waits for its answer, which will not
+                                          * arrive */
         return;
     }
     if (is_push && part->request_closed && part->message != MESSAGE_LIST) {
-        weft_ps_push_opened(client, part); /* confirmed, but perhaps not by what comes back */
+        weft_ps_push_opened(client, part); /* confirmed, but a restarted shard may lack it */
     }
     part->answer = ANSWER_NONE;
     part->request_closed = part->begun = false;
-    part->is_ahead = false; /* whoever calls counts anew */
+    part->is_ahead = false; /* the caller recounts */
     part->resent |= flew && part->message != MESSAGE_LIST;
     ps_part_rows_to(part, ROWS_GO);
     weft_ps_listed_reset(client, part);
     if (part->op == WEFT_PS_NONE && !is_push) {
         part->clock =
-            0; /* a clock probe: what comes back may be far from the clock that it asked for */
+            0; /* a clock probe: a restarted shard may be far from the requested clock */
     }
     if (flew) {
         ps_part_to(part, PART_QUEUED);

@@ -1,11 +1,11 @@
-/* The answer to a part: looked at, taken, and recorded. */
+/* The answer to a part: checked, applied, and recorded. */
 #include "ps/client_internal.h"
 
 #include "base/assert.h"
 #include "base/bits.h"
 #include "ps/layout.h"
 
-/* An answer with rows must have exactly the grid that was asked for. */
+/* An answer with rows must have exactly the requested grid. */
 static bool rows_match(struct weft_ps_client *client, const struct ps_part *part,
                        const struct weft_msg_event *event)
 {
@@ -26,7 +26,7 @@ bool weft_ps_reply_head(const struct ps_part *part, const struct weft_msg_event 
            reply_p->rpc_id == rpc_id;
 }
 
-/* Returns false when the answer makes no sense. */
+/* Returns false if the answer is malformed. */
 static bool take_answer(struct weft_ps_client *client, struct ps_part *part,
                         const struct weft_msg_event *event, struct weft_rpc_reply *reply_p)
 {
@@ -101,7 +101,7 @@ static void record(struct weft_ps_client *client, const struct ps_part *part,
     weft_hist_add(&all->total, total_ns);
 }
 
-/* After a break the shard had ended the push's clock without this worker. */
+/* Had the shard ended the push's clock without this worker, after a break? */
 static bool was_passed(const struct ps_link *link, const struct ps_part *part,
                        const struct weft_rpc_reply *reply)
 {
@@ -109,13 +109,13 @@ static bool was_passed(const struct ps_link *link, const struct ps_part *part,
            part->clock <= link->clock_passed;
 }
 
-/* Its shard applied nothing of it, as if the scheduler had dropped it. */
+/* The shard applied nothing of the push, as if the scheduler had dropped it. */
 static void refused_late(struct weft_ps_client *client, struct ps_part *part)
 {
     part->refusal = REFUSAL_LATE;
     weft_ps_update_late(client, part);
     weft_ps_part_missed(client, part);
-    weft_ps_residual_keep_all(client, part); /* zeros where it was kept as lost */
+    weft_ps_residual_keep_all(client, part); /* zeros for the rows already kept as lost */
     client->counters.pushes_late++;
     if (part->op != WEFT_PS_NONE) {
         client->ops[part->op].result.rpcs_dropped++;
@@ -163,12 +163,12 @@ static void answered(struct weft_ps_client *client, struct ps_part *part,
     }
 }
 
-/* Rows that came by the deadline, but not what says how long it all took. */
+/* Apply rows that arrived by the deadline without the head, which contains the latencies. */
 static void take_headless(struct weft_ps_client *client, struct ps_part *part,
                           const struct weft_msg_event *event)
 {
     if (!rows_match(client, part, event)) {
-        weft_ps_pull_missed(client, part); /* it was no answer with rows */
+        weft_ps_pull_missed(client, part); /* the answer has no rows */
         return;
     }
     if (ps_op_lent(&client->ops[part->op])) {
@@ -195,7 +195,7 @@ void weft_ps_part_reply(struct weft_ps_client *client, uint32_t index,
         part->answer = ps_part_is_via(part) ? ANSWER_NONE : part->answer;
         return; /* only because the shard has gone: PEER_DOWN follows */
     }
-    /* A shard ends no answer before it is whole, or as whole as its bound wants. */
+    /* A shard never ends an answer before it is complete within its bound. */
     bool is_short = event->outcome != WEFT_MSG_COMPLETE;
     bool may_be_short = weft_ps_reply_until(client, part) != 0;
     uint64_t taken_ns = ps_clock_ns(client);
@@ -205,7 +205,8 @@ void weft_ps_part_reply(struct weft_ps_client *client, uint32_t index,
         ps_pull_answered(&client->ends[part->shard], part);
     }
     if (gone) {
-        /* Less than the bound promises: nothing of it is used, the rows keep their old values. */
+        /* Fewer rows than the bound guarantees: the answer is discarded, and the rows keep their
+         * old values. */
         client->counters.rpcs_failed++;
         weft_ps_note_status(client, part, WEFT_PEER, WEFT_RPC_OK);
         weft_ps_pull_missed(client, part);

@@ -1,11 +1,11 @@
-/* A shard that goes away and comes back: over a new connection to the same process, or as another
- * one that was restored from a checkpoint, or that knows nothing.
+/* Reconnection to a shard: to the same process, or to a new process that was restored from a
+ * checkpoint, or that has no state.
  *
- * While it is away, its parts wait in its queue. When the connection is up, each table is opened
- * again with RESUME, and both ends say which pushes they know. From that follows for each number:
- * unfinished here: it keeps its number if the shard may know it, and is sent again; finished here
- * and not closed there: it is lost, and counted. Numbers that the shard has not seen are given anew,
- * so that they stay near to those it knows.
+ * While the shard is disconnected, its parts wait in its queue. When the connection is up, each
+ * table is opened again with RESUME, and both ends report the pushes they have. A push that is
+ * unfinished here is resent; it keeps its number if the shard may know that number. A push that is
+ * finished here but not closed there is lost, and counted. Numbers that the shard has not seen are
+ * reassigned, so that they stay close to those it knows.
  *
  * Source: docs/PROTOCOL.md section 7, "Reconnection".
  */
@@ -13,9 +13,10 @@
 
 #include "base/assert.h"
 
-/* From one attempt to connect to the next: twice as long each time, less up to half of it at random,
- * so that the workers of a server do not come all at once. A connection that held for the longest
- * pause begins anew; else a server that takes connections and ends them would be asked without end. */
+/* Pause between connection attempts: doubled each time, minus a random part of up to half, so that
+ * the workers of a server do not connect simultaneously. A connection that lasted for the longest
+ * pause resets it. A shorter one does not: otherwise workers would reconnect continuously to a
+ * server that accepts and closes connections. */
 static const uint64_t reconnect_first_ns = 10 * WEFT_NS_PER_MS;
 static const uint64_t reconnect_most_ns = WEFT_NS_PER_S;
 
@@ -37,7 +38,7 @@ void weft_ps_resumes_init(struct weft_ps_client *client)
     }
 }
 
-/* ---- going ----------------------------------------------------------------------------------- */
+/* ---- disconnected ---------------------------------------------------------------------------- */
 
 static void reconnect_plan(struct weft_ps_client *client, struct ps_shard_end *end, uint64_t now_ns)
 {
@@ -59,15 +60,15 @@ void weft_ps_shard_away(struct weft_ps_client *client, uint32_t shard, uint64_t 
     bool first = end->reconnect_interval_ns == 0;
     reconnect_plan(client, end, now_ns);
     if (end->connecting) {
-        end->connecting = false; /* it never came up: nothing was sent */
+        end->connecting = false; /* it was never established: nothing was sent */
         return;
     }
     end->away = true;
     end->session = end->session == UINT32_MAX ? 1 : end->session + 1;
     if (first || end->reconnect_interval_ns == 0) {
-        /* One that comes up and ends at once does not begin the time anew. */
+        /* A connection that ends at once does not restart the timeout. */
         const uint64_t patience_ns = client->config.reconnect_ns;
-        /* 0: it was parked, and the first connection that is not answered is the end. */
+        /* 0: it was parked, and the first failed connection is final. */
         end->away_until_ns =
             patience_ns > 0 ? weft_time_add(now_ns, patience_ns) : WEFT_NEVER;
     }
@@ -134,7 +135,7 @@ bool weft_ps_client_away(const struct weft_ps_client *client, uint32_t shard, ui
     return true;
 }
 
-/* ---- coming back ----------------------------------------------------------------------------- */
+/* ---- connected again ------------------------------------------------------------------------- */
 
 uint64_t weft_ps_client_reconnect_ns(const struct weft_ps_client *client, uint32_t shard)
 {
@@ -150,13 +151,13 @@ static uint32_t next_push(const struct weft_ps_client *client, uint16_t table, u
     return index;
 }
 
-/* Pushes of a link that are not finished are all in the queue, in the order of their numbers. */
+/* All unfinished pushes of a link are in the queue, in the order of their numbers. */
 #define FOR_PUSHES(client, table, shard, i)                                                        \
     for (uint32_t i = next_push(client, table, (client)->ends[shard].queue_head);                  \
          i != WEFT_PS_NONE; i = next_push(client, table, (client)->parts[i].next))
 
-/* What is finished here. Pushes more than WEFT_PUSH_WINDOW_SPAN behind the oldest that is not were never
- * sent, and need not be told. */
+/* The pushes finished here. Pushes more than WEFT_PUSH_WINDOW_SPAN after the oldest unfinished one
+ * were never sent, so they are omitted. */
 static struct weft_rpc_pushes finished(const struct weft_ps_client *client, uint16_t table,
                                        uint32_t shard, uint64_t number)
 {
@@ -187,7 +188,7 @@ static void resume_queue(struct weft_ps_client *client, uint16_t table, uint32_t
     weft_table_spec_pack(&client->tables[table].spec, body);
     weft_rpc_pushes_pack(&ours, body + WEFT_RPC_SPEC_BYTES);
     struct ps_part *part = &client->parts[client->resumes_first + link_index];
-    if (part->state != PART_QUEUED) { /* of a connection that broke before it could go */
+    if (part->state != PART_QUEUED) { /* of a connection that broke before the part was sent */
         weft_ps_part_queue(client, client->resumes_first + link_index);
     }
 }
@@ -215,7 +216,7 @@ void weft_ps_shard_back(struct weft_ps_client *client, uint32_t shard)
     }
 }
 
-/* ---- what the shard knows -------------------------------------------------------------------- */
+/* ---- the shard's state ----------------------------------------------------------------------- */
 
 /* Numbers up to theirs->newest that are finished here, not closed there, and not counted yet. */
 static uint64_t lost_within(struct ps_link *link, const struct weft_rpc_pushes *theirs,
@@ -235,8 +236,8 @@ static uint64_t lost_within(struct ps_link *link, const struct weft_rpc_pushes *
     return lost;
 }
 
-/* Numbers that the shard has not seen are given anew. Returns how many. Those that it has begun go
- * first. */
+/* Reassign the numbers that the shard has not seen. Returns their count. Pushes that it has begun
+ * come first. */
 static uint64_t renumber(struct weft_ps_client *client, uint16_t table, uint32_t shard,
                          const struct weft_rpc_pushes *theirs)
 {
@@ -252,7 +253,7 @@ static uint64_t renumber(struct weft_ps_client *client, uint16_t table, uint32_t
     return count;
 }
 
-/* Which are closed, from those that are not. */
+/* Recompute the closed numbers from the unfinished pushes. */
 static void closed_anew(struct weft_ps_client *client, uint16_t table, uint32_t shard)
 {
     struct ps_link *link = ps_link_of(client, table, shard);
@@ -273,7 +274,7 @@ static void closed_anew(struct weft_ps_client *client, uint16_t table, uint32_t 
     }
 }
 
-/* The shard cannot go on: what waits for this table fails. */
+/* The table cannot be resumed: parts that wait for it fail. */
 static void link_gone(struct weft_ps_client *client, const struct ps_part *resume,
                       weft_status status, uint16_t rpc_status)
 {
@@ -308,7 +309,7 @@ static void report(struct weft_ps_client *client, struct ps_link *link, const st
     client->counters.clocks_resent += clocks_resent;
     client->counters.pushes_lost += lost;
     if (client->ends[part->shard].was_parked && lost == 0 && clocks_resent == 0) {
-        return; /* nothing happened */
+        return; /* no change */
     }
     client->resumed_untold += !link->resumed_untold;
     link->resumed_untold = true;
@@ -331,14 +332,14 @@ void weft_ps_resume_answered(struct weft_ps_client *client, const struct ps_part
         return;
     }
     if (table->state == TABLE_OPEN && reply->rows > table->clock) {
-        table->clock = reply->rows; /* the shard shrank, and went on without this worker */
+        table->clock = reply->rows; /* the shard shrank, and continued without this worker */
         table->passed = true;
     }
     link->clock_passed = reply->rows;
     link->can = reply->can & client->config.can;
     struct weft_rpc_pushes theirs;
     weft_status status = weft_rpc_pushes_unpack(link->resume_reply + WEFT_RPC_REPLY_BYTES, &theirs);
-    WEFT_ASSERT(status == WEFT_OK); /* looked at when it came */
+    WEFT_ASSERT(status == WEFT_OK); /* checked when it arrived */
     uint32_t resent = weft_ps_log_resend(client, part->table, part->shard, &theirs);
     link->resumed.pushes_resent += resent;
     struct weft_rpc_pushes ours = finished(client, part->table, part->shard, link->number);
@@ -362,7 +363,7 @@ void weft_ps_clock_moved(struct weft_ps_client *client, uint16_t table, uint32_t
 {
     struct ps_link *link = ps_link_of(client, table, shard);
     if (client->tables[table].clock <= link->clock_closed && link->clock_closed == from + 1) {
-        return; /* the usual: nothing is made yet for the clock that comes into reach */
+        return; /* the usual case: no push was built yet for the clock that is now within reach */
     }
     FOR_PUSHES(client, table, shard, i)
     {

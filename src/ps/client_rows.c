@@ -1,8 +1,9 @@
-/* Between the caller's rows and the messages: what a push gathers, where an answer goes.
+/* Copies between the caller's rows and messages: a push gathers rows, a pull's answer is scattered
+ * to them.
  *
- * Where a part is all of its list in the list's order - one shard, nothing missed before - both are
- * plain copies of memory. Else rows are picked one by one; for the usual lengths of a row the
- * compiler knows how long the copy is.
+ * If a part is its whole list in order - one shard, nothing missed before - both are plain memory
+ * copies. Otherwise rows are copied one by one; for common row lengths the length of the copy is a
+ * compile-time constant.
  */
 #include "ps/client_internal.h"
 
@@ -42,7 +43,7 @@ static void ids_narrow(uint8_t *out, const uint64_t *ids, uint32_t count)
     }
 }
 
-/* Of rows first .. first + count - 1 of the part. */
+/* Write the ids of rows first .. first + count - 1 of the part. */
 static void ids_put(const struct ps_part *part, uint32_t first, uint32_t count, uint8_t *out)
 {
     const struct weft_ps_list *list = &part->list;
@@ -58,8 +59,8 @@ static void ids_put(const struct ps_part *part, uint32_t first, uint32_t count, 
     }
 }
 
-/* Any layout: several blocks a row, a vector that ends within a row. Values that are not float32 are
- * written by residual.c, which knows what is added to them. */
+/* Any layout: several blocks per row, a vector that ends within a row. residual.c writes values
+ * that are not float32, because it adds residuals to them. */
 static void gather_any(const struct ps_part *part, const struct weft_table_spec *spec,
                        uint8_t *chunk, struct weft_ps_chunk_rows place)
 {
@@ -127,8 +128,8 @@ void weft_ps_missed_note(struct weft_ps_client *client, struct ps_table *table, 
     client->counters.missed_ids += table->missed.count - before;
 }
 
-/* Row r of the part came. Only those at its beginning were missed when it was asked for; one that
- * another answer has missed since is asked for first once more, which does no harm. */
+/* Row r of the part arrived. Only the first rows of the part were missed when it was requested; a
+ * row that another answer has missed since is requested first once more, which is harmless. */
 static void missed_remove(struct weft_ps_client *client, struct ps_table *table,
                           const struct ps_part *part, uint32_t r)
 {
@@ -180,7 +181,7 @@ static void scatter_any(struct weft_ps_client *client, const struct ps_part *par
     }
 }
 
-/* Rows r .. end - 1 of the part, of so many values each, to where the caller wants them. */
+/* Copy rows r .. end - 1 of the part, of `dim` values each, to the caller's memory. */
 static void rows_load(const struct ps_part *part, uint8_t type, uint32_t dim, const uint8_t *rows,
                       uint32_t r, uint32_t end)
 {
@@ -200,7 +201,7 @@ static void rows_load(const struct ps_part *part, uint8_t type, uint32_t dim, co
     }
 }
 
-/* Whole rows r .. end - 1 of the part came. */
+/* Whole rows r .. end - 1 of the part arrived. */
 static void rows_came(struct weft_ps_client *client, const struct ps_part *part,
                       const uint8_t *rows, uint32_t r, uint32_t end)
 {
@@ -217,13 +218,13 @@ static void rows_came(struct weft_ps_client *client, const struct ps_part *part,
     }
 }
 
-/* The row of an element behind a head of so many, where each is one, and there are so many rows. */
+/* The row of an element, if each element after the head is a row; at most `rows`. */
 static uint32_t row_of(size_t element, uint32_t head, uint32_t rows)
 {
     return element > head ? (uint32_t)weft_min_u64(element - head, rows) : 0;
 }
 
-/* A row is an element: what lies between two missing chunks is copied at once. */
+/* A row is an element: everything between two missing chunks is copied at once. */
 static void scatter_whole(struct weft_ps_client *client, const struct ps_part *part,
                           const struct weft_msg_event *event, const uint8_t *rows)
 {

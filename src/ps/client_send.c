@@ -1,4 +1,4 @@
-/* A part to the transport: its head, how its message goes, and the memory of its answer. */
+/* Passing a part to the transport: its head, its message, and the memory of its answer. */
 #include "ps/client_internal.h"
 
 #include "base/assert.h"
@@ -44,9 +44,9 @@ bool weft_ps_counts_updates(const struct ps_part *part, const struct ps_link *li
     return part->kind == WEFT_RPC_PULL && part->rows > 0 && (link->can & WEFT_RPC_CAN_UPDATE) != 0;
 }
 
-/* Its tag is that of an update, but to an aggregator; a head alone opens none. A push of a clock that its
- * shard passed over while this worker was away may be too far back for the 8 bits of the clock in such a
- * tag. */
+/* Does the push have the tag of an update? Not if it is sent to an aggregator, nor if only its head
+ * is sent, which opens no update. The clock of a push that its shard has passed while this worker
+ * was disconnected may be too old for the 8 bits of the clock in such a tag. */
 static bool is_of_update(const struct ps_part *part, const struct ps_link *link)
 {
     return part->kind == WEFT_RPC_PUSH && !ps_part_is_via(part) && !ps_part_head_only(part) &&
@@ -103,7 +103,7 @@ static void write_head(struct weft_ps_client *client, const struct ps_part *part
     weft_rpc_request_pack(&request, message->base);
 }
 
-/* The transport has the push: let it go as its update was granted. */
+/* The transport has the push: set the pace granted to its update. */
 static void update_sent(struct weft_ps_client *client, struct ps_part *part,
                         const struct weft_msg_pace *pace, uint64_t seq, uint64_t now_ns)
 {
@@ -112,7 +112,7 @@ static void update_sent(struct weft_ps_client *client, struct ps_part *part,
     if (pace != NULL) {
         weft_status status = client->msgr.ops->pace(
             client->msgr.self, client->ends[part->shard].peer, seq, pace, now_ns);
-        WEFT_ASSERT(status == WEFT_OK || status == WEFT_NOTFOUND); /* its deadline is over */
+        WEFT_ASSERT(status == WEFT_OK || status == WEFT_NOTFOUND); /* its deadline has passed */
     }
     if (part->update != 0) {
         weft_ps_update_sending(client, part, now_ns);
@@ -128,7 +128,7 @@ static weft_status message_send(struct weft_ps_client *client, struct ps_part *p
         return WEFT_AGAIN;
     }
     if (part->answer != ANSWER_POSTED) {
-        /* Pulls may wait for a push by its name: it keeps it while it waits for its list. */
+        /* Pulls may wait for a push by its rpc_id, so it keeps that while it waits for its list. */
         part->rpc_id = part->in_air ? part->rpc_id : weft_ps_rpc_id(client, part->shard);
         weft_status status = weft_ps_part_expect(client, part, part->kind, part->rpc_id);
         if (status != WEFT_OK) {
@@ -194,7 +194,7 @@ weft_status weft_ps_part_send(struct weft_ps_client *client, struct ps_part *par
         .id_bytes = part->list.id_bytes,
     };
     if (ps_part_head_only(part)) {
-        /* In one chunk, which fits where the chunks that were laid out may not. */
+        /* As one chunk, which fits even if the chunks of the layout do not. */
         message.total = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, part->request_elem_bytes);
         message.chunk_elems = (uint16_t)message.total;
     }
@@ -206,7 +206,8 @@ weft_status weft_ps_part_send(struct weft_ps_client *client, struct ps_part *par
     }
     part->via_pull = ps_part_is_via(part) && part->kind == WEFT_RPC_PULL;
     weft_status status = message_send(client, part, &message, ps_part_head_only(part), now_ns);
-    if (status != WEFT_OK && ps_part_is_via(part)) { /* the aggregator takes no more now */
+    if (status != WEFT_OK && ps_part_is_via(part)) { /* the aggregator's transport accepts no more
+                                                      * now */
         if (part->answer == ANSWER_POSTED) {
             (void)!client->msgr.ops->cancel(client->msgr.self, part->expect);
         }
@@ -219,17 +220,17 @@ weft_status weft_ps_part_send(struct weft_ps_client *client, struct ps_part *par
         weft_ps_via_went(client, part, now_ns);
     }
     if (status == WEFT_OK && !ps_part_head_only(part)) {
-        part->ids_chunk_elems = 0; /* what its shard has begun is of these chunks */
+        part->ids_chunk_elems = 0; /* the shard has begun the push in these chunks */
     }
     return status;
 }
 
-/* With its ids, as a push that was sent before: all of it must arrive. */
+/* Send with ids, like a push that was sent before: all of it must arrive. */
 static weft_status ids_send(struct weft_ps_client *client, struct ps_part *part, uint64_t now_ns)
 {
     struct ps_message message;
     if (client->list_part != WEFT_PS_NONE) {
-        return WEFT_AGAIN; /* its place is taken */
+        return WEFT_AGAIN; /* the LIST buffer is in use */
     }
     if (!weft_ps_listed_with_ids(client, part, &message)) {
         return WEFT_INVALID;
@@ -244,8 +245,8 @@ static weft_status ids_send(struct weft_ps_client *client, struct ps_part *part,
     return status;
 }
 
-/* A push that names a list: the list first, where its shard may not have it; with its ids, where the
- * shard will not have the list, or the chunks as they are; else nothing of it. */
+/* Send a push that names a list: first the list, if the shard may lack it. With its ids, if the
+ * shard will not accept the list. If neither is possible, the push is voided. */
 weft_status weft_ps_listed_send(struct weft_ps_client *client, struct ps_part *part,
                                 uint64_t now_ns)
 {

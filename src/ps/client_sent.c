@@ -1,10 +1,10 @@
-/* The request of a part is closed: what arrived of it is counted. */
+/* The request of a part is closed: count what arrived. */
 #include "ps/client_internal.h"
 
 #include "base/assert.h"
 #include "base/bits.h"
 
-/* Elements that the mask of a message covers, without its head. */
+/* Number of elements received according to the mask of a message, without its head. */
 static uint32_t delivered(const struct weft_msg_event *event, uint32_t head_elems)
 {
     if (event->mask == NULL || event->chunks == 0) {
@@ -17,7 +17,7 @@ static uint32_t delivered(const struct weft_msg_event *event, uint32_t head_elem
     return (uint32_t)(weft_bits_test(event->mask, 0) ? elems - head_elems : elems);
 }
 
-/* Rows that came of a push with packed ids. */
+/* Number of rows that arrived of a push with packed ids. */
 static uint32_t delivered_rows(struct weft_ps_client *client, const struct ps_part *part,
                                const struct weft_msg_event *event)
 {
@@ -30,8 +30,8 @@ static uint32_t delivered_rows(struct weft_ps_client *client, const struct ps_pa
     return rows;
 }
 
-/* Of so many blocks that arrived. Those of one message count as encoded together where those of a chunk
- * are: a scale too few for each chunk at most. */
+/* Bytes saved by `blocks` blocks that arrived. The blocks of one message are counted as encoded
+ * together if those of a chunk are, so at most one scale per chunk is not counted. */
 static uint64_t value_bytes_saved(const struct weft_table_spec *spec, bool is_push, bool together,
                                   uint64_t blocks)
 {
@@ -113,7 +113,7 @@ void weft_ps_part_sent(struct weft_ps_client *client, uint32_t index,
 void weft_ps_push_count(struct weft_ps_client *client, struct ps_part *part,
                         const struct weft_msg_event *event)
 {
-    if (!part->counted) { /* else only zeros stand for what was lost then */
+    if (!part->counted) { /* otherwise the lost rows are zeros in the request */
         part->refused = event->refused;
         weft_ps_push_note(client, part, event);
         weft_ps_count_flow(client, part, event, WEFT_RPC_REQUEST_BYTES);

@@ -1,11 +1,11 @@
-/* Pushes and pulls: lists are checked, and split into parts, by shard and by the length of an RPC. */
+/* Pushes and pulls: checks lists and splits them into parts by shard and by RPC size. */
 #include "ps/client_internal.h"
 
 #include "base/bits.h"
 
 #include <string.h>
 
-/* Where a row goes among those of its shard. */
+/* Position of a row among those of its shard. */
 enum { SORT_CRITICAL, SORT_FIRST, SORT_REST, SORT_KINDS };
 
 static uint32_t sort_kind(const struct weft_ps_client *client, uint32_t row)
@@ -15,8 +15,8 @@ static uint32_t sort_kind(const struct weft_ps_client *client, uint32_t row)
                                                       : SORT_REST;
 }
 
-/* Which rows of a pull were missed the last time, and the last two times. At the pull before one that
- * goes ahead they may be missed once more, which is not known yet. */
+/* Mark the rows of a pull that were missed the last time, and the last two times. Before a
+ * prefetching pull the outstanding pull may miss a row again, which is not known yet. */
 static void sort_look(struct weft_ps_client *client, const struct weft_ps_list *list, bool is_pull)
 {
     const struct weft_ps_missed *missed = &client->tables[list->table].missed;
@@ -37,7 +37,7 @@ static void sort_look(struct weft_ps_client *client, const struct weft_ps_list *
     }
 }
 
-/* A hash or a division for each row, which one shard can do without. */
+/* Costs a hash or a division per row, unless there is only one shard. */
 static uint32_t shard_of(const struct weft_table_spec *spec, const struct weft_ps_list *list,
                          uint32_t i, uint32_t shards)
 {
@@ -113,7 +113,7 @@ static uint8_t id_bytes_of(const struct weft_ps_list *list)
     return all <= UINT32_MAX ? WEFT_RPC_ID_NARROW : WEFT_RPC_ID_WIDE;
 }
 
-/* Every id of a dense table lies within it. */
+/* Is every id within the dense table? */
 static bool ids_within(const struct weft_table_spec *spec, const struct weft_ps_list *list)
 {
     uint64_t rows = weft_table_dense_rows(spec);
@@ -181,7 +181,7 @@ static weft_status lists_check(const struct weft_ps_client *client, struct weft_
     return rows > client->config.rows_per_op_max || bound_ppm >= WEFT_PPM ? WEFT_INVALID : WEFT_OK;
 }
 
-/* Nothing to sort: pieces of the list as they are. */
+/* Nothing to sort: consecutive slices of the list. */
 static void one_shard_parts(struct weft_ps_client *client, uint32_t index,
                             const struct weft_ps_list *list)
 {
@@ -198,7 +198,7 @@ static void one_shard_parts(struct weft_ps_client *client, uint32_t index,
     }
 }
 
-/* So many of the rows first .. first + count - 1 lie before `end`. */
+/* Number of the rows first .. first + count - 1 that are before `end`. */
 static uint32_t rows_before(uint32_t end, uint32_t first, uint32_t count)
 {
     return first < end ? (uint32_t)weft_min_u64(end - first, count) : 0;
@@ -238,7 +238,7 @@ static void known_parts(struct weft_ps_client *client, uint32_t index,
     }
 }
 
-/* The parts of one list; its rows' order is written behind that of the lists before. */
+/* Build the parts of one list; the order of its rows follows that of the previous lists. */
 static void list_parts(struct weft_ps_client *client, uint32_t index,
                        const struct weft_ps_list *list, uint32_t *order)
 {
@@ -274,7 +274,7 @@ static void list_parts(struct weft_ps_client *client, uint32_t index,
     }
 }
 
-/* The caller's lists, to be filled in; and is all as it must be? */
+/* Copy, complete and check the caller's lists. */
 static weft_status lists_take(struct weft_ps_client *client, bool is_push,
                               const struct weft_ps_list *from, struct weft_ps_list *lists,
                               uint32_t count, const struct weft_ps_how *how, uint64_t now_ns)

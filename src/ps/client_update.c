@@ -1,13 +1,13 @@
-/* Updates of a job with a transfer scheduler, at the worker: gathered, asked for, let go or dropped
- * (ps/update.h).
+/* Updates of a job with a transfer scheduler, at the worker: gathering pushes, requesting grants,
+ * sending or dropping (ps/update.h).
  *
- * A push joins the update of its clock when it is queued, and stays in its shard's queue until that is let
- * go: so what is not granted takes no place among the messages that may be unconfirmed, and what is dropped
- * is voided as at a deadline (client_deadline.c), where a head alone closes its number. Granted, it is given
- * to the transport as a held message with the grant's pace; from there it can still be taken back before
- * its first byte.
+ * A push joins the update of its clock when it is queued, and stays in its shard's queue until the
+ * update is granted. So pushes without a grant use none of the transport's unconfirmed messages. A
+ * dropped push is voided as at a deadline (client_deadline.c): its head alone closes its number. A
+ * granted push is passed to the transport as a held message with the grant's pace; it can still be
+ * withdrawn before its first byte.
  *
- * An update's place is free when its last event was polled; what finds no place is sent at once.
+ * An update's slot is freed when its last event was polled. A push without a slot is sent at once.
  */
 #include "ps/client_internal.h"
 #include "ps/update.h"

@@ -1,25 +1,26 @@
-/* Pushes and pulls by way of an aggregator (ps/aggregator.h).
+/* Pushes and pulls through an aggregator (ps/aggregator.h).
  *
- * A push goes to the aggregator of its shard, if there is one and the push is such as can be added up. It
- * is under way until the aggregator has answered that the shard has it; only then it is closed, and the
- * CLOCK behind it may go. In all other cases it goes to the shard itself, under its number: when the
- * answer is another one, when the aggregator goes or says nothing for too long, when the connection to
- * the shard breaks. The shard counts it once whichever way it comes.
+ * A push is sent to the aggregator of its shard, if one is connected and the push can be summed. It
+ * stays open until the aggregator replies that the shard has committed it; only then is it closed,
+ * and the following CLOCK may be sent. Otherwise it is sent directly to the shard, under its
+ * number: after any other reply, when the aggregator disconnects or times out, or when the
+ * connection to the shard breaks. The shard applies it once, whichever path it takes.
  *
- * The transport to the aggregator may still have a push when it is to go direct, or is done. Its memory
- * is the transport's until SENT: it waits in its queue for that, and an operation is not done before. So
- * that this takes no longer than it must, the connection is closed, and opened again after a pause.
+ * The transport to the aggregator may still own the memory of a push that must be sent directly, or
+ * is done. It owns the memory until SENT: the push waits in its queue for that, and the operation
+ * is not done before. To shorten this, the connection is closed, and reopened after a pause.
  *
- * A pull goes there, too, unless it has as many of this worker as it takes: then, when it
- * is sent again, and where the answer is not OK, it goes to the shard. It says how old its rows may be: as old
- * as this worker's last push to the table and the shard, so that it sees that push. While one is under way
- * its pulls wait, as they would at the shard; not in BSP, where they see no push of the clock in progress.
- * The aggregator is told which process of the shard this worker knows, and again when it is another one.
+ * A pull is sent there, too, unless the aggregator already has its maximum number of this worker's
+ * pulls. In that case, when it is resent, and after a reply other than OK, it is sent to the shard.
+ * It contains the maximum age of its rows: the age of this worker's last push to the table and the
+ * shard, so that it sees that push. While a push is in flight, pulls wait, as they would at the
+ * shard; not in BSP, where they see no push of the clock in progress. The worker sends the
+ * incarnation of its shard to the aggregator, and again when it changes.
  *
  * Clocks are in client_via_clock.c.
  *
- * Never by an aggregator: pushes with a deadline, those that name a list or are sent again, heads alone;
- * pulls with a deadline, or of no rows.
+ * Never sent to an aggregator: pushes with a deadline, with a list, resent, or of a head only;
+ * pulls with a deadline, or without rows.
  *
  * Source: docs/PROTOCOL.md section 7, "Aggregates".
  */
@@ -30,8 +31,8 @@
 
 #include <stdlib.h>
 
-/* An aggregator answers when its shard has, which takes as long as the network lets it: it is silent after so
- * many times what an answer took. */
+/* An aggregator replies after its shard has, which depends on the network. So it times out after at
+ * least this multiple of its recent reply time. */
 enum { ANSWER_TIMES = 4 };
 
 static const uint64_t retry_pause_ns = WEFT_NS_PER_S;
@@ -113,7 +114,7 @@ bool weft_ps_client_take_via_close(struct weft_ps_client *client, weft_peer *pee
     return false;
 }
 
-/* It goes to its shard. Its memory may still be the transport's. */
+/* Send the part to its shard. The transport may still own its memory. */
 static void go_direct(struct weft_ps_client *client, uint32_t index)
 {
     struct ps_part *part = &client->parts[index];
@@ -148,7 +149,7 @@ static void via_down(struct weft_ps_client *client, uint32_t index, uint64_t now
     for (uint32_t i = 0; i < client->parts_total; i++) {
         const struct ps_part *part = &client->parts[i];
         if (part->via_answering && part->via_index == index) {
-            weft_ps_via_answer_over(client, i); /* its expectation went with the peer */
+            weft_ps_via_answer_over(client, i); /* its expectation ended with the peer */
         } else if (part->state == PART_FLYING && ps_part_is_via(part) &&
                    part->via_index == index && part->answer != ANSWER_CLOSED) {
             go_direct(client, i);
@@ -233,7 +234,7 @@ static void table_ask(struct weft_ps_client *client, uint32_t index, uint16_t ta
     }
     if (client->msgr.ops->send(client->msgr.self, &send, now_ns, &seq) != WEFT_OK) {
         (void)!client->msgr.ops->cancel(client->msgr.self, link->expect);
-        return; /* the same again in the next progress, or PEER_DOWN comes */
+        return; /* retried by the next progress, or PEER_DOWN follows */
     }
     link->rpc_id = rpc_id;
     link->incarnation = client->ends[shard].incarnation;
@@ -297,7 +298,7 @@ void weft_ps_via_progress(struct weft_ps_client *client, uint64_t now_ns)
         }
         if (via->flying + via->sending > 0 &&
             now_ns >= silent_at(client, via)) {
-            via->close = true; /* PEER_DOWN comes */
+            via->close = true; /* PEER_DOWN follows */
         }
     }
 }
@@ -324,7 +325,7 @@ static bool is_open(const struct weft_ps_client *client, uint16_t table, uint32_
            table_good(client, table, shard);
 }
 
-/* Without a scheduler the first aggregator that it was told of, with one what is granted. */
+/* Without a scheduler: the first aggregator of the shard; with one: the granted aggregator. */
 bool weft_ps_via_open(const struct weft_ps_client *client, uint16_t table, uint32_t shard)
 {
     return client->vias != NULL && client->updates == NULL && is_open(client, table, shard);
@@ -387,7 +388,7 @@ bool weft_ps_via_takes_pull(const struct weft_ps_client *client, const struct ps
     }
     const struct ps_via *via = &client->vias[part->shard];
     const struct ps_via_link *link = &via->links[part->table];
-    /* Pulls of the next clock wait there, and leave some places to those of this one. */
+    /* Pulls of the next clock wait there, and leave some slots to those of this clock. */
     const bool ahead = part->clock > client->tables[part->table].clock;
     const uint32_t most = ahead ? (link->pulls + 1) / 2 : link->pulls;
     return via->pulls < most && link->incarnation != 0 &&
@@ -452,10 +453,11 @@ void weft_ps_via_recall(struct weft_ps_client *client, struct ps_part *part)
         part->answer == ANSWER_POSTED &&
         client->msgr.ops->cancel(client->msgr.self, part->expect) == WEFT_NOTFOUND;
     part->answer = part->answer == ANSWER_POSTED ? ANSWER_NONE : part->answer;
-    client->vias[part->via_index].close = true; /* an answer that nobody takes would stay with the aggregator */
+    client->vias[part->via_index].close = true; /* otherwise the aggregator would keep an answer
+                                                 * that is never received */
 }
 
-/* Its memory is ours again. */
+/* The transport has returned its memory. */
 static void settle(struct weft_ps_client *client, uint32_t index)
 {
     struct ps_part *part = &client->parts[index];
@@ -483,7 +485,7 @@ void weft_ps_via_sent(struct weft_ps_client *client, uint32_t index,
     part->via_sending = false;
     struct ps_via *via = &client->vias[part->via_index];
     via->sending--;
-    if (event->outcome != WEFT_MSG_UNKNOWN) { /* it has it: it is there */
+    if (event->outcome != WEFT_MSG_UNKNOWN) { /* the aggregator has received it, so it is alive */
         via->heard_ns = ps_clock_ns(client);
         weft_ps_update_at_hop(client, part);
     }

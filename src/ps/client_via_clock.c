@@ -1,9 +1,9 @@
-/* Clocks by way of an aggregator.
+/* Clocks through an aggregator.
  *
- * A CLOCK goes there behind its pushes, where a scheduler does not say how pushes go. It is closed when the
- * aggregator has answered that the shard took it. As a push it goes to the shard itself where that fails, and
- * where the connection to the shard breaks: what the aggregator still has of it is then of a session before.
- * Several clocks at once go to the shard, too.
+ * A CLOCK is sent there after its pushes, unless a scheduler routes the pushes. It is closed when
+ * the aggregator replies that the shard has accepted it. Like a push it is sent directly to the
+ * shard if that fails, or if the connection to the shard breaks: a CLOCK that the aggregator still
+ * has then belongs to an old session. A CLOCK for several clocks is also sent directly.
  *
  * Source: docs/PROTOCOL.md section 7, "Clocks by way of an aggregator".
  */
@@ -17,7 +17,7 @@ static struct ps_link *link_of_clock(const struct weft_ps_client *client, uint32
     return &client->links[(size_t)table * client->config.shards + client->vias[via].shard];
 }
 
-/* It goes to the shard. */
+/* Send it directly to the shard. */
 static void clock_direct(struct weft_ps_client *client, uint32_t index, uint16_t table)
 {
     struct ps_via_clock *clock = &client->vias[index].links[table].clock;
