@@ -13,7 +13,7 @@ struct cell {
 
 static_assert(sizeof(struct cell) == 16);
 
-/* Bytes of the Bloom filter that an id raises; ids looked at before one is forgotten. */
+/* PROBES: bytes of the Bloom filter per id. LOOK: ids examined before one is evicted. */
 enum { PROBES = 4, LOOK = 8 };
 
 static void set_key(struct weft_admission *admission, const uint8_t key[WEFT_HASH_KEY_BYTES])
@@ -66,7 +66,7 @@ static uint32_t next_of(const struct weft_admission *admission, uint32_t at)
     return at + 1 == admission->cells ? 0 : at + 1;
 }
 
-/* How far `at` is from `from`, going forward. */
+/* Forward distance from `from` to `at`. */
 static uint32_t distance(const struct weft_admission *admission, uint32_t from, uint32_t at)
 {
     return at >= from ? at - from : at + admission->cells - from;
@@ -77,7 +77,7 @@ static uint32_t home_of(const struct weft_admission *admission, uint64_t id)
     return scaled((uint32_t)hash_of(admission, id), admission->cells);
 }
 
-/* The cell of id, or the empty one where it would go. There always is an empty one. */
+/* The cell of id, or the empty cell for it. There is always an empty cell. */
 static uint32_t cell_of(const struct weft_admission *admission, uint64_t id, uint32_t home)
 {
     const struct cell *cells = admission->memory;
@@ -88,7 +88,7 @@ static uint32_t cell_of(const struct weft_admission *admission, uint64_t id, uin
     return at;
 }
 
-/* Shift back what may lie in the hole, so that no tombstones are needed. */
+/* Shift later entries back into the hole, so that no tombstones are needed. */
 static void cell_remove(struct weft_admission *admission, uint32_t hole)
 {
     struct cell *cells = admission->memory;
@@ -118,7 +118,7 @@ static void forget_one(struct weft_admission *admission)
     admission->forgotten++;
 }
 
-/* The id's cell, made where it has none; its count may be 0 then, and must not stay so. */
+/* The id's cell, allocated if it has none; then its count is 0, and the caller must increase it. */
 static struct cell *cell_obtain(struct weft_admission *admission, uint64_t id)
 {
     struct cell *cells = admission->memory;
@@ -180,7 +180,7 @@ void weft_admission_done(struct weft_admission *admission, uint64_t id)
     }
 }
 
-/* ---- what a checkpoint keeps ------------------------------------------------------------------ */
+/* ---- checkpoints ----------------------------------------------------------------------------- */
 
 size_t weft_admission_copy_bytes(const struct weft_admission *admission)
 {

@@ -107,7 +107,7 @@ void weft_dirty_set_change(struct weft_dirty_set *dirty_set, const struct weft_t
 
 void weft_dirty_set_made(struct weft_dirty_set *dirty_set, uint32_t number)
 {
-    /* At the place of one that was taken away, if any: copied aside by then. */
+    /* If the slot had a removed row, its record was already copied. */
     weft_bits_set(dirty_set->live, number);
     weft_bits_set(dirty_set->dirty, number);
 }

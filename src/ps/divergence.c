@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A way is no longer than this, so that squares of all rows add up in a double. */
+/* Upper limit of a path's length, so that the squares of all rows sum in a double. */
 static const double way_max = 1e18;
 
-/* What the sums below lose by rounding, many times over. */
+/* Far more than the rounding errors of the sums below. */
 static const double rounding = 1e-9;
 
 weft_status weft_divergence_init(struct weft_divergence *divergence, uint32_t places)
@@ -29,7 +29,7 @@ void weft_divergence_fini(struct weft_divergence *divergence)
     *divergence = (struct weft_divergence){0};
 }
 
-/* Never less than what it is made of. */
+/* Round up, so that the result is never less than the value. */
 static float round_up(double value)
 {
     float rounded = (float)value;
@@ -41,7 +41,7 @@ static double square(double value)
     return value * value;
 }
 
-/* Returns by how much the sum of the squares grows. */
+/* Returns the increase of the sum of squares. */
 static double walk(struct weft_divergence *divergence, uint32_t place, double squares)
 {
     float *way = &divergence->since[place];

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-/* Rows ahead of the one that is looked at. */
+/* Prefetch distance, in rows. */
 enum { PREFETCH_ROWS = 16 };
 
 weft_status weft_hot_init(struct weft_hot *hot, uint32_t top)
@@ -46,14 +46,14 @@ static const struct weft_table_row *listed_row(const struct weft_table *table, u
     return table_row_at(table, hot->places[i]);
 }
 
-/* 0 where no row is any more. */
+/* 0 if the slot no longer has a row. */
 static uint32_t updates_of(const struct weft_table *table, const struct weft_table_row *row)
 {
     bool is_there = (row->number & TABLE_ROW_LIVE) != 0 && !table_row_expired(table, row);
     return is_there ? row->count : 0;
 }
 
-/* Counts that reach the threshold. */
+/* Number of counts at or above the threshold. */
 static uint32_t reaching(const uint32_t *counts, uint32_t n, uint64_t threshold)
 {
     uint32_t reach = 0, from = (uint32_t)threshold;
@@ -63,11 +63,12 @@ static uint32_t reaching(const uint32_t *counts, uint32_t n, uint64_t threshold)
     return reach;
 }
 
-/* The smallest above the present threshold that at most `top` counts reach. Nothing reaches what is
- * above the highest count; rows that are pushed as often as each other come to one more each time. */
+/* The smallest threshold above the current one that at most `top` counts reach. A threshold above
+ * the highest count would be reached by no row; rows that are pushed equally often reach the next
+ * count together. */
 static uint64_t next_threshold(const struct weft_hot *hot)
 {
-    uint64_t low = hot->threshold; /* reached by too many, or not to be had */
+    uint64_t low = hot->threshold; /* reached by too many, or not allowed */
     uint32_t most = 0;
     for (uint32_t i = 0; i < hot->listed; i++) {
         most = hot->counts[i] > most ? hot->counts[i] : most;
@@ -84,7 +85,7 @@ static uint64_t next_threshold(const struct weft_hot *hot)
     return high;
 }
 
-/* Leave the rows that reach the threshold; of those just below as many as the top has room for. */
+/* Keep the rows that reach the threshold, and of those just below as many as `top` has room for. */
 static void keep(struct weft_table *table)
 {
     struct weft_hot *hot = &table->hot;
@@ -119,7 +120,7 @@ void weft_table_hot_add(struct weft_table *table, struct weft_table_row *row)
     if (hot->listed == 2 * hot->top) {
         rise(table);
         if (row->count < hot->threshold) {
-            return; /* it comes again when it gets there */
+            return; /* it is added once it reaches the threshold */
         }
     }
     WEFT_ASSERT(hot->listed < 2 * hot->top);
@@ -129,7 +130,7 @@ void weft_table_hot_add(struct weft_table *table, struct weft_table_row *row)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Fewer updates; of as many, the larger id. */
+/* Fewer updates, or the same number and a larger id. */
 static bool is_less(const struct weft_hot_row *a, const struct weft_hot_row *b)
 {
     return a->updates != b->updates ? a->updates < b->updates : a->id > b->id;
@@ -158,7 +159,7 @@ static void sift_up(struct weft_hot_row *heap, uint32_t at)
     }
 }
 
-/* The root goes behind the rest, again and again: most first. */
+/* Heapsort: repeatedly move the root after the rest, which results in descending order. */
 static void sort(struct weft_hot_row *heap, uint32_t count)
 {
     while (count > 1) {

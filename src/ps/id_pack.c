@@ -6,16 +6,16 @@
 #include <string.h>
 
 enum {
-    BITS_MAX = 56, /* with up to 7 bits before them they are in one load of 8 bytes */
+    BITS_MAX = 56, /* so that, with up to 7 bits before them, one load of 8 bytes has them all */
     BELOW = 0x80,
     VARINT_BYTES_MAX = 10,
-    SIZE_ALL = 1 << 20, /* of what is unpacked: no chunk is longer */
-    JUMP = 4096 /* a gap so many times as long as all those before it begins a block */
+    SIZE_ALL = 1 << 20, /* most bytes to unpack: no chunk is longer */
+    JUMP = 4096 /* a gap longer than this multiple of all previous gaps begins a block */
 };
 
 /* ---- packing --------------------------------------------------------------------------------- */
 
-/* Ids of one block: ascending, without a gap that would make all the others long. */
+/* Number of ids in the next block: ascending, and without a gap that would make all codes long. */
 static uint32_t block_count(const uint64_t *ids, uint32_t count)
 {
     uint32_t n = 1;
@@ -26,8 +26,8 @@ static uint32_t block_count(const uint64_t *ids, uint32_t count)
     return n;
 }
 
-/* The k that is best for geometric gaps: the largest with 2^k <= mean x ln 2. So the unary part has
- * less than 3 zeros a gap, whatever the gaps are. */
+/* The optimal k for geometric gaps: the largest with 2^k <= mean x ln 2. So for any gaps, the unary
+ * part has fewer than 3 zeros per gap on average. */
 static uint32_t best_bits(uint64_t span, uint32_t gaps)
 {
     uint64_t mean = gaps > 0 ? span / gaps : 0;
@@ -156,8 +156,8 @@ static bool begin(struct block *block, uint64_t before)
     return true;
 }
 
-/* Sums of the quotients up to each gap: where its one lies, less the ones before it. Goes behind them;
- * false: the bytes end first. */
+/* Sums of the quotients up to each gap: the position of its one bit, minus the ones before it.
+ * Moves the block's position after them. False: the bytes end first. */
 static bool get_unary(struct block *block, uint32_t *sums)
 {
     const size_t left = (size_t)(block->end - block->at);
@@ -177,7 +177,7 @@ static bool get_unary(struct block *block, uint32_t *sums)
     return true;
 }
 
-/* False: an id above 2^64 - 1. They ascend, so the last one tells. */
+/* False: an id above 2^64 - 1. Ids ascend, so checking the last one suffices. */
 static bool get_ids(const struct block *block, const uint8_t *lows, const uint32_t *sums,
                     uint64_t *ids)
 {

@@ -10,7 +10,8 @@ static_assert(sizeof(struct weft_ring_record) == WEFT_RING_UNIT);
 
 static const uint64_t magic = UINT64_C(0x6c6e726a74666577); /* "weftjrnl" */
 
-/* Free room at which more is asked for: more than comes between two looks at it. */
+/* More memory is requested below this free space, which exceeds what is written between two
+ * checks. */
 static const uint64_t low_bytes = UINT64_C(16) << 20;
 
 struct head {
@@ -45,10 +46,10 @@ enum { BEGIN_AT = 64, END_AT = 192, SLOT_STRIDE = 64, VERSION_WITHOUT_END = 2 };
 
 static_assert(sizeof(struct head) <= BEGIN_AT && sizeof(struct begin) <= SLOT_STRIDE);
 
-/* ---- checks ---------------------------------------------------------------------------------- */
+/* ---- checksums ------------------------------------------------------------------------------- */
 
-/* Four lanes, so that a multiplication need not wait for the one before. Each step is a bijection of
- * its lane: a changed word changes the sum. It finds accidents, not forgery. */
+/* Four lanes, so that multiplications do not depend on each other. Each step is a bijection of its
+ * lane, so a changed word changes the sum. It detects accidental damage, not forgery. */
 struct lanes {
     uint64_t v[4];
 };
@@ -109,7 +110,7 @@ static uint64_t lanes_sum(const struct lanes *lanes)
     return mix(lanes->v[0] + mix(lanes->v[1] + mix(lanes->v[2] + mix(lanes->v[3]))));
 }
 
-/* Of a record: its head without the check, then the rest. */
+/* Checksum of a record: its head without the checksum, then the rest. */
 static uint64_t record_check(const struct weft_ring_record *record, struct lanes lanes)
 {
     uint64_t words[4] = {
@@ -128,7 +129,7 @@ static uint64_t words_check(const uint64_t *words, size_t count)
     return sum;
 }
 
-/* Version 2 ends before the lineage. */
+/* The head of version 2 ends before the lineage. */
 static uint64_t head_check(const struct head *head)
 {
     const uint64_t words[] = {head->magic, (uint64_t)head->version << 32 | head->shard,
@@ -150,10 +151,10 @@ static uint64_t end_check(const struct end *end)
     return words_check(words, WEFT_ARRAY_COUNT(words));
 }
 
-/* ---- where it begins and ends ---------------------------------------------------------------- */
+/* ---- begin and end --------------------------------------------------------------------------- */
 
-/* Store `bytes` of which the last 8 are a check: that comes after the rest and after all that was stored
- * before, and nothing is stored before it that comes later in the program. 8-byte aligned. */
+/* Store `bytes`, of which the last 8 are a checksum. The checksum is stored after the rest and
+ * after all earlier stores, and before all later ones. 8-byte aligned. */
 static void store_checked(uint8_t *to, const void *from, size_t bytes)
 {
     uint64_t check;
@@ -164,7 +165,8 @@ static void store_checked(uint8_t *to, const void *from, size_t bytes)
     atomic_signal_fence(memory_order_seq_cst);
 }
 
-/* Into the place of the older of the two: a process that dies in here leaves the other. */
+/* Overwrite the older of the two copies: if the process dies in this function, the other copy is
+ * intact. */
 static void slot_write(struct weft_ring *ring, uint32_t at, uint64_t seq, const void *slot,
                        size_t bytes)
 {
@@ -230,13 +232,13 @@ static void last_read(struct weft_ring_reader *reader)
     }
 }
 
-/* A version whose head is as this one's. */
+/* Does this version have the same head format? */
 static bool is_known(uint32_t version)
 {
     return version >= WEFT_RING_VERSION_PLAIN && version <= WEFT_RING_VERSION;
 }
 
-/* The check of version 2 lies where the lineage is. */
+/* The checksum of version 2 is at the offset of the lineage. */
 static weft_status head_read(struct weft_ring_reader *reader, const struct weft_ring_owner *owner)
 {
     struct head head;
@@ -294,7 +296,7 @@ static bool is_blank(const uint8_t *memory)
     return memcmp(memory, zeros, sizeof(zeros)) == 0;
 }
 
-/* The head is written last: before that the memory is blank. */
+/* The head is written last: until then the memory is zero. */
 void weft_ring_make(struct weft_ring *ring, void *memory, uint64_t bytes, uint64_t bytes_max,
                     const struct weft_ring_owner *owner, uint64_t lineage, uint64_t position)
 {
@@ -354,7 +356,8 @@ static bool wrapped(const struct weft_ring *ring)
     return ring->end.at <= ring->begin.at && weft_ring_used(ring) > 0;
 }
 
-/* Bytes in one piece at `end`; in front of WRAP, which must fit the end of the memory always. */
+/* Contiguous bytes at `end`, leaving room for WRAP, which must always fit at the end of the
+ * memory. */
 static uint64_t room(const struct weft_ring *ring)
 {
     return wrapped(ring) ? ring->begin.at - ring->end.at
@@ -379,7 +382,7 @@ static void write_record(struct weft_ring *ring, const struct weft_ring_record *
     ring->end.at += bytes;
 }
 
-/* A record of this layer. The end behind it is written with the next one. */
+/* Write a record of this layer. The end is written with the next record. */
 static void write_plain(struct weft_ring *ring, uint16_t type)
 {
     const struct weft_ring_record plain = {.type = type};
@@ -401,7 +404,7 @@ bool weft_ring_append(struct weft_ring *ring, const struct weft_ring_record *hea
         ring->end.at = WEFT_RING_HEAD_BYTES;
     }
     if (wrapped(ring) && bytes == room(ring)) {
-        return false; /* an end at the begin would look like nothing used */
+        return false; /* end == begin would mean an empty ring */
     }
     write_record(ring, head, body, body_bytes, data, data_bytes, bytes);
     ring->end.records++;
@@ -438,7 +441,7 @@ void weft_ring_cut_back(struct weft_ring *ring, struct weft_ring_cursor cursor)
 {
     WEFT_ASSERT(cursor.position >= ring->begin.position && cursor.position <= ring->end.position);
     ring->end = cursor;
-    ring->life++; /* what lies behind the next record is of an earlier one */
+    ring->life++; /* records after the next one belong to an earlier life */
     begin_write(ring);
     end_write(ring);
 }
@@ -451,7 +454,7 @@ bool weft_ring_spares(const struct weft_ring *ring, uint64_t bytes)
 
 bool weft_ring_wants(const struct weft_ring *ring)
 {
-    /* Where most of it is free in front, that is used again rather. */
+    /* If most of the front is free, reuse that instead of growing. */
     bool front = ring->begin.at - WEFT_RING_HEAD_BYTES > ring->bytes / 4 * 3;
     return ring->bytes < ring->bytes_max && !wrapped(ring) && !front &&
            room(ring) < low_bytes + weft_ring_reserve(ring);

@@ -14,7 +14,7 @@ static uint32_t slot_of(const struct weft_id_lists *lists, uint32_t i)
     return (lists->first + i) % WEFT_ID_LISTS_MAX;
 }
 
-/* Where so many ids may begin without a list being dropped; UINT32_MAX: nowhere. */
+/* Index for this many ids without evicting a list; UINT32_MAX: none. */
 static uint32_t room(const struct weft_id_lists *lists, uint32_t count)
 {
     if (lists->count == 0) {
@@ -54,7 +54,7 @@ bool weft_id_lists_keep(struct weft_id_lists *lists, uint16_t table, uint32_t nu
 
 uint32_t weft_id_lists_find(const struct weft_id_lists *lists, uint16_t table, uint32_t number)
 {
-    for (uint32_t i = lists->count; number != 0 && i > 0; i--) { /* mostly it is a new one */
+    for (uint32_t i = lists->count; number != 0 && i > 0; i--) { /* usually one of the newest */
         uint32_t slot = slot_of(lists, i - 1);
         if (lists->list[slot].number == number && lists->list[slot].table == table) {
             return slot;

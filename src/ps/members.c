@@ -1,11 +1,12 @@
-/* Who counts in a table: the ranks that clocks wait for and averages are taken over.
+/* The members of a table: the ranks that clocks wait for and averages are computed over.
  *
- * WAIT and FAIL: all W of the specification, whether they are there or not. SHRINK: those that have
- * opened the table and live. A rank that dies is taken out; the clock that it was in is over for it,
- * for what it pushed stays. Who opens the table later, or again, is in from the clock in progress on.
+ * WAIT and FAIL: all W of the specification, connected or not. SHRINK: the live ranks that have
+ * opened the table. A rank that dies is removed, and its clock in progress ends for it, because its
+ * pushes stay applied. A rank that opens the table later, or again, is a member from the clock in
+ * progress on.
  *
- * Ranks that are out are moved along with the clock: so they come back where the others are, and
- * the clocks in a checkpoint never lie behind its own.
+ * The clocks of ranks that are not members advance with the table's clock. So they rejoin at the
+ * clock of the others, and no clock in a checkpoint is behind the table's.
  *
  * Source: docs/PROTOCOL.md section 7, "When a worker dies".
  */
@@ -36,7 +37,7 @@ bool weft_shard_member_counts(const struct weft_shard *shard, uint16_t table, ui
            shard->members[(size_t)table * shard->config.workers_max + rank];
 }
 
-/* The lowest clock of those that count; UINT32_MAX when nobody does. */
+/* The lowest clock of the members; UINT32_MAX without members. */
 static uint32_t lowest(const struct weft_shard *shard, uint16_t index)
 {
     const uint32_t *clocks = &shard->clocks[(size_t)index * shard->config.workers_max];
@@ -49,8 +50,8 @@ static uint32_t lowest(const struct weft_shard *shard, uint16_t index)
     return min;
 }
 
-/* The clock that all but the fastest rank leave behind: what one rank alone claims moves nobody's
- * rows into the past. Ranks that do not count have been moved along. */
+/* The second highest clock: a clock that only one rank claims cannot make other ranks' rows old.
+ * The clocks of ranks that are not members have advanced, too. */
 uint32_t weft_shard_clock_reached(const struct weft_shard *shard, uint16_t index)
 {
     const uint32_t *clocks = &shard->clocks[(size_t)index * shard->config.workers_max];
@@ -62,8 +63,8 @@ uint32_t weft_shard_clock_reached(const struct weft_shard *shard, uint16_t index
     return shard->tables[index].spec.workers == 1 ? first : second;
 }
 
-/* Whose gradients a sum holds: of those that count and, in BSP, of those that were taken out in this
- * clock after they had pushed for it. */
+/* The divisor of a sum: the members and, in BSP, the ranks removed in this clock after they had
+ * pushed for it. */
 static void average(struct weft_shard *shard, uint16_t index)
 {
     const uint32_t *clocks = &shard->clocks[(size_t)index * shard->config.workers_max];
@@ -114,7 +115,7 @@ void weft_shard_now_follow(struct weft_shard *shard, uint16_t index)
     }
 }
 
-/* The slowest one has finished clock min, and what that means for the rows is done. */
+/* The slowest member has finished clock min, and the rows are stepped for it. */
 static void advanced(struct weft_shard *shard, uint16_t index, uint32_t min, uint64_t now_ns)
 {
     shard->clock_min[index] = min;
@@ -125,8 +126,8 @@ static void advanced(struct weft_shard *shard, uint16_t index, uint32_t min, uin
     weft_shard_wake(shard, now_ns);
 }
 
-/* Step some rows. Until all are, it is as if the last CLOCK had not come yet: pulls of the table wait,
- * pushes for the next clock do not come, for nobody has heard of it. */
+/* Step some rows. Until all are stepped, the last CLOCK has no effect yet: pulls of the table wait,
+ * and no worker pushes for the next clock, because none knows that it has begun. */
 static void step_slice(struct weft_shard *shard, uint16_t index, uint64_t now_ns)
 {
     struct weft_table *table = &shard->tables[index];
@@ -139,7 +140,7 @@ static void step_slice(struct weft_shard *shard, uint16_t index, uint64_t now_ns
     shard->step_tables--;
     weft_table_set_now(table, min + 1);
     advanced(shard, index, min, now_ns);
-    weft_shard_clock_advance(shard, index, now_ns); /* somebody may have left meanwhile */
+    weft_shard_clock_advance(shard, index, now_ns); /* a member may have left meanwhile */
 }
 
 void weft_shard_clock_advance(struct weft_shard *shard, uint16_t index, uint64_t now_ns)
@@ -191,8 +192,8 @@ void weft_shard_member_join(struct weft_shard *shard, uint16_t index, uint32_t r
     }
 }
 
-/* What it pushed in a clock that it did not finish stays: for this rank that clock is over, or its
- * rows would count twice. */
+/* Pushes of an unfinished clock stay applied. So that clock ends for this rank, otherwise its
+ * gradients would be applied twice. */
 void weft_shard_close_short(struct weft_shard *shard, uint16_t table, uint32_t rank)
 {
     uint32_t *clock = &shard->clocks[(size_t)table * shard->config.workers_max + rank];
@@ -211,7 +212,7 @@ static void leave(struct weft_shard *shard, uint16_t index, uint32_t rank, uint6
         shard->counters.workers_left++;
         weft_shard_close_short(shard, index, rank);
         weft_shard_update_clock(shard, index, rank,
-                                UINT32_MAX); /* one of which nothing was applied, too */
+                                UINT32_MAX); /* also pushes of which nothing was applied */
         weft_shard_clock_advance(shard, index, now_ns);
         average(shard, index);
     }

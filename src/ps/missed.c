@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REMOVED_MAX = 512 }; /* stale bits, beside as many as there are ids */
+enum { REMOVED_MAX = 512 }; /* most stale bits, beyond the number of ids */
 
 weft_status weft_ps_missed_init(struct weft_ps_missed *missed, uint32_t count_max,
                                 const uint8_t key[WEFT_HASH_KEY_BYTES])
@@ -45,7 +45,7 @@ static uint32_t home(const struct weft_ps_missed *missed, uint64_t id)
     return (uint32_t)weft_hash_keyed(&missed->key, id) & missed->mask;
 }
 
-/* Its bit in the filter: Fibonacci hashing. */
+/* The filter bit of an id: Fibonacci hashing. */
 static uint32_t filter_bit(uint64_t id)
 {
     return (uint32_t)(id * UINT64_C(0x9e3779b97f4a7c15) >> (64 - WEFT_PS_MISSED_FILTER_LOG));
@@ -68,7 +68,7 @@ static void filter_renew(struct weft_ps_missed *missed)
     }
 }
 
-/* The place of id, or the free one where it would go. */
+/* The slot of id, or the free slot for it. */
 static uint32_t probe(const struct weft_ps_missed *missed, uint64_t id)
 {
     uint32_t at = home(missed, id);
@@ -154,7 +154,7 @@ void weft_ps_missed_remove(struct weft_ps_missed *missed, uint64_t id)
     missed->twice_count -= weft_bits_test(missed->twice, hole);
     for (uint32_t at = (hole + 1) & missed->mask; weft_bits_test(missed->used, at);
          at = (at + 1) & missed->mask) {
-        /* Move back what may lie in the hole: it is at least as far from home as from there. */
+        /* Move an entry back if its home is at or before the hole. */
         uint32_t from_home = (at - home(missed, missed->ids[at])) & missed->mask;
         if (from_home >= ((at - hole) & missed->mask)) {
             missed->ids[hole] = missed->ids[at];

@@ -1,5 +1,5 @@
-/* Every step is one loop without branches over restrict pointers, so that compilers make vector
- * code of it; all state of a block lies where the row does. */
+/* Every step is one branch-free loop over restrict pointers, so that compilers vectorize it. All
+ * state of a block is in the row. */
 #include "ps/optimizer.h"
 
 #include <math.h>
@@ -25,7 +25,7 @@ static void init_accumulator(const struct weft_table_spec *spec, const float *we
     }
 }
 
-/* z is the one of which the closed form gives the initial weight back, to rounding. */
+/* z is chosen so that the closed form yields the initial weight, except for rounding. */
 static void init_ftrl(const struct weft_table_spec *spec, const float *weights, float *slots,
                       uint32_t stride, uint32_t count)
 {

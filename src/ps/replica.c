@@ -7,7 +7,8 @@
 
 #include <stdlib.h>
 
-/* `user` of what this posts and sends: this plus a small number. Behind those of a shard. */
+/* `user` of this object's expectations and messages: this plus a small number. Above those of a
+ * shard. */
 #define USER_REPLICA (UINT64_C(1) << 36)
 
 enum { CONFIRMS = 4 };
@@ -15,7 +16,7 @@ enum { CONFIRMS = 4 };
 struct posted {
     uint8_t *memory; /* NULL = none */
     weft_expect_id id;
-    bool is_open; /* a message is coming in: it cannot be taken back */
+    bool is_open; /* a message is arriving: the expectation cannot be cancelled */
 };
 
 struct confirm {
@@ -31,12 +32,12 @@ struct weft_replica {
     struct weft_replica_state state;
     weft_peer peer;
     bool has_ended;
-    uint64_t number; /* of the transfer that is coming in; 0 = none did */
-    uint64_t taken;  /* of the last that was put in */
-    uint32_t count;  /* of its pieces; 0 = the last one is not there yet */
+    uint64_t number; /* of the transfer that is arriving; 0 = none yet */
+    uint64_t taken;  /* of the last transfer applied */
+    uint32_t count;  /* number of its pieces; 0 = unknown until the last piece arrives */
     uint32_t staged_count;
-    uint32_t staged_end;      /* behind the last one that is there */
-    uint8_t **staged;         /* (pieces_max,): NULL = not there */
+    uint32_t staged_end;      /* one past the last piece that has arrived */
+    uint8_t **staged;         /* (pieces_max,): NULL = not arrived */
     uint32_t *record_bytes;   /* (tables_max,): for weft_piece_check */
     uint8_t *free_head;       /* free pieces, linked by their first bytes */
     uint32_t free_count;
@@ -133,7 +134,7 @@ void weft_replica_add_piece(struct weft_replica *replica, void *memory)
     put_free(replica, memory);
 }
 
-/* The transfer that is coming in is none any more. */
+/* Discard the transfer that is arriving. */
 static void drop_staged(struct weft_replica *replica)
 {
     for (uint32_t i = 0; i < replica->staged_end; i++) {
@@ -182,9 +183,9 @@ static void post(struct weft_replica *replica, uint32_t i)
     }
 }
 
-/* ---- putting a transfer in ------------------------------------------------------------------- */
+/* ---- applying a transfer --------------------------------------------------------------------- */
 
-/* Windows of a process that has lost its rank mean nothing for its successor's pushes. */
+/* Push windows of a process that has lost its rank do not apply to its successor. */
 static void put_ranks(struct weft_shard *shard, const struct weft_section *section)
 {
     struct weft_reader r = weft_reader_make(section->body, section->bytes);
@@ -232,7 +233,7 @@ static bool put_table(struct weft_shard *shard, const struct weft_section *secti
     return true;
 }
 
-/* As far as workers_max; each rank's own. */
+/* Clocks of ranks below workers_max. */
 static void put_clocks(struct weft_shard *shard, const struct weft_section *section)
 {
     uint32_t *clocks = shard->clocks + (size_t)section->table * shard->config.workers_max;
@@ -319,11 +320,11 @@ static struct weft_piece_head head_of(const struct weft_replica *replica, const 
     struct weft_reader r = weft_reader_make(piece + 24, sizeof(uint32_t));
     weft_status status = weft_piece_unpack(piece, WEFT_PIECE_HEAD_BYTES + weft_read_u32(&r),
                                            &replica->limits, &head);
-    WEFT_ASSERT(status == WEFT_OK); /* it was, when it came */
+    WEFT_ASSERT(status == WEFT_OK); /* checked on arrival */
     return head;
 }
 
-/* Look at all of it first. */
+/* Check the whole transfer before any of it is applied. */
 static bool is_valid(struct weft_replica *replica)
 {
     weft_piece_check_begin(&replica->limits, replica->record_bytes);
@@ -351,8 +352,8 @@ static bool put_pieces(struct weft_replica *replica)
     return true;
 }
 
-/* All pieces are there. What goes wrong after the first look is that there is no room, or that tables
- * differ: then this replica is none. */
+/* All pieces have arrived. After the check, applying can fail only for lack of room, or because
+ * tables differ; then the replica is unusable. */
 static void put_transfer(struct weft_replica *replica)
 {
     bool good = is_valid(replica) && put_pieces(replica);
@@ -372,7 +373,8 @@ static void refuse(struct weft_replica *replica, uint8_t *piece)
     drop_staged(replica);
     replica->state.pieces_bad++;
     replica->state.refused = true;
-    /* That of the very first piece is not known, but any that does not fit ends the connection, too. */
+    /* If the very first piece is malformed, its transfer is unknown. Any refusal that does not
+     * match ends the connection, too. */
     replica->due = (struct weft_confirm){
         .transfer = replica->number > 0 ? replica->number : 1, .refused = true};
     replica->is_due = true;
@@ -381,7 +383,7 @@ static void refuse(struct weft_replica *replica, uint8_t *piece)
 static void stage(struct weft_replica *replica, const struct weft_piece_head *head, uint8_t *piece)
 {
     if (head->transfer < replica->number || head->transfer == replica->taken) {
-        put_free(replica, piece); /* of one that its shard has given up */
+        put_free(replica, piece); /* of a transfer that the shard has aborted */
         return;
     }
     if (head->transfer > replica->number) {
@@ -437,7 +439,7 @@ static void received(struct weft_replica *replica, const struct weft_msg_event *
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-/* What is posted is taken back; what is coming in comes back as RECEIVED. */
+/* Cancel posted expectations. An arriving message still ends with RECEIVED. */
 static void unpost(struct weft_replica *replica)
 {
     for (uint32_t i = 0; i < WEFT_PIECE_FLIGHT_MAX; i++) {

@@ -1,19 +1,19 @@
-/* Error feedback: what a push lost is kept, by id, and added to the next push of that id; so is what
- * rounding took from it, where the table's values are not float32.
+/* Error feedback: the gradients that a push loses are kept, by id, and added to the next push of
+ * that id. So are the rounding errors, if the table's values are not float32.
  *
- * A push is gathered into the client's memory, where what is kept of its rows is added to them and
- * forgotten; when it is closed, the rows of the chunks that did not arrive are kept, with what had
- * been added. So at any time: sum of what was pushed = sum of what the shards took + sum of what is
- * kept, but for what the counters say was dropped, and pushes that failed or were refused. (To the
- * last bit, but for the rounding of the float32 additions themselves: what rounding to bf16 or int8 leaves
- * is a float32, see values.h.)
+ * A push is gathered into the client's memory. The kept residuals of its rows are added there, and
+ * removed from the store. When the push is closed, the rows of chunks that did not arrive are kept,
+ * including the residuals. So at any time: sum of pushed gradients = sum applied by the shards +
+ * sum kept, except for what the counters report as dropped, and for pushes that failed or were
+ * refused. (This is exact except for the rounding of the float32 additions: the remainder of
+ * rounding to bf16 or int8 is a float32, see values.h.)
  *
- * Values are rounded once, when a push is made, in slices that stay in the first cache: the look-ups of what
- * is kept are a stage of their own, so that they wait for memory together. Whatever happens to it later, it is the same bytes that
- * are sent again, and what they say is what is kept when they are lost.
+ * Values are rounded once, when a push is built, in slices that fit the L1 cache. The lookups of
+ * kept residuals are a separate stage, so that their cache misses overlap. A resent push has the
+ * same bytes, and if they are lost, the values that these bytes encode are kept.
  *
- * What was lost must not arrive by another way: those rows are zeros in the request, should it be
- * sent again to a shard that came back without it.
+ * Lost rows that were kept must not arrive later: they are set to zero in the request, in case it
+ * is resent to a shard that restarted without it.
  *
  * Source: docs/PROTOCOL.md section 7, "Lost chunks"; docs/API.md.
  */
@@ -25,7 +25,7 @@
 
 #include <string.h>
 
-/* Memory for rows of a table whose values are rounded, unless the user says how many. */
+/* Default memory for rows of a table whose values are rounded. */
 enum { FEEDBACK_BYTES = 16 << 20 };
 
 weft_status weft_ps_client_feedback(struct weft_ps_client *client, uint16_t index, void *memory,
@@ -53,7 +53,7 @@ uint32_t weft_ps_client_kept(const struct weft_ps_client *client, uint16_t index
 uint32_t weft_ps_feedback_rows(const struct weft_table_spec *spec)
 {
     const uint64_t row_bytes =
-        20 + spec->dim * sizeof(float); /* of weft_row_store_bytes, at most */
+        20 + spec->dim * sizeof(float); /* upper bound of weft_row_store_bytes per row */
     uint64_t rows = FEEDBACK_BYTES / row_bytes;
     if (spec->push_values == WEFT_VALUE_FLOAT32) {
         return 0;
@@ -96,7 +96,7 @@ static bool all_zero(const float *row, uint32_t count)
     return any == 0;
 }
 
-/* Its row, made of zeros if it is not there; NULL: no room. */
+/* The kept row of id, created with zeros; NULL: no room. */
 static float *kept_row(struct weft_ps_client *client, struct ps_table *table, uint64_t id)
 {
     float *row = weft_row_store_find(&table->kept, id);
@@ -110,7 +110,7 @@ static float *kept_row(struct weft_ps_client *client, struct ps_table *table, ui
     return row;
 }
 
-/* Nothing when it is not there. */
+/* No effect if it is not stored. */
 static void kept_forget(struct weft_ps_client *client, struct ps_table *table, uint64_t id)
 {
     client->counters.feedback_rows_now -= table->kept.count;
@@ -118,17 +118,17 @@ static void kept_forget(struct weft_ps_client *client, struct ps_table *table, u
     client->counters.feedback_rows_now += table->kept.count;
 }
 
-/* ---- out, rounded ---------------------------------------------------------------------------- */
+/* ---- sending, rounded ------------------------------------------------------------------------ */
 
-/* Rows of a slice of a chunk: of int8 whole groups. */
+/* Rows in a slice of a chunk; with int8, whole groups. */
 static uint32_t slice_rows(const struct weft_table_spec *spec)
 {
     const uint32_t floats = weft_table_block_floats(spec), group = weft_int8_group_blocks(floats);
     return PS_SLICE_VALUES / floats / group * group;
 }
 
-/* How elements lie in their rows. Where it is known to the compiler - one float, the rows of a linear model -
- * a stage takes half the instructions. */
+/* Shape of elements. If it is a compile-time constant - one float, the rows of a linear model - a
+ * stage takes half the instructions. */
 struct ps_shape {
     const struct weft_table_spec *spec;
     uint32_t blocks, floats;
@@ -144,8 +144,8 @@ static inline uint32_t block_after(struct ps_shape shape, uint32_t block)
     return block + 1 == shape.blocks ? 0 : block + 1;
 }
 
-/* The caller's values, which are still lent, of `count` elements from `first` on. Shape: (count,
- * block_floats), zeros behind what is given. */
+/* Copy the caller's values, still borrowed, of `count` elements from `first` on. Shape: (count,
+ * block_floats), padded with zeros. */
 static void slice_gather(struct ps_slice *slice, const struct ps_part *part, struct ps_shape shape,
                          uint32_t first, uint32_t count)
 {
@@ -177,8 +177,8 @@ static inline void slice_gather_whole(struct ps_slice *slice, const struct ps_pa
     }
 }
 
-/* values += kept, which becomes zero, where all sums are finite; else nothing changes: its chunk may be
- * refused, and nothing that is kept goes with it. Returns whether it is so. */
+/* values += kept, and kept = 0, if all sums are finite. Otherwise nothing changes: the chunk may be
+ * refused, and kept residuals must not be lost with it. Returns whether they were added. */
 static inline bool add_kept(float *restrict values, float *restrict kept, uint32_t count)
 {
     uint32_t not_finite = 0;
@@ -196,7 +196,7 @@ static inline bool add_kept(float *restrict values, float *restrict kept, uint32
     return true;
 }
 
-/* Add what is kept of the slice's elements. */
+/* Add the kept residuals of the slice's elements. */
 static inline void slice_add(struct weft_ps_client *client, struct ps_shape shape, uint32_t first,
                              uint32_t count)
 {
@@ -212,7 +212,7 @@ static inline void slice_add(struct weft_ps_client *client, struct ps_shape shap
     client->counters.feedback_added += added;
 }
 
-/* Encode the slice, and leave in `values` what rounding took. What is not finite leaves nothing. */
+/* Encode the slice, and store the rounding errors in `values`; 0 for values that are not finite. */
 static void slice_encode(struct ps_slice *slice, const struct weft_table_spec *spec, bool together,
                          uint32_t count, uint8_t *out)
 {
@@ -230,8 +230,8 @@ static void slice_encode(struct ps_slice *slice, const struct weft_table_spec *s
     }
 }
 
-/* Keep what rounding took. Rows are made first and forgotten last: in between they stay where they are, and
- * an id may be there twice. */
+/* Keep the rounding errors. Rows are added first and removed last: in between they do not move, and
+ * an id may occur twice in the slice. */
 static inline void slice_keep(struct weft_ps_client *client, struct ps_table *table,
                               struct ps_shape shape, uint32_t first, uint32_t count)
 {
@@ -260,7 +260,7 @@ static inline void slice_keep(struct weft_ps_client *client, struct ps_table *ta
     }
 }
 
-/* A slice: its values with what is kept of them, which becomes what rounding leaves. */
+/* Encode one slice: add the kept residuals, round, keep the rounding errors. */
 static inline void slice_store(struct weft_ps_client *client, const struct ps_part *part,
                                struct ps_shape shape, bool together, uint32_t first, uint32_t count,
                                uint8_t *out)
@@ -299,7 +299,7 @@ static void store_chunk(struct weft_ps_client *client, const struct ps_part *par
     }
 }
 
-/* ---- out, as it is --------------------------------------------------------------------------- */
+/* ---- sending, float32 ------------------------------------------------------------------------ */
 
 static void add_chunk(struct weft_ps_client *client, const struct ps_part *part, uint32_t index)
 {
@@ -318,7 +318,7 @@ static void add_chunk(struct weft_ps_client *client, const struct ps_part *part,
         add_floats(values + (size_t)i * floats * sizeof(float), row + (size_t)block * floats,
                    weft_table_block_used(&table->spec, block));
         client->counters.feedback_added++;
-        if (block + 1 == blocks) { /* all blocks of a row are in the same push, in their order */
+        if (block + 1 == blocks) { /* all blocks of a row are in the same push, in order */
             kept_forget(client, table, id);
         }
     }
@@ -334,9 +334,9 @@ void weft_ps_residual_add(struct weft_ps_client *client, const struct ps_part *p
     }
 }
 
-/* ---- in -------------------------------------------------------------------------------------- */
+/* ---- losses ---------------------------------------------------------------------------------- */
 
-/* Element i of a chunk as its message says it. Shape: out (block_floats,). */
+/* Decode element i of a chunk of the message. Shape: out (block_floats,). */
 static void element_load(const struct weft_table_spec *spec, const struct ps_chunk *chunk,
                          uint32_t i, float *out)
 {
@@ -354,7 +354,7 @@ static void element_load(const struct weft_table_spec *spec, const struct ps_chu
     WEFT_ASSERT(good); /* made here */
 }
 
-/* What is not finite would spoil the next push, too. */
+/* A value that is not finite would spoil the next push, too. */
 static void keep(struct weft_ps_client *client, struct ps_table *table,
                  const struct ps_chunk *chunk, uint32_t i)
 {
@@ -394,7 +394,7 @@ static void chunk_lost(struct weft_ps_client *client, const struct ps_part *part
 void weft_ps_residual_keep_all(struct weft_ps_client *client, const struct ps_part *part)
 {
     if (part->request_chunk_elems == 0) {
-        return; /* its shard is gone: nothing was gathered */
+        return; /* the shard is gone: nothing was gathered */
     }
     for (uint32_t k = 0; k < ps_part_chunks(part); k++) {
         chunk_lost(client, part, k, true);

@@ -1,4 +1,4 @@
-/* The inverse of a snapshot: into a shard that nobody has connected to yet. */
+/* Restoring a snapshot into a shard without connections. */
 #include "ps/snapshot_internal.h"
 
 #include "base/assert.h"
@@ -86,7 +86,7 @@ weft_status weft_shard_restore_counted(struct weft_shard *shard, uint16_t index,
     return WEFT_OK;
 }
 
-/* Of the ranks that count; and the clock in progress. */
+/* Recompute the minimum clock of the members, and the clock in progress. */
 static void find_min(struct weft_shard *shard, uint16_t index)
 {
     const uint32_t *clocks = shard->clocks + (size_t)index * shard->config.workers_max;
@@ -169,8 +169,9 @@ weft_status weft_shard_restore_partial(struct weft_shard *shard,
     return WEFT_OK;
 }
 
-/* FTRL's weights are those that its state makes with its rate: with another they would jump. A journal
- * may leave a BSP table in the middle of a clock: its sums are of as many workers as it had. */
+/* FTRL computes weights from its state and its rate: with another rate they would jump. After a
+ * journal replay a BSP table may be in the middle of a clock: its sums belong to the previous
+ * number of workers. */
 static bool may_become(const struct weft_table *table, const struct weft_table_spec *spec)
 {
     struct weft_table_spec allowed = table->spec;
@@ -186,9 +187,9 @@ static bool may_become(const struct weft_table *table, const struct weft_table_s
     return weft_table_spec_equal(&allowed, spec);
 }
 
-/* A worker opens a table that another server has left, in a checkpoint or a journal, and that nobody
- * has opened since: what does not change the rows may be new. A clock that ends just now (a rank's
- * successor closes it) ends as it would have. */
+/* A worker opens a table restored from a checkpoint or a journal, for the first time since the
+ * restart: fields of the specification that do not change rows may differ. A clock that ends at
+ * this moment (a rank's successor closes it) ends under the old specification. */
 bool weft_shard_respec(struct weft_shard *shard, const struct weft_table_spec *spec)
 {
     struct weft_table *table = shard_table(shard, spec->table);

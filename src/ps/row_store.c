@@ -33,7 +33,7 @@ void weft_row_store_init(struct weft_row_store *store, void *memory, uint32_t ro
     memset(store->heads, 0, heads * sizeof(*store->heads));
 }
 
-/* What points to the id's place, or to the end of its chain. */
+/* Pointer to the link to the id's slot, or to the end of its chain. */
 static uint32_t *link_of(const struct weft_row_store *store, uint64_t id)
 {
     uint32_t *link = &store->heads[weft_hash_keyed(&store->key, id) & store->mask];
@@ -57,7 +57,7 @@ float *weft_row_store_find(const struct weft_row_store *store, uint64_t id)
     return link == 0 ? NULL : row_at(store, link - 1);
 }
 
-/* Their heads, then their places, then the rows: each is asked for so many ids ahead of the next. */
+/* Prefetch the heads, then the slots, then the rows, each this many ids ahead of the next stage. */
 enum { FIND_GROUP = 16 };
 
 void weft_row_store_find_all(const struct weft_row_store *store, const uint64_t *ids, size_t count,

@@ -11,7 +11,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Replies and CLOCK together must stay under WEFT_MSGS_MAX, or a worker could not be answered. */
+/* Replies and CLOCK together must stay below WEFT_MSGS_MAX, otherwise a reply might find no message
+ * slot. */
 enum { SLOTS_MAX = WEFT_MSGS_MAX - 4 };
 
 void weft_shard_config_default(struct weft_shard_config *config_p)
@@ -74,7 +75,7 @@ static weft_status slot_init(const struct weft_shard_config *config, struct shar
     size_t answer_bytes = WEFT_RPC_REPLY_BYTES + WEFT_RPC_PUSHES_BYTES;
     bool is_pull = slot->op == WEFT_RPC_PULL, has_ids = is_pull || slot->op == WEFT_RPC_LIST;
     if (is_pull) {
-        /* A block more: the head's padding. */
+        /* One more block, for the padding of the head. */
         answer_bytes += config->rows_per_rpc_max * weft_table_row_push_bytes_max(config->dim_max) +
                         WEFT_RPC_BLOCK_FLOATS * sizeof(float);
         if (config->hot_rows > 0) {
@@ -86,7 +87,7 @@ static weft_status slot_init(const struct weft_shard_config *config, struct shar
     if (has_ids) {
         slot->ids = calloc(config->rows_per_rpc_max, sizeof(*slot->ids));
     }
-    slot->answer = malloc(answer_bytes); /* touched as far as answers are long */
+    slot->answer = malloc(answer_bytes); /* touched only as far as replies need it */
     bool lacks = (has_ids && slot->ids == NULL) || (is_pull && slot->came == NULL);
     return slot->answer == NULL || lacks ? WEFT_NOMEM : WEFT_OK;
 }

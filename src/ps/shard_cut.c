@@ -1,7 +1,7 @@
-/* Checkpoints that workers ask for: a PULL of no rows with CUT waits here until a checkpoint counts whose
- * instant came after it, or until the driver says that there will be none, and why.
+/* Checkpoint requests of workers: a PULL without rows and with CUT waits here until a checkpoint is
+ * valid that was cut after the request arrived, or until the driver reports why there will be none.
  *
- * Instants are counted. A request that comes while a cut's instant is over waits for the next.
+ * Cuts are numbered. A request that arrives after a cut was taken waits for the next one.
  *
  * Source: docs/PROTOCOL.md section 7, "Checkpoint requests"; docs/CHECKPOINTS.md.
  */

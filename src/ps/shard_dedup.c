@@ -1,8 +1,8 @@
-/* Pushes that are sent again: over a new connection of the same process, or to a shard that was
- * restored. Whole ones are known by the window, those in between chunk by chunk.
+/* Duplicate detection for pushes that are resent over a new connection of the same process, or to a
+ * restored shard. The window records complete pushes; a mask records the chunks of each incomplete
+ * push.
  *
- * The masks exist where chunks_max says how long they are. Without them a worker that resumes is
- * refused.
+ * Masks exist if chunks_max > 0, their length. Without them a worker that resumes is refused.
  *
  * Source: docs/PROTOCOL.md section 7, "Resending".
  */
@@ -15,7 +15,7 @@
 weft_status weft_shard_partials_init(struct weft_shard *shard)
 {
     size_t words = WEFT_BITS_WORDS((size_t)shard->config.chunks_max);
-    /* Those being taken, and as many that a broken connection left. */
+    /* Pushes in progress, and as many left over by a broken connection. */
     shard->partials_per_worker = 2 * shard->config.push_slots;
     shard->partial_count = shard->config.workers_max * shard->partials_per_worker;
     shard->partials = calloc(shard->partial_count, sizeof(*shard->partials));
@@ -97,7 +97,7 @@ void weft_shard_dedup_begin(struct weft_shard *shard, struct shard_slot *slot,
 {
     struct weft_push_window *window = shard_pushes(shard, slot->table, slot->worker);
     if (slot->number == 0) {
-        return; /* the worker does not count, and does not send again */
+        return; /* the worker does not number its pushes, and does not resend */
     }
     slot->again = weft_push_window_test(window, slot->number);
     weft_push_window_open(window, slot->number);
@@ -106,12 +106,12 @@ void weft_shard_dedup_begin(struct weft_shard *shard, struct shard_slot *slot,
     }
     struct shard_partial *partial = find(shard, slot->table, slot->worker, slot->number);
     partial = partial != NULL ? partial : make(shard, slot, event);
-    /* A head alone ends a push, however it was cut: its worker gives up what is missing. */
+    /* A head alone ends a push with any grid: its worker abandons the missing chunks. */
     bool head_alone = event->total == shard_request_head_elems(event);
     if (partial == NULL || (!head_alone && (partial->chunks != event->chunks ||
                                             partial->chunk_elems != event->chunk_elems))) {
-        /* Cut another way, or more pushes left open than this worker may have: not to be told from
-         * what is applied already. */
+        /* Another grid, or more open pushes than this worker may have: applied chunks cannot be
+         * identified. */
         slot->status = WEFT_RPC_BAD_REQUEST;
         slot->dead = true;
         return;
@@ -152,7 +152,8 @@ void weft_shard_dedup_later(struct weft_shard *shard, const struct shard_slot *s
 {
     struct shard_partial *partial =
         slot->partial == WEFT_SHARD_NONE ? NULL : &shard->partials[slot->partial];
-    /* Nothing to remember: it is made anew, so a worker may have any number of such. */
+    /* Without applied chunks the entry is not kept, so a worker may have any number of such
+     * pushes. */
     if (partial != NULL && weft_bits_count(partial->mask, partial->chunks) == 0) {
         partial->live = false;
     }
@@ -180,7 +181,7 @@ enum weft_rpc_status weft_shard_dedup_resume(struct weft_shard *shard, uint16_t 
             continue;
         }
         if (weft_bits_count(first[i].mask, first[i].chunks) == first[i].chunks) {
-            /* The cut came between its last chunk and its end. */
+            /* The checkpoint was cut between its last chunk and its end. */
             weft_push_window_close(shard_pushes(shard, table, worker), first[i].number);
             first[i].live = false;
         } else if (weft_rpc_pushes_test(theirs, first[i].number) ||

@@ -1,6 +1,6 @@
-/* Durable pushes: those of the windows that a checkpoint holds which counts. A worker that asks (TABLE
- * with DURABLE) is told the number up to which its pushes to each table are, one message at a time,
- * and need not keep them any more.
+/* Durable pushes: those in the windows of a valid checkpoint. A worker that requests it (TABLE with
+ * DURABLE) receives, one message at a time, the number up to which its pushes to each table are
+ * durable, and need not keep them any longer.
  *
  * Source: docs/PROTOCOL.md section 7, "Durable".
  */

@@ -1,11 +1,12 @@
-/* What a shard writes into its journal. How it is done again is in shard_journal_replay.c.
+/* Writes a shard's journal. The replay is in shard_journal_replay.c.
  *
- * A journal that is full still leads from the last checkpoint that counts to a state that the shard
- * had. That is not given up for a cut that may fail: what comes after its instant goes into a reserve,
- * behind a GAP. Where that checkpoint is restored, the GAP is passed over with all before it; where an
- * older one is, the journal ends at the GAP. LIFE may go into the reserve, too: it is what a shard that
- * comes back to a journal without room has to write before it knows whether anything will follow. Never
- * one behind another, so that it takes no more of the reserve however often the shard dies there.
+ * A full journal still leads from the last valid checkpoint to an earlier state of the shard. This
+ * is not discarded for a new cut, which may fail: records after the cut are written to a reserve,
+ * after a GAP. If the new checkpoint is restored, the replay skips the GAP and all records before
+ * it; if an older one is restored, the journal ends at the GAP. LIFE may be written to the reserve,
+ * too: a shard that restarts with a full journal must write it before it knows whether any record
+ * will follow. Two LIFE records are never adjacent, so repeated deaths there use no more of the
+ * reserve.
  *
  * Source: docs/CHECKPOINTS.md, "The journal".
  */
@@ -30,7 +31,7 @@ static bool may_use_reserve(const struct weft_shard_journal *journal, uint16_t t
     return type == RECORD_GAP || type == RECORD_MARK || type == RECORD_LIFE || journal->gapped;
 }
 
-/* False: it does not fit, but for the reserve. */
+/* False: it does not fit without the reserve. */
 static bool append(struct weft_shard *shard, const struct weft_ring_record *head, const void *body,
                    size_t body_bytes, const void *data, size_t data_bytes)
 {
@@ -88,7 +89,7 @@ void weft_shard_journal_write_life(struct weft_shard *shard)
 
 enum { CLOCKS_APART = 8 };
 
-/* A ring that has wrapped grows no more before the wrapped part is dropped. */
+/* A wrapped ring cannot grow before the wrapped part is freed. */
 static bool is_tight(const struct weft_shard_journal *journal)
 {
     const struct weft_ring *ring = &journal->ring;
@@ -97,8 +98,9 @@ static bool is_tight(const struct weft_shard_journal *journal)
     return journal->full || used > (wrapped ? ring->bytes : ring->bytes_max) / 2;
 }
 
-/* A checkpoint would make room. It counts where all shards were cut at one clock, and each asks by
- * itself: they ask for clocks of one grid, and mostly for the same. */
+/* Request a checkpoint to free room. A checkpoint is valid only if all shards are cut at the same
+ * clock, and each shard requests independently. So they request clocks of a common grid, usually
+ * the same one. */
 static void ask_for_cut(struct weft_shard *shard, const struct shard_slot *slot)
 {
     const struct weft_shard_journal *journal = shard->journal;
@@ -133,7 +135,7 @@ void weft_shard_journal_chunk(struct weft_shard *shard, const struct shard_slot 
                                     .chunk_elems = event->chunk_elems};
     size_t bytes = (size_t)event->elems * event->elem_bytes;
     const void *data = event->data;
-    if (listed > 0) { /* a record is understood alone */
+    if (listed > 0) { /* each record can be replayed alone */
         uint8_t *copy = shard->journal->listed;
         WEFT_ASSERT(bytes <= WEFT_PS_PACKED_CHUNK_BYTES && listed <= WEFT_PS_CHUNK_ROWS_MAX);
         memcpy(copy, data, bytes);
@@ -181,8 +183,8 @@ void weft_shard_journal_table(struct weft_shard *shard, uint16_t table, uint32_t
 
 /* ---- cuts ------------------------------------------------------------------------------------ */
 
-/* Begin to write behind what is there. Not where that holds a cut that was kept: it may count soon, and
- * the one after it will find room. */
+/* Continue after the existing records. Not if these contain a kept cut: it may be valid soon, and
+ * then the next cut has room. */
 static void go_on_behind(struct weft_shard *shard)
 {
     struct weft_shard_journal *journal = shard->journal;
@@ -233,7 +235,7 @@ void weft_shard_journal_write_mark(struct weft_shard *shard, uint64_t checkpoint
     const struct weft_ring_record head = {.type = RECORD_MARK};
     const struct mark_body body = {
         .checkpoint = checkpoint, .tables = shard->config.tables_max, .words = journal->words};
-    /* When it is full, too: all that is written of what came after the cut is there. */
+    /* Also when it is full: all written records after the cut are there. */
     (void)append(shard, &head, &body, sizeof(body), journal->mark,
                  journal->mark_words * sizeof(*journal->mark));
 }
@@ -266,7 +268,7 @@ void weft_shard_journal_cut_failed(struct weft_shard *shard)
 {
     struct weft_shard_journal *journal = shard->journal;
     if (journal != NULL && journal->gapped && !journal->gap_kept) {
-        journal->full = true; /* what is behind the gap leads on from nothing */
+        journal->full = true; /* the records after the gap continue from no checkpoint */
     }
 }
 
@@ -280,7 +282,7 @@ void weft_shard_journal_durable(struct weft_shard *shard)
     }
 }
 
-/* ---- its memory ------------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 bool weft_shard_journal_wants(const struct weft_shard *shard)
 {

@@ -1,14 +1,14 @@
-/* A shard's journal is opened, and what the process before wrote into its own is done again.
+/* Opens a shard's journal, and replays that of the previous process.
  *
- * Doing again calls what did it the first time (weft_shard_push_take, weft_shard_clock_take, ...), so
- * there is one description of what a request means. A checkpoint cuts each table at an instant of its
- * own; MARK says which position of the journal that was, and what was done to a table before it is
- * passed over.
+ * The replay calls the same functions as the original requests (weft_shard_push_take,
+ * weft_shard_clock_take, ...), so each request has a single implementation. A checkpoint cuts each
+ * table at its own instant. MARK contains the journal position of each of these; earlier records of
+ * a table are skipped.
  *
- * The journal of the process before is read, never written: that process may be frozen and go on
- * writing when it thaws. What the checkpoint may lack is copied into the own journal while it is done
- * again, each record at the position that it had, so that MARK stays true. When all is done the own
- * journal stands alone.
+ * The journal of the previous process is only read: that process may be frozen, and continue
+ * writing when it resumes. Records that the checkpoint may lack are copied into the new journal as
+ * they are replayed, at their original positions, so that MARK stays valid. After the replay the
+ * new journal is complete.
  *
  * Source: docs/CHECKPOINTS.md, "The journal".
  */
@@ -39,8 +39,8 @@ static bool is_mark_of(const struct weft_shard *shard, const struct weft_ring_re
            body.words == journal->words;
 }
 
-/* The last MARK of this checkpoint whose positions are all still there, into journal->mark; the end
- * of the source is found on the way. */
+/* Read the last MARK of this checkpoint whose positions all still exist into journal->mark; also
+ * finds the end of the source. */
 static bool find_mark(struct weft_shard *shard, uint64_t checkpoint)
 {
     struct weft_shard_journal *journal = shard->journal;
@@ -65,7 +65,8 @@ static bool find_mark(struct weft_shard *shard, uint64_t checkpoint)
     return found;
 }
 
-/* How much was written behind the last record that can be read. A source of version 2 does not say. */
+/* Report how much was written after the last readable record. Unknown with a source of version
+ * 2. */
 static void report_damage(struct weft_shard_journal *journal)
 {
     const struct weft_ring_reader *source = &journal->source;
@@ -81,7 +82,7 @@ static void report_damage(struct weft_shard_journal *journal)
     }
 }
 
-/* No source, or nothing in it leads on from the checkpoint. */
+/* No source, or it does not continue from the checkpoint: start an empty journal. */
 static void begin_anew(struct weft_shard *shard, uint64_t checkpoint)
 {
     struct weft_shard_journal *journal = shard->journal;
@@ -102,8 +103,8 @@ static void members_from_mark(struct weft_shard *shard)
     }
 }
 
-/* The first position that the checkpoint may lack. A table that has none was made behind the cut of
- * the others, or there was no cut. */
+/* The first position that the checkpoint may lack. A table without a position was created after the
+ * cut of the others, or there was no cut. */
 static uint64_t needed_from(const struct weft_shard *shard)
 {
     uint64_t first = UINT64_MAX;
@@ -146,7 +147,7 @@ void weft_shard_journal_fini(struct weft_shard *shard)
     }
 }
 
-/* The source's part that the checkpoint may lack must fit, and a WRAP behind it. */
+/* The records of the source that the checkpoint may lack must fit, and a WRAP after them. */
 static bool has_room(const struct weft_shard_journal *journal, uint64_t from, uint64_t bytes_max)
 {
     uint64_t bytes = journal->last.position - weft_min_u64(from, journal->last.position);
@@ -205,7 +206,7 @@ weft_status weft_shard_journal_init(struct weft_shard *shard,
     return WEFT_OK;
 }
 
-/* ---- doing it again -------------------------------------------------------------------------- */
+/* ---- replay ---------------------------------------------------------------------------------- */
 
 bool weft_shard_journal_passes_over(const struct weft_shard *shard, uint16_t table)
 {
@@ -252,7 +253,7 @@ static bool replay_table(struct weft_shard *shard, const struct weft_ring_record
     if (weft_shard_table_open(shard, &spec, record->rank) != WEFT_RPC_OK) {
         return false;
     }
-    /* The same ids are admitted, and forgotten, as the first time. */
+    /* So that the same ids are admitted, and evicted, as the first time. */
     return (!is_new || weft_admission_restore_key(&shard->tables[record->table].admission,
                                                   body.admission_key) == WEFT_OK) &&
            (body.resumes == 0 ||
@@ -282,7 +283,7 @@ static bool replay_aggregate(struct weft_shard *shard, const struct weft_ring_re
                                       body.bytes);
 }
 
-/* Of one table; it is declared, or this declares it. */
+/* Replay a record of one table; the table is declared, or this record declares it. */
 static bool replay_in_table(struct weft_shard *shard, const struct weft_ring_record *record)
 {
     uint16_t table = record->table;
@@ -323,7 +324,7 @@ static bool replay_record(struct weft_shard *shard, const struct weft_ring_recor
     case RECORD_AGGREGATE:
         return replay_in_table(shard, record);
     case RECORD_RENEWED:
-        /* The checkpoint knows of those before, and of some behind them in front of a GAP. */
+        /* The checkpoint contains the earlier records, and some later ones before a GAP. */
         if (record->position >= shard->journal->needed &&
             record->rank < shard->config.workers_max) {
             weft_shard_worker_renew(shard, record->rank, value_of(record), 0);
@@ -356,7 +357,7 @@ static void replay_end(struct weft_shard *shard)
     }
 }
 
-/* Behind the GAP begins what leads on from a checkpoint that was not restored. */
+/* The records after the GAP continue from a checkpoint that was not restored. */
 static bool ends_here(struct weft_shard_journal *journal, const struct weft_ring_record *record,
                       struct weft_ring_cursor next)
 {
@@ -372,8 +373,8 @@ static bool ends_here(struct weft_shard_journal *journal, const struct weft_ring
     return true;
 }
 
-/* Room for the record, or behind the last one for LIFE, which is not wanted where there is none to be
- * had. */
+/* Must the replay wait for room for the record, or, after the last record, for LIFE? LIFE is
+ * omitted if no more room is possible. */
 static bool stalls(struct weft_shard_journal *journal, const struct weft_ring_record *record)
 {
     const struct weft_ring *ring = &journal->ring;

@@ -1,16 +1,16 @@
-/* Lists of ids: those that pulls have named, and one that a worker has given (LIST), for pushes that name
- * them.
+/* Lists of ids that pushes name: kept from pulls, and one per worker that it has sent (LIST).
  *
- * A push names one list, in each of its chunks, so that each is understood alone. Whether the list is
- * known is decided by the first chunk that needs it. If it is, it stays until the push's message is
- * over; if it is not, nothing of this message is applied, the answer is UNKNOWN_LIST, and the push's
- * number stays open: the worker sends LIST and then the same push again. What was applied of it over a
- * connection before is in its mask.
+ * A push names one list, in each of its chunks, so that each chunk can be decoded alone. The first
+ * chunk that needs the list looks it up. If it exists, it is kept until the push's message is
+ * closed. If not, nothing of this message is applied, the reply is UNKNOWN_LIST, and the push's
+ * number stays open: the worker sends LIST, then resends the push. Chunks applied over an earlier
+ * connection are in its mask.
  *
- * The list that a worker gives lies in the memory of its LIST slot, until it gives another one; pulls
- * do not touch it. So a push whose list was given is never unknown for want of memory.
+ * The list that a worker sends stays in the memory of its LIST slot until the next LIST; pulls do
+ * not evict it. So after LIST a push never fails for lack of memory for its list.
  *
- * In the journal the ids follow the chunk that names them, so a record is understood alone, too.
+ * In the journal the ids follow the chunk that names them, so each record can be replayed alone,
+ * too.
  *
  * Source: docs/PROTOCOL.md section 7, "Lists".
  */
@@ -21,7 +21,7 @@
 
 #include <stdlib.h>
 
-/* Places of a slot's list that are not in the worker's lists. */
+/* Value of list_place for a list in the LIST slot, not in the worker's lists. */
 enum { PLACE_GIVEN = WEFT_ID_LISTS_MAX };
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -58,7 +58,7 @@ void weft_shard_lists_forget(struct weft_shard *shard, uint32_t rank)
     }
 }
 
-/* ---- lists come ------------------------------------------------------------------------------ */
+/* ---- storing lists --------------------------------------------------------------------------- */
 
 void weft_shard_list_keep(struct weft_shard *shard, struct shard_slot *slot)
 {
@@ -69,7 +69,8 @@ void weft_shard_list_keep(struct weft_shard *shard, struct shard_slot *slot)
     bool kept = weft_id_lists_keep(&worker->lists, slot->table, slot->request.rpc_id, slot->ids,
                                    slot->rows);
     if (worker->given == slot->request.rpc_id && worker->given_table == slot->table) {
-        worker->given = 0; /* an older one of this name: not found when the newer one is dropped */
+        worker->given = 0; /* an older list of this name must not be found after the newer one is
+                            * evicted */
     }
     slot->can = kept ? WEFT_RPC_CAN_LIST : 0;
     shard->counters.lists_stored += kept;
@@ -90,14 +91,14 @@ void weft_shard_list_given(struct weft_shard *shard, const struct shard_slot *sl
     shard->counters.lists_received++;
 }
 
-/* ---- pushes name them ------------------------------------------------------------------------ */
+/* ---- pushes with lists ----------------------------------------------------------------------- */
 
 static struct shard_slot *given_slot(const struct weft_shard *shard, uint32_t rank)
 {
     return &shard->slots[(size_t)(rank + 1) * shard->slots_per_worker - 1];
 }
 
-/* The first chunk that names a list. False: it is not here. */
+/* Look up the list named by the first chunk. False: not found. */
 static bool list_find(struct weft_shard *shard, struct shard_slot *slot, uint32_t number)
 {
     struct shard_worker *worker = &shard->workers[slot->worker];
@@ -114,7 +115,7 @@ static bool list_find(struct weft_shard *shard, struct shard_slot *slot, uint32_
     return true;
 }
 
-/* Its ids; NULL: it was given, and another one is given now. */
+/* The ids of its list; NULL: it was in the LIST slot, and was replaced by another LIST. */
 static const uint64_t *list_at(const struct weft_shard *shard, const struct shard_slot *slot,
                                uint32_t *count_p)
 {
@@ -174,7 +175,7 @@ enum { BEHIND_HEAD_BYTES = 8 };
 static_assert(WEFT_SHARD_IDS_BEHIND_MAX ==
               BEHIND_HEAD_BYTES + WEFT_PS_CHUNK_ROWS_MAX * sizeof(uint64_t));
 
-/* Bytes of the ids packed; 0: they would not be shorter than `most`. */
+/* Pack the ids and return their bytes; 0: not shorter than `most`. */
 static size_t pack_below(const uint64_t *ids, uint32_t count, uint8_t *out, size_t most)
 {
     uint8_t block[WEFT_IDS_BLOCK_BYTES_MAX];
@@ -184,7 +185,7 @@ static size_t pack_below(const uint64_t *ids, uint32_t count, uint8_t *out, size
         uint32_t left = count - done;
         size_t more = weft_ids_pack_block(ids + done, left < WEFT_IDS_BLOCK ? left : WEFT_IDS_BLOCK,
                                           before, block, &n);
-        if (bytes + more >= most) { /* ids in no order take up to 25 bytes each */
+        if (bytes + more >= most) { /* unordered ids take up to 25 bytes each */
             return 0;
         }
         memcpy(out + bytes, block, more);

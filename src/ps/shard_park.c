@@ -1,13 +1,14 @@
-/* Ranks without a connection, whose pushes, pulls and clocks come by an aggregator.
+/* Parked ranks: without a connection; their pushes, pulls and clocks arrive through an aggregator.
  *
- * A worker says PARK on its connection, with the time for which it may be silent, and ends it. Its rank
- * keeps all that a connected one has, but the memory for requests: its process, its windows, its sessions,
- * its membership of tables. It is alive for that time since PARK, or since the last sum or clock of it that
- * an aggregator brought; then it is dead, as one whose connection broke. Nobody else speaks for it, so the
- * death of an aggregator needs nothing here: the worker connects again in time when nothing of it is
- * committed, and sooner when it has something to send itself. It resumes as after a break.
+ * A worker sends PARK on its connection, with the time for which it may be silent, and closes the
+ * connection. Its rank keeps the state of a connected rank (process, windows, sessions, membership
+ * of tables), but no request memory. It is alive for that time after PARK, or after its last sum or
+ * clock that an aggregator delivered. Then it is declared dead, as if its connection had broken.
+ * The shard need not react to the death of an aggregator: the worker reconnects in time if its
+ * requests are not committed, and earlier if it must send a direct request. It resumes as after a
+ * break.
  *
- * That the connection has ended is told by PEER_DOWN alone, whatever the reason: its CLOSE may be lost.
+ * Only PEER_DOWN, with any reason, ends the connection: CLOSE may be lost.
  *
  * Source: docs/PROTOCOL.md section 7, "Parked connections".
  */
@@ -21,7 +22,7 @@ static uint64_t due_ns(const struct shard_worker *worker)
 bool weft_shard_park(struct weft_shard *shard, uint32_t rank, uint32_t lease_ms, uint64_t now_ns)
 {
     struct shard_worker *worker = &shard->workers[rank];
-    /* What is durable is told over the connection. */
+    /* DURABLE_UPTO is sent over the connection. */
     if (!weft_shard_takes_aggregates(shard) || worker->wants_durable ||
         lease_ms > WEFT_RPC_PARK_MS_MAX) {
         return false;
@@ -55,8 +56,9 @@ void weft_shard_unpark(struct weft_shard *shard, uint32_t rank)
     worker->lease_ns = 0;
 }
 
-/* This process wakes up when the first lease ends. If it did not by so much, it was stopped itself, and has
- * not read what came meanwhile: as for connections, every worker gets its time anew. */
+/* This process wakes when the first lease ends. If it wakes later than this, it was itself stopped,
+ * and has not read the packets that arrived meanwhile: as for connections, every worker's lease
+ * starts again. */
 static const uint64_t stopped_ns = 100 * WEFT_NS_PER_MS;
 
 void weft_shard_parked_overdue(struct weft_shard *shard, uint64_t now_ns)

@@ -1,8 +1,8 @@
-/* Who is connected to a shard, and the memory that is posted for what each may send.
+/* The peers of a shard, and the memory posted for their requests.
  *
- * Each worker, and each aggregator behind them, has slots: one request each, of one op. A slot is posted
- * while its worker is connected, and again when its request is over. A process that takes the place of
- * another one is renewed: what the shard knew of the former's pushes is forgotten.
+ * Each worker, and after them each aggregator, has slots for one request of one op each. A slot is
+ * posted while its worker is connected, and again when its request has ended. If a new process
+ * takes over a rank, the rank is renewed: the shard forgets the pushes of the previous process.
  */
 #include "ps/shard_internal.h"
 
@@ -23,7 +23,7 @@ static weft_status post(struct weft_shard *shard, weft_peer peer, uint8_t op, ui
         .sink = WEFT_SINK_EVENT,
         .tag = (uint64_t)op << 56,
         .tag_mask = op == WEFT_RPC_PUSH ? WEFT_RPC_TAG_PUSH_MASK : WEFT_RPC_TAG_OP_MASK,
-        .memory_bytes = UINT64_MAX, /* what is too large gets an answer that says so */
+        .memory_bytes = UINT64_MAX, /* a request that is too large gets a reply that says so */
         .count = count,
         .timeout_ns = WEFT_NEVER,
         .user = user,
@@ -87,7 +87,7 @@ void weft_shard_post_again(struct weft_shard *shard)
 
 /* ---- peers ----------------------------------------------------------------------------------- */
 
-/* The slots of a rank, or of an aggregator behind them. */
+/* The slots of a rank, or of an aggregator (numbered after the ranks). */
 static struct shard_slot *slots_of(const struct weft_shard *shard, uint32_t who, uint32_t *count_p)
 {
     const uint32_t ranks = shard->config.workers_max;
@@ -112,13 +112,14 @@ static void queue_drop_worker(struct weft_shard *shard, struct shard_queue *queu
     *queue = kept;
 }
 
-/* Forget a worker's connection: unposted memory comes back now, open requests when they close. */
+/* Unbind a worker's connection: posted memory is returned now, that of open requests when they
+ * close. */
 static void worker_unbind(struct weft_shard *shard, uint32_t rank)
 {
     struct shard_worker *worker = &shard->workers[rank];
     worker->up = false;
     if (worker->clock_posted) {
-        /* NOTFOUND: the transport dropped it with the peer. Either way it is gone. */
+        /* NOTFOUND: the transport has dropped it with the peer. Either way it is cancelled. */
         (void)!shard->msgr.ops->cancel(shard->msgr.self, worker->clock_expect);
         worker->clock_posted = false;
     }
@@ -179,8 +180,9 @@ void weft_shard_worker_renew(struct weft_shard *shard, uint32_t rank, uint64_t i
     }
     weft_retired_add(&shard->workers[rank].retired, shard->workers[rank].incarnation);
     shard->workers[rank].incarnation = incarnation;
-    /* Only now: a clock that moves may cut a checkpoint, behind the record above. With the windows of the
-     * process before, what this one pushes would be taken for pushed already by who restores it. */
+    /* Only now: an advancing clock may cut a checkpoint, after the record above. If that checkpoint
+     * had the windows of the previous process, a restored shard would discard the pushes of this
+     * process as duplicates. */
     weft_shard_members_leave(shard, rank, true, now_ns);
     for (uint32_t t = 0; t < shard->config.tables_max; t++) {
         if (!weft_shard_journal_passes_over(shard, (uint16_t)t)) {
@@ -206,7 +208,7 @@ void weft_shard_refuse_peer(struct weft_shard *shard, weft_peer peer)
     replaced_add(shard, peer, true);
 }
 
-/* It went by itself: its number may be another's from now on. */
+/* The connection has already ended: its number may be reused from now on. */
 static void replaced_remove(struct weft_shard *shard, weft_peer peer)
 {
     uint32_t kept = 0;

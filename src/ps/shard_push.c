@@ -1,4 +1,4 @@
-/* A chunk of a PUSH: validated as a whole, then applied straight from the receive buffer. */
+/* A chunk of a PUSH: validated as a whole, then applied directly from the receive buffer. */
 #include "ps/shard_internal.h"
 
 #include "base/assert.h"
@@ -6,7 +6,8 @@
 #include "ps/layout.h"
 #include "ps/values.h"
 
-/* May this worker push for this clock now? Asked for each chunk: clocks move meanwhile. */
+/* May this worker push for this clock now? Checked for each chunk, because clocks advance
+ * meanwhile. */
 enum weft_rpc_status weft_shard_push_allowed(const struct weft_shard *shard,
                                              const struct shard_slot *slot,
                                              const struct weft_table *table)
@@ -30,20 +31,20 @@ enum weft_rpc_status weft_shard_push_allowed(const struct weft_shard *shard,
     return WEFT_RPC_OK;
 }
 
-/* The rows of one chunk, where they lie in the receive buffer; its values, where those are not float32,
- * as they are in `values` after load_values. */
+/* The rows of one chunk in the receive buffer. Values that are not float32 are decoded to `values`
+ * by load_values. */
 struct push_chunk {
     const uint8_t *ids;
     uint32_t id_bytes;
-    size_t ids_bytes; /* of all; where they are packed */
+    size_t ids_bytes; /* of all ids, if packed */
     const uint8_t *blocks;
     uint32_t first;
     uint32_t count;
-    uint32_t block_bytes; /* of float32, which they are after load_values */
+    uint32_t block_bytes; /* of float32, the type after load_values */
     struct weft_ps_chunk_rows rows;
 };
 
-/* False: a chunk with packed ids that contradicts itself, or has more than any sender puts into one. */
+/* False: a chunk with packed ids that is inconsistent, or has more rows than any sender uses. */
 static bool chunk_of(const struct shard_slot *slot, const struct weft_table *table,
                      const struct weft_msg_event *event, struct push_chunk *chunk_p)
 {
@@ -76,7 +77,7 @@ static bool chunk_of(const struct shard_slot *slot, const struct weft_table *tab
     return true;
 }
 
-/* Its ids, into chunk_ids: as WEFT_RPC_OK, or why not. */
+/* Load its ids into chunk_ids. Returns WEFT_RPC_OK, or the error. */
 static enum weft_rpc_status load_ids(struct weft_shard *shard, struct shard_slot *slot,
                                      const struct push_chunk *chunk)
 {
@@ -92,7 +93,7 @@ static enum weft_rpc_status load_ids(struct weft_shard *shard, struct shard_slot
     return WEFT_RPC_OK;
 }
 
-/* Its values as float32. False: no sender encodes them so. */
+/* Decode its values to float32. False: invalid encoding. */
 static bool load_values(struct weft_shard *shard, const struct weft_table *table,
                         struct push_chunk *chunk)
 {
@@ -124,7 +125,7 @@ static bool all_finite(const uint8_t *floats, size_t count)
     return not_finite == 0;
 }
 
-/* Floats of element i that count; the rest of its block is padding. */
+/* Number of used floats of element i; the rest of its block is padding. */
 static uint32_t used_of(const struct weft_table *table, const struct push_chunk *chunk, uint32_t i)
 {
     return weft_table_block_used(&table->spec, (chunk->first + i) % table->blocks);
@@ -165,12 +166,12 @@ static void hash_ids(struct weft_shard *shard, const struct weft_table *table,
     }
 }
 
-/* Everything that can be wrong with a chunk, found out before any of it is applied; the rows are
- * left in chunk_rows. Rows that it made before the table was full stay, as they began. */
+/* Check a chunk completely before any of it is applied; its rows are returned in chunk_rows. Rows
+ * created before the table was full stay, with initial weights. */
 static enum weft_rpc_status validate(struct weft_shard *shard, struct weft_table *table,
                                      const struct push_chunk *chunk)
 {
-    /* Rows that are here are of this shard. */
+    /* Existing rows belong to this shard, so no further check is needed. */
     bool found = weft_table_lookup_run(table, shard->chunk_ids, chunk->count, shard->chunk_rows);
     if (!found && !all_here(shard, table, chunk)) {
         return WEFT_RPC_WRONG_SHARD;
@@ -189,7 +190,7 @@ static enum weft_rpc_status validate(struct weft_shard *shard, struct weft_table
     return WEFT_RPC_OK;
 }
 
-/* Leave out what is not finite. */
+/* Skip rows with a value that is not finite. */
 static void drop_not_finite(struct weft_shard *shard, struct weft_table *table,
                             const struct push_chunk *chunk)
 {
@@ -201,7 +202,7 @@ static void drop_not_finite(struct weft_shard *shard, struct weft_table *table,
     }
 }
 
-/* Of the values that are applied. */
+/* Sum of the squares of the applied values. */
 static double chunk_squares(const struct weft_shard *shard, const struct weft_table *table,
                             const struct push_chunk *chunk)
 {
@@ -231,7 +232,8 @@ bool weft_shard_push_take(struct weft_shard *shard, struct shard_slot *slot,
         status = weft_shard_update_open(shard, slot);
     }
     if (status == WEFT_RPC_STALE_CLOCK) {
-        shard_slot_note(slot, status); /* it stays so; but others of its chunks may be known */
+        shard_slot_note(slot, status); /* the refusal is final, but other chunks may be
+                                        * duplicates */
         return false;
     }
     if (status != WEFT_RPC_OK) {
@@ -271,7 +273,7 @@ bool weft_shard_push_take(struct weft_shard *shard, struct shard_slot *slot,
     return true;
 }
 
-/* What OPEN and the connection looked at when it came the first time. */
+/* The checks that OPEN and the connection made when the chunk first arrived. */
 static bool replay_fits(const struct weft_table *table, const struct shard_slot *slot,
                        const struct weft_msg_event *event)
 {

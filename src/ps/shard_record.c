@@ -1,14 +1,14 @@
-/* What a shard writes down: each answer, and how many workers were active in each window.
+/* Records of a shard: each reply, and the number of active workers in each window.
  *
- * A window is counted by stamping each worker with the last window in which it began a request:
- * 8 bytes a worker, nothing to clear when a window ends. Windows are numbered as they come, so that a
- * request in the window in progress, as nearly all are, costs no division. Arrival stamps of one socket ascend but for
- * the error of the clock's mapping; a request that comes a little late for its window counts in the
- * window in progress.
+ * To count the workers of a window, each worker is stamped with the last window in which it began a
+ * request: 8 bytes per worker, and nothing to clear when a window ends. Windows are numbered
+ * consecutively, so a request in the window in progress, the usual case, needs no division. Arrival
+ * stamps of one socket ascend, except for the error of the clock mapping; a request slightly too
+ * late for its window is counted in the window in progress.
  */
 #include "ps/shard_internal.h"
 
-/* The first request of a later window than the one in progress; or one that comes late. */
+/* Handle the first request of a later window; or a late request. */
 static void window_begin(struct weft_shard *shard, uint64_t at_ns)
 {
     if (shard->active_window > 0 && at_ns < shard->active_start_ns) {
@@ -69,7 +69,7 @@ void weft_shard_record_served(struct weft_shard *shard, const struct shard_slot 
     }
     count_latency(slot->op == WEFT_RPC_PUSH ? &shard->push : &shard->pull, reply);
     if (shard_slot_is_aggregators(shard, slot)) {
-        return; /* it is no worker's: nobody writes down the other end of it */
+        return; /* not a worker's request: the other end writes no record */
     }
     weft_rpc_record_put_served(shard->config.records, slot->table,
                            &(struct weft_rpc_record_served){

@@ -1,13 +1,13 @@
-/* What a request does: PUSH (with shard_push.c), PULL, TABLE and LIST (with shard_list.c) from the first
- * chunk to the reply.
+/* Handling of requests: PUSH (with shard_push.c), PULL, TABLE and LIST (with shard_list.c), from
+ * the first chunk to the reply.
  *
- * A chunk is validated as a whole before anything of it is applied; a refused one changes nothing
- * and is reported to the sender in DONE. That each chunk comes at most once is the transport's
- * promise; here is no second bookkeeping of it.
+ * A chunk is validated as a whole before any of it is applied; a refused chunk changes nothing and
+ * is reported to the sender in DONE. The transport guarantees that each chunk arrives at most once;
+ * this file does not check it again.
  *
- * Chunks may arrive before the head (it is in chunk 0): what a push needs for applying is known
- * from the connection (worker), the tag (table, clock) and the grid (rows). The head is checked
- * against those when it comes.
+ * Chunks may arrive before the head, which is in chunk 0. To apply a push, the connection (worker),
+ * the tag (table, clock) and the grid (rows) suffice. The head is checked against these when it
+ * arrives.
  */
 #include "ps/shard_internal.h"
 
@@ -18,8 +18,8 @@
 #include "ps/pull_ids.h"
 #include "ps/values.h"
 
-/* At the end of a clock all workers' answers are due. So many slices of rows that are read for them are
- * one of rows that are stepped. */
+/* At the end of a clock the replies of all workers are due. This many slices of replies count as
+ * one slice of steps. */
 enum { ANSWERS_PER_STEP = 4 };
 
 enum { LEADING_MAX = 254 }; /* critical chunks that DATA can name; core/msg.h */
@@ -48,13 +48,13 @@ uint8_t weft_shard_push_id_bytes(const struct weft_table *table, uint16_t elem_b
                        : 0;
 }
 
-/* The grid must hold the head in chunk 0, and elements of the size that the table wants. */
+/* The grid must have the head in chunk 0, and the element size of the table. */
 static void check_grid(struct weft_shard *shard, struct shard_slot *slot,
                        const struct weft_msg_event *event)
 {
     const struct weft_table *table = shard_table(shard, slot->table);
     uint32_t head_elems = shard_request_head_elems(event);
-    bool packs = slot->op != WEFT_RPC_LIST; /* it is rare */
+    bool packs = slot->op != WEFT_RPC_LIST; /* LIST is rare */
     if (event->total < head_elems || event->chunk_elems < head_elems) {
         shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
         return;
@@ -134,7 +134,7 @@ void weft_shard_request_open(struct weft_shard *shard, struct shard_slot *slot,
     if (slot->op == WEFT_RPC_PUSH && !slot->dead) {
         weft_shard_dedup_open(shard, slot, tag.low, event);
     }
-    /* The answer that told of it may be lost: it is refused again while its update is open. */
+    /* The reply with LATE may be lost: refuse the push again while its update is open. */
     if (slot->update && !slot->dead && slot->again && weft_shard_update_is_late(shard, slot)) {
         shard_slot_reject(slot, WEFT_RPC_LATE);
     }
@@ -142,7 +142,7 @@ void weft_shard_request_open(struct weft_shard *shard, struct shard_slot *slot,
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
-/* Chunk 0 of any request, a refused one too: without the head there can be no answer. */
+/* Chunk 0 of any request, even a refused one: without the head no reply is possible. */
 static void read_head(struct weft_shard *shard, struct shard_slot *slot,
                       const struct weft_msg_event *event)
 {
@@ -152,7 +152,7 @@ static void read_head(struct weft_shard *shard, struct shard_slot *slot,
         return;
     }
     slot->head_seen = true;
-    /* Of packed ids only all chunks together tell how many there are. */
+    /* The number of packed ids is known only when all chunks have arrived. */
     bool packed = slot->id_bytes == WEFT_RPC_ID_PACKED;
     uint32_t rows = slot->op == WEFT_RPC_TABLE ? 0 : packed ? slot->request.rows : slot->rows;
     uint32_t flags = slot->id_bytes == WEFT_RPC_ID_NARROW ? WEFT_RPC_NARROW_IDS
@@ -339,7 +339,7 @@ static uint64_t minus(uint64_t a, uint64_t b)
     return a > b ? a - b : 0;
 }
 
-/* The answer to TABLE tells the worker where it stands: clocks it has finished here. */
+/* The reply to TABLE contains the worker's clock: the clocks that it has finished here. */
 static uint32_t reply_clock(const struct weft_shard *shard, const struct shard_slot *slot)
 {
     return slot->op == WEFT_RPC_TABLE && slot->status == WEFT_RPC_OK
@@ -356,7 +356,7 @@ static uint16_t reply_chunk_elems(const struct weft_shard *shard, const struct s
         weft_rpc_head_elems(WEFT_RPC_REPLY_BYTES, elem_bytes), bound_ppm);
 }
 
-/* Rule 7: what the worker has missed twice running, and asked for first, is critical. */
+/* Rule 7: the first rows, which the worker has missed twice in a row, are critical. */
 static void must_arrive(struct weft_shard *shard, const struct shard_slot *slot,
                         struct weft_msg_send *send)
 {
@@ -398,7 +398,7 @@ static weft_status reply_send(struct weft_shard *shard, struct shard_slot *slot,
         .status = slot->status,
         .can = slot->status == WEFT_RPC_OK ? slot->can : 0,
         .t0_ns = slot->request.t0_ns,
-        /* An answer may wait for the transport while clocks go on. */
+        /* A reply may wait for the transport while clocks advance. */
         .clock = rows ? slot->version : weft_shard_clock(shard, slot->table),
         .rows = counts_updates(slot) || is_hot_set(slot) ? slot->opened
                 : rows               ? slot->request.rows
@@ -443,7 +443,7 @@ static weft_status reply_send(struct weft_shard *shard, struct shard_slot *slot,
 
 void weft_shard_send_ready(struct weft_shard *shard, uint64_t now_ns)
 {
-    /* Each once: a worker that takes nothing now must not hold up the others. */
+    /* Try each once: a worker whose connection accepts nothing now must not block the others. */
     struct shard_queue later = {WEFT_SHARD_NONE, WEFT_SHARD_NONE};
     uint32_t index;
     if (shard->ready.head == WEFT_SHARD_NONE || weft_transfer_holds_answers(shard)) {
@@ -474,7 +474,7 @@ void weft_shard_answer_head(struct weft_shard *shard, struct shard_slot *slot)
     weft_shard_queue_push(shard, &shard->ready, slot_index(shard, slot));
 }
 
-/* The head, and which pushes of the worker are in this table. */
+/* Reply with the head, and the record of the worker's pushes to this table. */
 static void answer_resume(struct weft_shard *shard, struct shard_slot *slot)
 {
     struct weft_rpc_pushes pushes = weft_shard_dedup_pushes(shard, slot);
@@ -485,15 +485,16 @@ static void answer_resume(struct weft_shard *shard, struct shard_slot *slot)
     weft_shard_queue_push(shard, &shard->ready, slot_index(shard, slot));
 }
 
-/* Does one row fit the packets to this worker, and the head chunk 0? If not, a head says so. */
+/* Does a row fit the packets to this worker, and the head chunk 0? If not, reply with a head
+ * only. */
 static bool answer_fits(struct weft_shard *shard, const struct shard_slot *slot,
                         uint16_t elem_bytes, uint32_t head_elems)
 {
     return shard->msgr.ops->chunk_elems(shard->msgr.self, slot->peer, elem_bytes) >= head_elems;
 }
 
-/* The rows of a PULL into the answer, as its table's messages carry values. Returns how many do not
- * exist. */
+/* Write the rows of a PULL to the reply, in the encoding of the table. Returns the number of rows
+ * that do not exist. */
 static uint32_t answer_rows(struct weft_shard *shard, struct weft_table *table,
                             const struct shard_slot *slot, uint8_t *out)
 {
@@ -593,13 +594,13 @@ static void hot_closed(struct weft_shard *shard, struct shard_slot *slot, uint64
 static void pull_closed(struct weft_shard *shard, struct shard_slot *slot,
                         const struct weft_msg_event *event)
 {
-    /* Ids that were lost: the bound of a PULL must be 0. An id from the future of this very worker
-     * could never come true behind it. */
+    /* Lost ids: the bound of a PULL must be 0. An after_seq after the request itself could never be
+     * satisfied. */
     int32_t ahead = (int32_t)(slot->request.after_seq - slot->request.rpc_id);
     if (event->received < event->chunks || (slot->request.after_seq != 0 && ahead >= 0)) {
         shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
     }
-    /* No row was said twice, so these are all of them: 0 .. rows - 1. */
+    /* No row was named twice, so these are rows 0 .. rows - 1. */
     if (slot->id_bytes == WEFT_RPC_ID_PACKED &&
         (slot->rows != slot->request.rows || slot->rows_end != slot->request.rows)) {
         shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
@@ -625,7 +626,7 @@ static void pull_closed(struct weft_shard *shard, struct shard_slot *slot,
 static void list_closed(struct weft_shard *shard, struct shard_slot *slot,
                         const struct weft_msg_event *event)
 {
-    if (event->received < event->chunks) { /* its bound must be 0 */
+    if (event->received < event->chunks) { /* the bound must be 0 */
         shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
     }
     if (slot->status == WEFT_RPC_OK) {
@@ -650,7 +651,7 @@ void weft_shard_request_closed(struct weft_shard *shard, struct shard_slot *slot
     bool is_short = event->outcome != WEFT_MSG_COMPLETE;
     count_closed(shard, slot, is_short);
     bool is_push = slot->op == WEFT_RPC_PUSH;
-    /* Nothing of it was applied; the worker sends the list, and it again. */
+    /* Nothing was applied; the worker sends the list, then resends the push. */
     bool lacks_list =
         is_push && slot->status == WEFT_RPC_UNKNOWN_LIST && !is_short && !slot->stale;
     if (is_push) {
@@ -660,7 +661,7 @@ void weft_shard_request_closed(struct weft_shard *shard, struct shard_slot *slot
         weft_shard_dedup_later(shard, slot);
         shard->counters.lists_unknown++;
     } else if (is_push && !slot->stale && (slot->head_seen || is_short)) {
-        /* SHORT is the end of it, too, when its worker gave it up; not when the connection ended. */
+        /* SHORT also closes it if the worker abandoned it, but not if the connection ended. */
         weft_shard_dedup_closed(shard, slot, is_short && event->sender_gone);
     }
     if (slot->stale || !slot->head_seen || (is_short && !is_push)) {
@@ -674,7 +675,7 @@ void weft_shard_request_closed(struct weft_shard *shard, struct shard_slot *slot
             weft_rpc_window_mark(&shard->workers[slot->worker].closed, slot->request.rpc_id);
         }
         weft_shard_answer_head(shard, slot);
-        weft_shard_wake(shard, now_ns); /* sends the reply, too */
+        weft_shard_wake(shard, now_ns); /* also sends the reply */
         return;
     }
     if (slot->op == WEFT_RPC_PULL && (slot->request.flags & WEFT_RPC_HOT) != 0) {

@@ -1,15 +1,16 @@
 /* Updates of a job with a transfer scheduler, at the shard: opened, checked, closed (ps/update.h).
  *
- * An update opens with its first chunk here, whichever chunk of whichever push that is. Chunks are applied
- * as they come, so its delay has to be known by then: it is in the tag, not in the head, which is in one
- * chunk only (rpc/head.h). It closes with the CLOCKs that end its clock in all tables that it has pushes
- * for, since a worker says CLOCK when its pushes are closed.
+ * An update opens with its first chunk to arrive, of any of its pushes. Chunks are applied on
+ * arrival, so its delay must be known by then: its base is in the tag, because the head is in one
+ * chunk only (rpc/head.h). It closes with the CLOCKs that end its clock in all tables with its
+ * pushes, because a worker sends CLOCK after its pushes are closed.
  *
- * Of a rank the two clocks behind its last CLOCK can be open in a table. Tables' clocks may be apart, so
- * there is room for two updates a table.
+ * The two clocks after a rank's last CLOCK can be open in a table. The clocks of tables may differ,
+ * so each rank has room for two updates per table.
  *
- * Counts are of this process. Checkpoints have none: a restored model is older than what workers have
- * pulled, so a base from before means nothing. It is above the count, and counts as no delay.
+ * Counts start at 0 in each process. Checkpoints do not contain them: a restored model is older
+ * than the rows that workers have pulled, so a base from before the restart is meaningless. Such a
+ * base is above the count, and counts as no delay.
  *
  * Source: docs/PROTOCOL.md section 7, "Updates".
  */
@@ -23,39 +24,39 @@
 
 enum { RING_MIN = 1024 };
 
-/* A pause in which nothing of an update came is its worker's: it computed, or was not run. A path that
- * carries a packet less often than that carries 1 Mbit/s at most. */
+/* A pause this long without data of an update is attributed to its worker, which computed or was
+ * not scheduled. A path that delivers packets less often than that carries at most 1 Mbit/s. */
 static const uint64_t pause_ns = 10 * WEFT_NS_PER_MS;
 
-/* WINDOW: a host hands packets up in bursts, of which less than this says nothing of a path. ALONE: of what
- * came in a window, the part of an update that had it for itself. */
+/* WINDOW: hosts deliver packets in bursts, so fewer bytes than this do not measure a path. ALONE:
+ * an update that received at least this fraction of a window's bytes was alone in it. */
 enum { WINDOW_BYTES = 65536, ALONE_PPM = 900000, US_PER_S = 1000000 };
 
 struct came {
     uint64_t bytes; /* of one update */
-    uint64_t all;   /* of all updates meanwhile */
+    uint64_t all;   /* of all updates in the same time */
     uint64_t took_ns;
 };
 
-/* How fast an update came. What came in the first instant, or in that after a pause, has taken nobody
- * knows how long, and is not counted. */
+/* Arrival rate of an update. Bytes that arrived at the first instant, or at the first after a
+ * pause, took an unknown time, and are not counted. */
 struct arrival {
-    uint64_t first_ns; /* since the last pause; 0 = nothing came */
+    uint64_t first_ns; /* since the last pause; 0 = nothing arrived */
     uint64_t last_ns;
-    uint64_t came; /* to the shard, ever, at last_ns */
+    uint64_t came; /* total bytes at the shard, at last_ns */
     struct came window;
     struct came total; /* windows */
-    struct came alone; /* those in which almost nothing else came */
+    struct came alone; /* windows in which almost nothing else arrived */
 };
 
 struct shard_update {
     bool live;
     bool late;
     uint32_t clock;
-    uint32_t tables; /* with pushes of it, and no CLOCK yet */
+    uint32_t tables; /* tables with its pushes and without its CLOCK yet */
     uint64_t number;
     uint64_t base;
-    double squares; /* of what was applied */
+    double squares; /* of the applied values */
     struct arrival arrival;
 };
 
@@ -64,7 +65,7 @@ struct weft_shard_updates {
     uint32_t per_rank;
     uint32_t *clocks; /* (tables_max, workers_max, 2), by parity: of an open update with pushes in
                               * the table; 0 = none */
-    uint64_t came;    /* bytes of updates, ever */
+    uint64_t came;    /* total bytes of updates */
     struct weft_shard_committed *ring;
     uint32_t ring_size;
     uint32_t ring_head;
@@ -169,7 +170,7 @@ static void close_update(struct weft_shard *shard, uint32_t rank, struct shard_u
     update->live = false;
 }
 
-/* The table has no more of the update whose clock this is. */
+/* The table has no further pushes of the update of this clock. */
 static void leave_table(struct weft_shard *shard, uint32_t rank, uint32_t *clock_p)
 {
     struct shard_update *update = *clock_p == 0 ? NULL : find(shard, rank, *clock_p);
@@ -179,7 +180,8 @@ static void leave_table(struct weft_shard *shard, uint32_t rank, uint32_t *clock
     }
 }
 
-/* A free place. There is one: each open update has a clock in `clocks`, and there are no more of those. */
+/* A free slot. There always is one: each open update has a clock in `clocks`, which has as many
+ * entries. */
 static struct shard_update *take(struct weft_shard *shard, uint32_t rank)
 {
     uint32_t per_rank = shard->updates->per_rank;
@@ -219,7 +221,7 @@ enum weft_rpc_status weft_shard_update_open(struct weft_shard *shard, struct sha
     uint32_t *clock_p = clocks_of(shard, slot->table, slot->worker) + (slot->clock & 1);
     bool is_first = *clock_p != slot->clock;
     if (is_first) {
-        leave_table(shard, slot->worker, clock_p); /* of a worker that skipped a CLOCK */
+        leave_table(shard, slot->worker, clock_p); /* the worker skipped a CLOCK */
     }
     struct shard_update *update = find(shard, slot->worker, slot->clock);
     if (update == NULL) {
@@ -256,7 +258,7 @@ void weft_shard_update_arrived(struct weft_shard *shard, const struct shard_slot
     }
     struct arrival *a = &update->arrival;
     if (now_ns > a->last_ns) {
-        end_window(a); /* with all of an instant */
+        end_window(a); /* including all bytes of an instant */
     }
     if (a->first_ns == 0 || now_ns - a->last_ns > pause_ns) {
         a->first_ns = now_ns;

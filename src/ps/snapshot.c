@@ -119,7 +119,7 @@ static void cut_partials(struct weft_shard *shard, uint32_t table)
     }
 }
 
-/* From the end of the memory lent; the rest is for rows. False when it does not fit. */
+/* Copy the counts to the end of the memory lent; the rest is for rows. False: too small. */
 static bool cut_counted(struct weft_snapshot *snapshot, const struct weft_admission *admission,
                         struct weft_admission_counts *counted_p)
 {
@@ -137,7 +137,7 @@ static bool cut_counted(struct weft_snapshot *snapshot, const struct weft_admiss
     return true;
 }
 
-/* The instant of one table. */
+/* Cut one table. */
 static void cut_table(struct weft_shard *shard, uint32_t t)
 {
     struct weft_snapshot *snapshot = shard->snapshot;
@@ -173,7 +173,7 @@ static void cut_table(struct weft_shard *shard, uint32_t t)
     snapshot->begun = true;
 }
 
-/* Is this BSP table where the order wants it? */
+/* Is this BSP table at the boundary that the order requires? */
 static bool at_boundary(const struct weft_shard *shard, uint32_t t)
 {
     const struct weft_snapshot *snapshot = shard->snapshot;
@@ -184,7 +184,7 @@ static bool at_boundary(const struct weft_shard *shard, uint32_t t)
     return settled && (snapshot->order.now || shard->clock_min[t] == snapshot->order.clock);
 }
 
-/* Cut what can be cut now. */
+/* Cut all tables that can be cut now. */
 static void cut_tables(struct weft_shard *shard)
 {
     struct weft_snapshot *snapshot = shard->snapshot;
@@ -306,7 +306,7 @@ uint32_t weft_shard_cut_take(struct weft_shard *shard, void *out, size_t bytes, 
     return 0;
 }
 
-/* What weft_shard_durable will say, and whether it is what workers want. */
+/* Record what weft_shard_durable will report, and whether it satisfies the workers' requests. */
 static void keep(struct weft_shard *shard)
 {
     struct weft_snapshot *snapshot = shard->snapshot;

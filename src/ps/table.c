@@ -12,7 +12,7 @@ static uint32_t row_bytes_of(uint32_t floats)
     return (bytes + 7) / 8 * 8;
 }
 
-/* The longest row of dim_max floats: every slot, the shortest blocks, sums and counts. */
+/* Size of the longest row of dim_max floats: all slots, the shortest blocks, sums and counts. */
 static uint32_t row_bytes_max(uint32_t dim_max)
 {
     uint32_t blocks = (dim_max + WEFT_RPC_BLOCK_FLOATS_MIN - 1) / WEFT_RPC_BLOCK_FLOATS_MIN;
@@ -20,7 +20,7 @@ static uint32_t row_bytes_max(uint32_t dim_max)
                         (1 + WEFT_OPTIMIZER_STEPS_MAX) * blocks);
 }
 
-/* The largest power of two of rows that fits, at least one. */
+/* Log2 of the largest power of two of rows that fits, at least one row. */
 static uint32_t slab_rows_log2_of(uint64_t slab_bytes, uint32_t row_bytes)
 {
     uint32_t log2 = 0;
@@ -43,7 +43,7 @@ weft_status weft_table_init(struct weft_table *table, const struct weft_table_li
         .slabs_max = (uint32_t)weft_div_ceil_u64(limits->rows_max, UINT64_C(1) << fewest_log2),
         .index_key = weft_hash_key(limits->keys.index),
     };
-    /* Not aligned_alloc, which would have to be cleared: what calloc gives is not touched yet. */
+    /* Not aligned_alloc, whose memory would have to be cleared: calloc returns untouched pages. */
     size_t line = sizeof(*table->index);
     table->index_memory = calloc(weft_table_index_buckets(limits->rows_max) + UINT64_C(1), line);
     table->index =
@@ -91,8 +91,8 @@ static uint64_t smaller_limit(uint64_t a, uint64_t b)
     return a == 0 ? b : b == 0 ? a : weft_min_u64(a, b);
 }
 
-/* Cells are as many as the specification asks for. Where the server has set no limit in bytes, they
- * must not take more than the rows that it allows. */
+/* The specification determines the number of cells. If the server has no limit in bytes, cells must
+ * not use more memory than the rows that it allows. */
 static bool cells_allowed(const struct weft_table *table)
 {
     const struct weft_table_limits *limits = &table->limits;
@@ -100,8 +100,8 @@ static bool cells_allowed(const struct weft_table *table)
                                         (uint64_t)limits->rows_max * table->row_bytes;
 }
 
-/* The size of the index that leaves room for most rows. A larger one takes more rows, but memory
- * from them. */
+/* Choose the index size that allows the most rows: a larger index can address more rows, but leaves
+ * less memory for them. */
 static void fit_sparse(struct weft_table *table)
 {
     uint64_t bytes_max = smaller_limit(table->spec.bytes_max, table->limits.bytes_max);
@@ -196,7 +196,7 @@ static bool wants_admission(const struct weft_table *table)
     return table->admission.memory == NULL && weft_admission_bytes(&table->admission) > 0;
 }
 
-/* The last slab is only as long as the limit asks for. */
+/* The last slab is only as long as the limit requires. */
 static uint32_t next_slab_rows(const struct weft_table *table)
 {
     uint64_t left = table->rows_limit - capacity(table);
@@ -230,7 +230,7 @@ void weft_table_want_rows(struct weft_table *table, uint32_t rows)
 
 static void row_begin(struct weft_table *table, uint64_t id, uint32_t number, uint32_t marks);
 
-/* All rows of a dense table begin with its memory. */
+/* All rows of a dense table exist once it has memory. */
 static void begin_dense(struct weft_table *table)
 {
     while (table->rows_begun < capacity(table)) {
@@ -298,7 +298,7 @@ void weft_table_fill_initial(const struct weft_table_spec *spec, uint64_t id, fl
     }
 }
 
-/* marks: TABLE_ROW_HOT of a place that was used before. */
+/* marks: TABLE_ROW_HOT if the slot had it before. */
 static void row_begin(struct weft_table *table, uint64_t id, uint32_t number, uint32_t marks)
 {
     struct weft_table_row *row = table_row_at(table, number);
@@ -317,14 +317,14 @@ static void row_begin(struct weft_table *table, uint64_t id, uint32_t number, ui
     }
 }
 
-/* A row for id, which has none; NULL, counted, when there is no room. */
+/* Create a row for id, which must have none; NULL, and counted, if there is no room. */
 static struct weft_table_row *row_make(struct weft_table *table, uint64_t id, uint64_t hash)
 {
     if (table->rows == capacity(table) && !weft_table_evict_one(table)) {
         table->counters.rows_refused++;
         return NULL;
     }
-    weft_table_index_grow(table); /* while every place that is begun is whole */
+    weft_table_index_grow(table); /* while every used slot is consistent */
     uint32_t number = table->rows_begun, marks = 0;
     if (table->free_head != 0) {
         number = table->free_head - 1;
@@ -338,8 +338,8 @@ static struct weft_table_row *row_make(struct weft_table *table, uint64_t id, ui
     return table_row_at(table, number);
 }
 
-/* Who asks for the row of this id gets its initial weights from now on. In BSP that is in the middle of
- * a clock: the table is not cut before its end, which must not wait for that. */
+/* From now on a pull of this id returns initial weights. In BSP this may happen in the middle of a
+ * clock: the table is not cut before the end of the clock, which must not wait for it. */
 static void table_row_goes(const struct weft_table *table, const struct weft_table_row *row)
 {
     float initial[WEFT_RPC_DIM_MAX];
@@ -509,7 +509,7 @@ weft_status weft_table_restore(struct weft_table *table, const struct weft_table
         return WEFT_EXISTS;
     }
     if (row == NULL && table->rows < capacity(table)) {
-        /* Not by eviction: that would let rows go that were restored just now. */
+        /* Without eviction, which could remove rows that were just restored. */
         bool full = false;
         row = weft_table_obtain_hashed(table, view->id, hash, false, false, &full);
     }

@@ -1,17 +1,17 @@
-/* The rows of many ids at a time: of a chunk of a push, of a pull. */
+/* Batch lookup of rows: for a chunk of a push, or for a pull. */
 #include "base/prefetch.h"
 #include "ps/table_index.h"
 #include "ps/table_internal.h"
 
 #include <string.h>
 
-/* ---- in the order of their making ------------------------------------------------------------ */
+/* ---- in the order of creation ---------------------------------------------------------------- */
 
-/* Rows in line that pay for the look-up of the first; rows ahead that are asked for, because the
- * processor's own look ahead ends with a page. */
+/* RUN_MIN: consecutive rows that pay for the lookup of the first. RUN_AHEAD: prefetch distance in
+ * rows, because the hardware prefetcher stops at page boundaries. */
 enum { RUN_MIN = 32, RUN_AHEAD = 32 };
 
-/* So many of the ids belong to the row with this number and those behind it in its slab. */
+/* Number of ids that match the row with this number and the following rows in its slab. */
 static uint32_t run_of(const struct weft_table *table, uint32_t number, const uint64_t *ids,
                        uint32_t count, struct weft_table_row **rows_p)
 {
@@ -23,7 +23,7 @@ static uint32_t run_of(const struct weft_table *table, uint32_t number, const ui
     last = (uint32_t)weft_min_u64(last, count);
     for (; n < last; n++, at += row_bytes) {
         struct weft_table_row *row = (struct weft_table_row *)(void *)at;
-        /* Maybe beyond the slab: an address to ask for, not one to use. */
+        /* The address may be beyond the slab: it is only prefetched. */
         weft_prefetch_to_write((const void *)((uintptr_t)at + RUN_AHEAD * row_bytes));
         if (row->id != ids[n] || (row->number & TABLE_ROW_LIVE) == 0 ||
             (expires && table_row_expired(table, row))) {
@@ -57,12 +57,12 @@ bool weft_table_lookup_run(const struct weft_table *table, const uint64_t *ids, 
 
 /* ---- in any order ---------------------------------------------------------------------------- */
 
-/* Ids whose cache misses overlap: first those of the index, then those of the rows. Ids of a pull
- * that are followed at a time. */
+/* GROUP: ids whose cache misses overlap, first in the index, then in the rows. PULL_PIECE: ids of a
+ * pull processed at a time. */
 enum { GROUP = 32, PULL_PIECE = 512 };
 
-/* The rows that the tags of a group's ids speak for, before anything is known of the ids in them;
- * NULL = none. Asks for their first lines, and for the index's of the group behind. */
+/* The candidate rows of a group, whose tags match; their ids are not compared yet. NULL = none.
+ * Prefetches their first cache lines, and the index lines of the next group. */
 static void probe_group(const struct weft_table *table, const uint64_t *hashes, uint32_t count,
                         uint32_t left, struct weft_table_row **rows_p)
 {
@@ -82,7 +82,7 @@ static void probe_group(const struct weft_table *table, const uint64_t *hashes, 
     }
 }
 
-/* The first group has nobody to ask for its lines ahead. */
+/* Prefetch the index lines of the first group. */
 static void probe_begin(const struct weft_table *table, const uint64_t *hashes, uint32_t count)
 {
     for (uint32_t i = 0; i < GROUP && i < count; i++) {
@@ -90,8 +90,8 @@ static void probe_begin(const struct weft_table *table, const uint64_t *hashes, 
     }
 }
 
-/* Is the row guessed the one? No says nothing. A row that was let go since may still have its id in
- * it. */
+/* Does the candidate row have this id? False is not conclusive. A row removed meanwhile may still
+ * contain its id. */
 static inline bool probe_hit(const struct weft_table *table, const struct weft_table_row *row,
                                uint64_t id, bool expires)
 {
@@ -137,7 +137,7 @@ bool weft_table_obtain_chunk(struct weft_table *table, const uint64_t *ids, cons
     return !full;
 }
 
-/* Copies of a length that the compiler knows, for the usual ones. */
+/* Copies with a compile-time length, for common lengths. */
 static void copy_weights(float *out, const float *weights, uint32_t dim)
 {
     if (dim == 1) {
@@ -149,7 +149,7 @@ static void copy_weights(float *out, const float *weights, uint32_t dim)
     }
 }
 
-/* Weights of id to out; 1 = there is no such row. */
+/* Copy the weights of id to out; returns 1 if the row does not exist. */
 static inline uint32_t read_row(struct weft_table *table, struct weft_table_row *row, uint64_t id,
                                 float *out, size_t stride)
 {
@@ -170,13 +170,15 @@ static uint32_t read_any(struct weft_table *table, const uint64_t *ids, uint32_t
                          size_t stride)
 {
     const bool sparse = !table_is_dense(table);
-    const struct weft_hash_key key = table->index_key; /* no store below may change it */
+    const struct weft_hash_key key = table->index_key; /* a copy, so that no store below may alias
+                                                        * it */
     uint64_t hashes[2 * GROUP];
     struct weft_table_row *probes[GROUP];
     uint32_t absent = 0;
     for (uint32_t i = 0; i < count; i++, out += stride) {
         if (i % GROUP == 0 && sparse) {
-            /* Of this group and of the one behind, half of which is here already. */
+            /* Hashes of this group and of the next; those of this group exist already, except at
+             * the start. */
             uint32_t from = i == 0 ? 0 : GROUP, n = (uint32_t)weft_min_u64(2 * GROUP, count - i);
             memcpy(hashes, hashes + GROUP, i == 0 ? 0 : GROUP * sizeof(*hashes));
             for (uint32_t k = from; k < n; k++) {
@@ -203,7 +205,8 @@ static uint32_t read_rows(struct weft_table *table, const uint64_t *ids, uint32_
     for (uint32_t first = 0, n; first < count; first += n, out += n * stride) {
         n = (uint32_t)weft_min_u64(PULL_PIECE, count - first);
         if (!weft_table_lookup_run(table, ids + first, n, rows)) {
-            /* Nor are those behind it likely to be in line, and each attempt costs two misses. */
+            /* The following rows are unlikely to be in order, and each attempt costs two cache
+             * misses. */
             return read_any(table, ids + first, count - first, out, stride);
         }
         for (uint32_t i = 0; i < n; i++) {

@@ -1,21 +1,23 @@
-/* Which row goes. Nothing here walks over the table at once: when room is needed, the next few rows
- * after the last look, in the order of their places, are compared, and the best to go goes. (Redis
- * evicts by such samples, too; a true LRU list would cost two more cache misses at every use.)
+/* Choice of the row to evict. Nothing here walks over the whole table: when room is needed, the
+ * next few rows after the clock hand, in slot order, are compared, and the lowest ranked is
+ * evicted. (Redis also evicts by samples; an exact LRU list would cost two more cache misses per
+ * use.)
  *
- *   TTL  rows not pushed for more than ttl clocks. They count as gone from that moment on
- *        (table_row_expired); here their places come back, some with every chunk.
- *   LRU  the earliest clock of last use; of equals, the one with fewer gradients.
- *   L2   the smallest norm; rows of the clock in progress only when there are no others, or new
- *        rows, which begin small, would never live to grow.
+ *   TTL  rows not pushed for more than ttl clocks. They count as absent from that moment on
+ *        (table_row_expired); their slots are freed here, some with every chunk.
+ *   LRU  the earliest clock of last use; on a tie, fewer gradients.
+ *   L2   the smallest norm; rows of the clock in progress only if there are no others. Otherwise
+ *        new rows, which begin small, would be evicted before they grow.
  *
- * A row goes neither while gradients of an unfinished BSP clock wait in it nor while the chunk that
- * is being looked at holds it.
+ * A row is not evicted while it has gradients of an unfinished BSP clock, nor while the chunk being
+ * processed uses it.
  */
 #include "ps/table_internal.h"
 
 #include <string.h>
 
-/* Rows compared; places looked at for them; places a sweep looks at. */
+/* SAMPLE: rows compared. LOOK_MAX: slots examined to find them. SWEEP: slots examined by a
+ * sweep. */
 enum { SAMPLE = 16, LOOK_MAX = 256, SWEEP = 8 };
 
 static struct weft_table_row *hand_next(struct weft_table *table)
@@ -33,8 +35,8 @@ static bool may_go(const struct weft_table *table, const struct weft_table_row *
            (table->spec.eviction != WEFT_EVICTION_TTL || table_row_expired(table, row));
 }
 
-/* Squares in float32: of rows that are compared with one another. Positive floats order like their
- * bits, and what overflowed or is not a number comes last. */
+/* Bits of the squared norm in float32. Positive floats compare like their bits; overflow and NaN
+ * rank last. */
 static uint32_t norm_bits(const struct weft_table *table, const struct weft_table_row *row)
 {
     const float *weights = table_weights(row);
@@ -47,7 +49,7 @@ static uint32_t norm_bits(const struct weft_table *table, const struct weft_tabl
     return bits & INT32_MAX;
 }
 
-/* The smallest goes. */
+/* The row with the smallest rank is evicted. */
 static uint64_t rank_of(const struct weft_table *table, const struct weft_table_row *row)
 {
     if (table->spec.eviction == WEFT_EVICTION_L2) {

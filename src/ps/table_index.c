@@ -4,7 +4,7 @@
 #include "base/prefetch.h"
 #include "ps/table_internal.h"
 
-/* Buckets of a new table; rows at a time whose buckets are asked for. */
+/* Buckets of a new table; rows whose buckets are prefetched together. */
 enum { BUCKETS_FIRST = 64, PREFETCH_BUCKETS = 16 };
 
 uint32_t weft_table_index_buckets(uint32_t rows)
@@ -21,7 +21,7 @@ uint32_t weft_table_index_first(const struct weft_table *table)
     return (uint32_t)weft_min_u64(table->index_mask_max, BUCKETS_FIRST - 1);
 }
 
-/* The places of the rows say all that is to be said; asks for buckets ahead. */
+/* Rebuild the index from the rows, prefetching buckets. */
 static void rebuild(struct weft_table *table)
 {
     uint64_t hashes[PREFETCH_BUCKETS];
@@ -88,7 +88,7 @@ void weft_table_index_add(struct weft_table *table, uint64_t hash, uint32_t numb
     }
 }
 
-/* The place of this row in a bucket, TABLE_BUCKET_SLOTS = not in it. */
+/* Index of this row in a bucket; TABLE_BUCKET_SLOTS = not in it. */
 static uint32_t slot_of(const struct weft_table_bucket *bucket, uint8_t tag, uint32_t number)
 {
     for (uint32_t match = table_bucket_match(bucket, tag); match != 0; match &= match - 1) {

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* Weights, slots and steps lie side by side. */
+/* Weights, slots and steps are contiguous. */
 static size_t kept_bytes(const struct weft_table *table)
 {
     return sizeof(float) * table->sums_at;
@@ -47,7 +47,7 @@ weft_status weft_table_record_write(struct weft_table *table, const uint8_t *rec
     struct weft_table_row *row = weft_table_find(table, id);
     if (row == NULL) {
         size_t bytes;
-        /* First memory: a full table would let other rows of the checkpoint go. */
+        /* Request memory first: a full table would evict other rows of the checkpoint. */
         if (weft_table_wants_slab(table, &bytes)) {
             return WEFT_AGAIN;
         }

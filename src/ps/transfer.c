@@ -426,7 +426,7 @@ static void become_ready(struct weft_shard *shard)
         divergence_of(shard) <= shard->config.div_max) {
         transfer->is_lost = false;
         transfer->state.ready = true;
-        transfer->spoken_ns = 0; /* tell the replica now */
+        transfer->spoken_ns = 0; /* notify the replica now */
     }
 }
 

@@ -161,7 +161,7 @@ static bool rows_are_out(const struct weft_shard *shard)
     return true;
 }
 
-/* As many whole sections as there is room for. */
+/* Write as many complete sections as fit. */
 static void put_head(struct weft_transfer *transfer, struct weft_writer *w)
 {
     while (transfer->head_at < transfer->head_bytes) {
@@ -177,8 +177,8 @@ static void put_head(struct weft_transfer *transfer, struct weft_writer *w)
     }
 }
 
-/* Records of one table: those copied aside first. Returns how many; 0: the table with the next ones has
- * longer ones than fit. */
+/* Take records of one table, copied ones first. Returns their number; 0: the next table's records
+ * are longer than the room. */
 static uint32_t take_rows(struct weft_shard *shard, uint8_t *out, size_t bytes, uint16_t *table_p)
 {
     struct weft_transfer *transfer = shard->transfer;

@@ -62,7 +62,7 @@ void weft_section_end(struct weft_writer *w, uint32_t bytes)
     weft_write_zeros(w, padded(bytes) - bytes);
 }
 
-/* At the head of a section, behind which so many bytes lie. */
+/* Read the head of a section, whose body and padding must be within the piece. */
 static bool section_read(struct weft_reader *r, struct weft_section *section_p)
 {
     struct weft_section section = {.kind = weft_read_u16(r), .table = weft_read_u16(r)};
@@ -104,7 +104,7 @@ static bool ranks_valid(const struct weft_section *section, const struct weft_pi
            section->count <= limits->workers_max - section->first;
 }
 
-/* Bits beyond the last chunk are zero. */
+/* Bits beyond the last chunk must be zero. */
 static bool partial_valid(const struct weft_section *section,
                           const struct weft_piece_limits *limits)
 {
@@ -130,7 +130,7 @@ static bool pushes_valid(const struct weft_section *section)
     return true;
 }
 
-/* By itself. */
+/* Check a section alone. */
 static bool section_valid(const struct weft_section *section,
                           const struct weft_piece_limits *limits)
 {
@@ -211,7 +211,7 @@ weft_status weft_piece_check(const struct weft_piece_limits *limits, uint32_t *r
                              const uint8_t *piece, const struct weft_piece_head *head)
 {
     struct weft_section section;
-    (void)limits; /* weft_piece_unpack has looked */
+    (void)limits; /* checked by weft_piece_unpack */
     for (uint32_t at = 0; weft_section_next(piece, head, &at, &section);) {
         uint32_t *record = &record_bytes[section.table];
         if (section.kind == WEFT_SECTION_TABLE) {

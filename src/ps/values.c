@@ -7,8 +7,8 @@ enum { STEPS_MAX = 127, NOT_FINITE = -128 };
 /* The largest scale of which STEPS_MAX steps are finite: (1 + 1/128) 2^121. */
 enum { SCALE_MAX = 0x7c01 };
 
-/* float32 at least this large has no bits behind the point, and what is added to it is rounded to the
- * nearest whole number: they are the last bits of the sum. */
+/* A float32 this large has no fractional bits, so adding a value rounds it to the nearest integer,
+ * which is in the low bits of the sum. */
 #define ROUNDER 0x1.8p23F
 
 /* ---- float32, bf16 --------------------------------------------------------------------------- */
@@ -56,7 +56,7 @@ static bool is_finite_bits(uint32_t bits)
     return (bits & 0x7f800000) != 0x7f800000;
 }
 
-/* The bits of a float32 without its sign are in the order of its size. */
+/* The bits of a float32 without the sign compare like its magnitude. */
 static uint16_t scale_of(const float *from, uint32_t count)
 {
     uint32_t most = 0;
@@ -74,7 +74,7 @@ static uint16_t scale_of(const float *from, uint32_t count)
 static void store_group(const float *from, uint32_t count, uint8_t *restrict out)
 {
     const uint16_t scale = scale_of(from, count);
-    /* Of a group of zeros, or of values so small that they count as such, no value is a step. */
+    /* In a group of zeros, or of values so small that they count as zero, every q is 0. */
     const float step = scale == 0 ? 1 : weft_bf16_load(scale);
     memcpy(out, &scale, sizeof(scale));
     for (uint32_t i = 0; i < count; i++) {
@@ -99,7 +99,8 @@ static bool load_group(const uint8_t *restrict from, uint32_t count, float *out)
     return scale < 0x7f80; /* no sign, and finite */
 }
 
-/* Values of a group that begins `value` values into all of them; groups of long blocks end with those. */
+/* Number of values in the group that begins at index `value`; groups of long blocks end with the
+ * block. */
 static uint32_t group_at(uint32_t floats, size_t value, size_t values)
 {
     const size_t whole = floats < WEFT_INT8_GROUP ? (size_t)weft_int8_group_blocks(floats) * floats
