@@ -1,5 +1,5 @@
 /* <weft/coll.h>: a communicator is a thread with the collectives of this rank (node/coll_thread.h).
- * Here are its configuration, what is wrong with a call, and the words for both. */
+ * This file has its configuration, the checks of calls, and the error texts of both. */
 #include "api/coll_internal.h"
 
 #include "io/clock.h"
@@ -17,7 +17,7 @@ enum {
     ADDRESS_BYTES = WEFT_LAUNCH_ADDRESS_BYTES + 10,
 };
 
-/* Of group g, as this rank knows it. */
+/* A group, as seen by this rank. */
 struct group {
     uint32_t n;
     uint32_t me; /* UINT32_MAX = not a member */
@@ -25,15 +25,15 @@ struct group {
 
 struct weft_comm {
     struct weft_coll_thread *thread;
-    struct weft_coll_config coll; /* to check calls against */
+    struct weft_coll_config coll; /* limits for checking calls */
     struct weft_security security;
     uint64_t op_timeout_ns;
     pid_t pid;
     char address[ADDRESS_BYTES];
-    struct group *group; /* (groups_max,); made before its number is given out */
+    struct group *group; /* (groups_max,); created before its number is returned */
 };
 
-/* Several threads may call at once, so the words are the thread's. */
+/* Several threads may call at once, so each has its own error text. */
 static _Thread_local struct weft_error last_error;
 
 const char *weft_comm_error(const struct weft_comm *comm)
@@ -109,7 +109,8 @@ weft_status weft_comm_open(const struct weft_comm_config *config, struct weft_co
 
 void weft_comm_close(struct weft_comm *comm)
 {
-    if (comm == NULL || comm->pid != getpid()) { /* the thread, and whom it speaks to, are the parent's */
+    if (comm == NULL || comm->pid != getpid()) { /* the thread and its connections belong to the
+                                                  * parent */
         return;
     }
     weft_coll_thread_stop(comm->thread);
@@ -204,7 +205,7 @@ static weft_status call_check(const struct weft_comm *comm, const struct weft_co
         op->group < comm->coll.groups_max ? &comm->group[op->group] : NULL;
     if (group == NULL || group->n == 0) {
         return weft_fail(&last_error, WEFT_INVALID,
-                         "group %u does not exist; make it with weft_comm_group", op->group);
+                         "group %u does not exist; create it with weft_comm_group", op->group);
     }
     if (group->me == UINT32_MAX) {
         return weft_fail(&last_error, WEFT_INVALID,
@@ -233,7 +234,7 @@ weft_status weft_comm_begin(struct weft_comm *comm, const struct weft_comm_op *o
     status = weft_coll_thread_begin(comm->thread, &call, id_p);
     if (status == WEFT_AGAIN) {
         return weft_fail(&last_error, status,
-                         "%u operations are begun and not waited for, which is ops_max; wait for "
+                         "%u operations have begun and were not waited for (ops_max); wait for "
                          "one, or raise it",
                          comm->coll.ops_max);
     }
@@ -255,7 +256,7 @@ static weft_status wait_for(struct weft_comm *comm, uint64_t id, uint64_t timeou
     }
     if (status != WEFT_OK) {
         return weft_fail(&last_error, status,
-                         "no such operation is under way; each is waited for once");
+                         "no such operation is in progress; each can be waited for once");
     }
     struct weft_comm_done ours = {
         .size = sizeof(ours),

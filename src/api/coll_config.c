@@ -9,7 +9,7 @@ enum {
     CONFIG_BYTES_MIN = offsetof(struct weft_comm_config, inject_seed) + sizeof(uint32_t),
     OP_BYTES_MIN = offsetof(struct weft_comm_op, user) + sizeof(void *),
     PACKET_BYTES = 1472,
-    PACKET_BYTES_MIN = 1200, /* a chunk of it has room for WEFT_COLL_CHUNK_MIN bytes */
+    PACKET_BYTES_MIN = 1200, /* leaves room for WEFT_COLL_CHUNK_MIN bytes per chunk */
     POOL_BYTES_EACH = 64 << 10,
 };
 

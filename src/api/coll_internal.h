@@ -1,4 +1,4 @@
-/* What the files of <weft/coll.h> share. Not for anyone outside src/api.
+/* Shared by the files of <weft/coll.h>. Internal to src/api.
  *
  *   coll_config.c  the structs that callers fill: defaults, growth, ranges
  *   coll.c         open, join, operations
@@ -11,13 +11,14 @@
 
 #include <weft/coll.h>
 
-/* The thread's configuration for a caller's, but security. Errors: WEFT_INVALID, WEFT_UNSUPPORTED. */
+/* Convert a caller's configuration to the thread's, except security. Errors: WEFT_INVALID,
+ * WEFT_UNSUPPORTED. */
 weft_status weft_api_comm_config_read(const struct weft_comm_config *theirs,
                                       struct weft_comm_config *ours_p,
                                       struct weft_coll_thread_config *thread_p,
                                       struct weft_error *error);
 
-/* A caller's operation, of any age. WEFT_INVALID: it was not made by its _init function. */
+/* Read a caller's operation, of any release. WEFT_INVALID: it was not set by its _init function. */
 weft_status weft_api_comm_op_read(const struct weft_comm_op *theirs, struct weft_comm_op *ours_p,
                                   struct weft_error *error);
 

@@ -137,7 +137,7 @@ uint64_t weft_api_peer_timeout_ns(void)
 
 weft_status weft_api_peer_timeout_check(uint64_t peer_timeout_ns, struct weft_error *error)
 {
-    /* A zero of the program's own is refused with the other ranges. */
+    /* A zero set by the program itself is refused with the other ranges. */
     return peer_timeout_ns > 0 || weft_launch_peer_timeout_check(error) == WEFT_OK
                ? WEFT_OK
                : WEFT_DATA;
@@ -184,8 +184,8 @@ weft_status weft_api_kernel_check(const char *transport, bool *tcp_p, struct wef
                      "transport \"%.40s\" is not known; choose \"weft\" or \"tcp\"", transport);
 }
 
-/* Packets of a message in the worst case, which is an element of a little over half a packet, or 63
- * elements' room rounded down to 32. */
+/* Most packets of a message. The worst cases are an element slightly longer than half a packet, and
+ * room for 63 elements rounded down to 32. */
 static uint64_t chunks_max_for(const struct weft_transport_config *c)
 {
     uint64_t half = (c->packet_bytes - PACKET_OVERHEAD_BYTES) / 2;

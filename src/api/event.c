@@ -1,10 +1,10 @@
-/* Events, and progress, which makes them.
+/* Events, and progress, which generates them.
  *
- * A caller-driven endpoint wants its events taken after every datagram, while the application takes
- * one at a time; in between they wait in a ring. It never overflows: every posted send and receive
- * has reserved its place there, each datagram raises at most one event of a peer (UP, DOWN), and no
- * step begins unless a whole batch of those would fit. A thread has such a ring of its own, from
- * which poll takes directly.
+ * The events of a caller-driven endpoint must be polled after every datagram, while the application
+ * polls one at a time. In between they are stored in a ring. It never overflows: every posted send
+ * and receive has a reserved slot, each datagram causes at most one event of a peer (UP, DOWN), and
+ * no step begins unless a whole batch of those fits. A progress thread has its own ring, which poll
+ * reads directly.
  */
 #include "api/internal.h"
 
@@ -20,7 +20,7 @@ enum {
     EVENT_BYTES_MIN = offsetof(struct weft_transport_event, mask) + sizeof(struct weft_mask),
 };
 
-/* A wait this long looks at the counters, so that it can say what it saw. */
+/* A wait of at least this time reads the counters, for its error text. */
 static const uint64_t explained_ns = 100 * WEFT_NS_PER_MS;
 
 static const uint64_t look_ns = 100 * WEFT_NS_PER_MS;
@@ -41,7 +41,7 @@ weft_status weft_api_queue_init(struct weft_transport *t, uint32_t posted_max)
     return weft_event_ring_init(&t->ring, slots, t->chunks_max);
 }
 
-/* True when `more` further posts, and then a step, find room. */
+/* True if there is room for `more` further posts, and then a step. */
 static bool queue_fits(const struct weft_transport *t, uint32_t more)
 {
     return t->queued + t->posted + more + peer_events_reserve(t) <= t->ring.slots;
@@ -96,13 +96,15 @@ static bool thread_poll(struct weft_transport *t, struct weft_msg_event *event_p
     return true;
 }
 
-/* ---- from core's words to the public ones ---------------------------------------------------- */
+/* ---- conversion from core to the public interface
+ * ---------------------------------------------------- */
 
 static uint32_t public_down(enum weft_msg_down down, bool was_up)
 {
     switch (down) {
     case WEFT_DOWN_CLOSED:
-    case WEFT_DOWN_REPLACED: /* by a parameter server alone, which does not connect to these */
+    case WEFT_DOWN_REPLACED: /* sent only by parameter servers, which do not connect to this
+                              * interface */
         return WEFT_TRANSPORT_DOWN_CLOSED;
     case WEFT_DOWN_SILENT:
         return was_up ? WEFT_TRANSPORT_DOWN_SILENT : WEFT_TRANSPORT_DOWN_NO_ANSWER;
@@ -128,7 +130,7 @@ static uint32_t public_outcome(enum weft_msg_outcome outcome)
     case WEFT_MSG_SHORT:
         return WEFT_TRANSPORT_SHORT;
     case WEFT_MSG_UNKNOWN:
-    case WEFT_MSG_WITHDRAWN: /* this interface holds no messages */
+    case WEFT_MSG_WITHDRAWN: /* this interface has no held messages */
         break;
     }
     return WEFT_TRANSPORT_UNKNOWN;
@@ -188,7 +190,7 @@ bool weft_transport_poll(struct weft_transport *transport, struct weft_transport
         break;
     case WEFT_EVENT_OPEN:
     case WEFT_EVENT_CHUNK:
-        WEFT_ASSERT(!"OPEN was taken out, CHUNK belongs to a sink that is not offered");
+        WEFT_ASSERT(!"OPEN was filtered, CHUNK belongs to a sink that is not offered");
     }
     weft_api_struct_out(event_p, &to, sizeof(to), EVENT_BYTES_MIN);
     return true;
@@ -215,7 +217,7 @@ static void step(struct weft_transport *t, uint64_t end_ns, uint64_t now_ns)
 {
     uint64_t left_ns = end_ns == WEFT_NEVER ? WEFT_NEVER : end_ns - now_ns;
     if (!weft_endpoint_has_thread(&t->endpoint)) {
-        WEFT_ASSERT(queue_fits(t, 0)); /* nothing is queued: there is room for what was posted */
+        WEFT_ASSERT(queue_fits(t, 0)); /* the ring is empty: there is room for everything posted */
     } else if (t->metrics != NULL) {
         left_ns = weft_min_u64(left_ns, look_ns); /* a request for metrics cannot end this sleep */
     }

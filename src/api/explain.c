@@ -1,4 +1,4 @@
-/* Words for what happens to a transfer, each with the next action. */
+/* Error texts for transfers, each with the next action. */
 #include "api/internal.h"
 
 #include <stddef.h>
@@ -20,11 +20,11 @@ const char *weft_down_text(enum weft_transport_down down)
         return "the peer fell silent; it died, it computes longer than peer_timeout_ns without "
                "config.thread, or the network is cut";
     case WEFT_TRANSPORT_DOWN_PROTOCOL:
-        return "the peer broke the protocol; run the same weft version at both ends";
+        return "the peer violated the protocol; run the same weft version at both ends";
     case WEFT_TRANSPORT_DOWN_LOCAL:
         return "this end closed the connection";
     case WEFT_TRANSPORT_DOWN_RESTARTED:
-        return "the peer was started anew and knows nothing of this connection; connect again";
+        return "the peer was restarted and has no state of this connection; connect again";
     case WEFT_TRANSPORT_DOWN_CRYPTO:
         return "the cryptography of this process failed; a process that was forked opens its own "
                "transports";
@@ -89,7 +89,7 @@ void weft_transport_counters_get(struct weft_transport *transport,
     weft_api_struct_out(counters_p, &ours, sizeof(ours), COUNTERS_BYTES_MIN);
 }
 
-/* What stood in the way, most telling first: a counter that grew, and the sentence for it. */
+/* Causes of a timeout, most specific first: a counter that grew, and its sentence. */
 weft_status weft_api_explain_timeout(struct weft_transport *t,
                                      const struct weft_driver_counters *before, uint64_t timeout_ns)
 {
@@ -113,17 +113,17 @@ weft_status weft_api_explain_timeout(struct weft_transport *t,
         const char *sentence;
     } signs[] = {
         {unauthentic_packets(b) - unauthentic_packets(a),
-         "packets came that were forged or damaged; see who else sends to this port"},
+         "forged or damaged packets arrived; check what else sends to this port"},
         {b->hello_refused - a->hello_refused,
          "requests for a connection were refused; set accept, or raise peers_max"},
         {b->no_memory - a->no_memory,
-         "packets came of messages that match no posted receive; post one with the sender's tag "
+         "messages arrived that match no posted receive; post one with the sender's tag "
          "and at least as many bytes"},
         {b->bad_range - a->bad_range,
-         "packets of messages came that are longer than message_bytes_max or contradict "
+         "messages arrived that are longer than message_bytes_max or contradict "
          "themselves; set it alike at both ends"},
         {invalid_packets(b) - invalid_packets(a),
-         "packets came that belong to no connection or are not weft's; see who else sends to this "
+         "packets arrived of no connection, or not of weft; check what else sends to this "
          "port"},
     };
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(signs); i++) {

@@ -1,5 +1,5 @@
-/* <weft/fabric.h>, a server written by its user: shards in threads (node/shard_thread.h), whose rows, answers
- * and closed updates are shown to the user's functions. */
+/* <weft/fabric.h>, a server written by its user: shards in threads (node/shard_thread.h), which
+ * call the user's functions for rows, replies and closed updates. */
 #include "api/ps_internal.h"
 #include "io/random.h"
 #include "node/shard_thread.h"
@@ -34,7 +34,7 @@ struct weft_fabric_server {
     struct weft_security security;
     struct weft_launch_address scheduler;
     struct weft_credit_share credit_share; /* of the host's link */
-    uint64_t host;                         /* names it for the scheduler */
+    uint64_t host;                         /* identifies the host for the scheduler */
     uint32_t started;
     char *address;
     struct fabric_shard shards[];
@@ -265,7 +265,7 @@ weft_status weft_fabric_server_open(const struct weft_fabric_server_config *conf
         weft_fabric_server_close(server);
         return status;
     }
-    /* The caller's memory is not looked at any more. */
+    /* The caller's memory is not used after this. */
     server->config.host = server->config.key_file = server->config.transport = NULL;
     server->config.scheduler = NULL;
     server->config.key = NULL;

@@ -1,5 +1,5 @@
-/* What the files of the public API share. Not for anyone outside src/api. The interface of the
- * parameter server has its own header, ps_internal.h.
+/* Shared by the files of the public API. Internal to src/api. The interface of the parameter server
+ * has its own header, ps_internal.h.
  *
  *   config.c      the structs that callers fill: defaults, growth, ranges
  *   transport.c   open, close, connect, send, receive
@@ -30,16 +30,16 @@ struct weft_transport {
     uint32_t packet_bytes;
     uint32_t peers_max;
     uint32_t chunks_max;
-    uint64_t *up;            /* bit = this peer has been up */
+    uint64_t *up;            /* bits: the peer was connected */
     uint64_t *critical_mask; /* of the send that is being queued; chunks_max bits */
 
-    uint32_t posted; /* sends and receives whose event has not come */
+    uint32_t posted; /* sends and receives whose event is outstanding */
 
     /* Caller-driven only: events between progress and poll. Each posted send and receive has a
      * place reserved, so that progress never finds the ring full. */
     struct weft_event_ring ring;
     uint32_t queued; /* events in it, the lent one included */
-    bool lent;       /* the event polled last is still the caller's */
+    bool lent;       /* the last polled event still belongs to the caller */
 
     struct weft_metrics_live *metrics; /* NULL = they are not served */
 
@@ -67,11 +67,11 @@ const char *weft_api_environment(const char *setting, const char *variable);
 weft_status weft_api_struct_in(void *ours, size_t ours_bytes, size_t bytes_min, const void *theirs,
                                const char *what, const char *init, struct weft_error *error);
 
-/* Defaults into a caller's struct, whose size is told by the caller. */
+/* Write defaults to a caller's struct; the caller passes its size. */
 void weft_api_struct_init(void *theirs, size_t size, const void *defaults, size_t ours_bytes,
                           size_t bytes_min);
 
-/* A field of a configuration, and what it may be. */
+/* A field of a configuration, and its range. */
 struct weft_api_range {
     const char *name;
     uint64_t value;
@@ -84,16 +84,16 @@ weft_status weft_api_ranges_check(const struct weft_api_range *fields, size_t co
                                   struct weft_error *error);
 weft_status weft_api_network_check(const char *host, const char *congestion,
                                    struct weft_error *error);
-/* *tcp_p: the kernel's TCP is asked for. */
+/* *tcp_p: the setting selects the kernel's TCP. */
 weft_status weft_api_kernel_check(const char *transport, bool *tcp_p, struct weft_error *error);
 
-/* The driver's configuration for a caller's. */
+/* Convert a caller's configuration to the driver's. */
 weft_status weft_api_config_read(const struct weft_transport_config *theirs,
                                  struct weft_transport_config *ours_p,
                                  struct weft_driver_config *driver_p, struct weft_error *error);
 
-/* A caller's send or receive, of an older or newer release. WEFT_INVALID: it was not made by its
- * _init function. */
+/* Read a caller's send or receive, of an older or newer release. WEFT_INVALID: it was not set by
+ * its _init function. */
 weft_status weft_api_send_read(const struct weft_transport_send *theirs,
                                struct weft_transport_send *ours_p, struct weft_error *error);
 weft_status weft_api_receive_read(const struct weft_transport_receive *theirs,
@@ -108,7 +108,7 @@ struct weft_api_security {
     const uint8_t *key;
 };
 
-/* Owns:    weft_security_fini is due, also after an error.   Errors: as weft_security_load. */
+/* Owns:    call weft_security_fini, also after an error.   Errors: as weft_security_load. */
 weft_status weft_api_security_load(const struct weft_api_security *config,
                                    struct weft_security *security_p, struct weft_error *error);
 
@@ -118,7 +118,7 @@ weft_status weft_api_security_load(const struct weft_api_security *config,
  * set. */
 weft_status weft_api_queue_init(struct weft_transport *t, uint32_t posted_max);
 
-/* True when another send or receive has a place for its event. */
+/* True if there is a slot for the event of another send or receive. */
 bool weft_api_queue_has_room(const struct weft_transport *t);
 
 /* explain.c */
@@ -126,7 +126,7 @@ bool weft_api_queue_has_room(const struct weft_transport *t);
 /* Write the explanation of a DOWN event to the transport's error text. */
 void weft_api_explain_down(struct weft_transport *t, enum weft_transport_down down);
 
-/* After a wait without an event: what was seen since `before` (NULL = it is not known). */
+/* Explain a wait without an event, from the counters since `before` (NULL = unknown). */
 weft_status weft_api_explain_timeout(struct weft_transport *t,
                                      const struct weft_driver_counters *before,
                                      uint64_t timeout_ns);

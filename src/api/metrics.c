@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* For a program that computes: it may be away for long (node/stats_query.h). */
+/* For a program that computes: it may not poll for a long time (node/stats_query.h). */
 static const uint64_t timeout_ns = 500 * WEFT_NS_PER_MS;
 static const uint64_t period_ns = 100 * WEFT_NS_PER_MS;
 
@@ -50,7 +50,7 @@ void weft_api_metrics_open(const char *address, struct weft_metrics_live_config 
     const char *text = wanted(address);
     *live_p = NULL;
     if (text[0] == '\0' || !weft_metrics_address(text, options.host, &options.port)) {
-        return; /* the latter was refused before */
+        return; /* an invalid setting was refused before */
     }
     config->has_target = true;
     config->threads = 1;

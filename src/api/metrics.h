@@ -1,5 +1,5 @@
-/* /metrics of a program that uses the library: asked for in a configuration or by WEFT_METRICS, its
- * address told, and never a reason for the program to stop. Not for anyone outside src/api.
+/* /metrics of a program that uses the library: enabled in a configuration or by WEFT_METRICS. Its
+ * address is logged, and a failure never stops the program. Internal to src/api.
  *
  * Source: docs/METRICS.md, "Your own programs".
  */
@@ -13,9 +13,10 @@
  * Errors:  WEFT_INVALID  the configuration's is not.   WEFT_DATA  that of WEFT_METRICS. */
 weft_status weft_api_metrics_check(const char *address, struct weft_error *error);
 
-/* Serve, if anybody wants it: address is the configuration's, NULL = WEFT_METRICS, "" = none. That it
- * cannot be is said in *error and on standard error, and not a failure: *live_p is NULL then, as where
- * nobody asks. config: role, rank, stats_bytes, copy, write, wake, arg; its object is arg.
+/* Serve /metrics, if enabled: address is from the configuration, NULL = WEFT_METRICS, "" =
+ * disabled. An error is reported in *error and on standard error, and is not a failure: *live_p is
+ * NULL then, as when disabled. config: role, rank, stats_bytes, copy, write, wake, arg; its object
+ * is arg.
  * Owns:    gives *live_p, to be ended with weft_metrics_live_stop before the object. */
 void weft_api_metrics_open(const char *address, struct weft_metrics_live_config *config,
                            struct weft_metrics_live **live_p, struct weft_error *error);

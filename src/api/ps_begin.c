@@ -1,7 +1,7 @@
-/* Push and pull: the caller's lists are checked, handed to the client, and a handle is given out.
+/* Push and pull: checks the caller's lists, passes them to the client, and returns a handle.
  *
- * All forms - ids, pieces of a vector, several tables - become the client's lists, so that each rule is
- * checked in one place, and what is checked is what the client gets.
+ * All forms - ids, slices of a vector, several tables - are converted to the client's lists. So
+ * each rule is checked in one place, on exactly the lists that the client receives.
  */
 #include "api/ps_internal.h"
 
@@ -30,7 +30,7 @@ static weft_status check_ids(struct weft_ps *ps, const struct weft_ps_list *list
         uint64_t rows = weft_table_dense_rows(&table->spec);
         if (list->first > rows || list->n > rows - list->first) {
             return weft_fail(&ps->worker.error, WEFT_INVALID,
-                             "%zu rows from %llu on are asked of %s, which has %llu; first and "
+                             "%zu rows from %llu on are requested of %s, which has %llu; first and "
                              "n count rows of dim floats",
                              list->n, (unsigned long long)list->first, table->name,
                              (unsigned long long)rows);
@@ -82,7 +82,7 @@ static size_t rows_of(const struct ps_call *call)
     return rows;
 }
 
-/* What fits one operation. */
+/* Do the rows fit one operation? */
 static weft_status check_rows(struct weft_ps *ps, const struct ps_call *call)
 {
     size_t rows = rows_of(call);
@@ -150,7 +150,7 @@ static struct weft_ps_how how_of(const struct weft_ps *ps, const struct ps_call 
     };
 }
 
-/* Has the program as many operations as it may? Then it is the program's to end one. */
+/* Is ops_max reached? Then the program must end an operation. */
 static bool is_full(const struct weft_ps *ps)
 {
     for (uint32_t i = 0; i < ps->ops_max; i++) {
@@ -192,7 +192,7 @@ static weft_status begin_now(struct weft_ps *ps, const struct ps_call *call, uin
     return WEFT_OK;
 }
 
-/* How soon to look again whether there is room. */
+/* Interval between checks for room. */
 #define RETRY_NS (5 * WEFT_NS_PER_MS)
 
 weft_status weft_api_ps_begin(struct weft_ps *ps, const struct ps_call *call, uint64_t *op_p)
@@ -207,8 +207,9 @@ weft_status weft_api_ps_begin(struct weft_ps *ps, const struct ps_call *call, ui
         if (status != WEFT_AGAIN || !waits) {
             return status;
         }
-        /* A push waits until the server is there again, or is given up, or until a checkpoint has
-         * made room for it; all wait for the answers of pulls that a deadline has ended. */
+        /* A push waits until the server is connected again, or is given up, or until a checkpoint
+         * has made room for it. All operations wait for outstanding replies to pulls that a
+         * deadline has ended. */
         status = weft_api_ps_wait_and_retry(ps, RETRY_NS, &end_ns);
         if (status != WEFT_OK) {
             return status;
@@ -222,7 +223,7 @@ weft_status weft_ps_checkpoint(struct weft_ps *ps, uint64_t *op_p)
     weft_ps_op op;
     if (op_p == NULL) {
         return weft_fail(&ps->worker.error, WEFT_INVALID,
-                         "op_p is NULL; weft_wait takes what it gives");
+                         "op_p is NULL; weft_wait needs the handle that it returns");
     }
     if (weft_worker_is_down(&ps->worker, &shard)) {
         return weft_worker_gone(&ps->worker, shard);
@@ -260,7 +261,7 @@ weft_status weft_api_ps_need_ids(struct weft_ps_table *table, const uint64_t *id
 {
     if (ids == NULL && n > 0) {
         return weft_fail(&table->ps->worker.error, WEFT_INVALID,
-                         "ids is NULL and n is %zu; name memory of n ids", n);
+                         "ids is NULL and n is %zu; pass an array of n ids", n);
     }
     return WEFT_OK;
 }
@@ -316,7 +317,7 @@ static weft_status check_call(struct weft_ps *ps, const void *lists, uint32_t co
     }
     if (lists == NULL && count > 0) {
         return weft_fail(&ps->worker.error, WEFT_INVALID,
-                         "lists is NULL and count is %u; name memory of count lists", count);
+                         "lists is NULL and count is %u; pass an array of count lists", count);
     }
     return weft_api_ps_op_options_read(options, how_p, &ps->worker.error);
 }

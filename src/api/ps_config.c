@@ -37,7 +37,7 @@ void weft_ps_config_init(struct weft_ps_config *config_p, size_t size)
     weft_api_struct_init(config_p, size, &config, sizeof(config), CONFIG_BYTES_MIN);
 }
 
-/* What the papers or the usual implementations begin with. */
+/* Defaults of the papers or of the usual implementations. */
 static const struct {
     const char *optimizer;
     float rate;
@@ -143,8 +143,8 @@ static weft_status coordinator_parse(const char *text, struct weft_launch *flags
     return WEFT_OK;
 }
 
-/* Who and where this worker is, as far as its program leaves it open: WEFT_*, or what a launcher
- * left behind (job/launch.h). Not asked when nothing is open. */
+/* Read the rank and the servers that the program did not set from WEFT_* or the variables of a
+ * launcher (job/launch.h). Not read if the program has set all. */
 static weft_status environment_read(struct weft_ps_config *c, struct weft_launch *launch_p,
                                     struct weft_error *error)
 {
@@ -177,7 +177,7 @@ weft_status weft_api_ps_key_caching(bool *on_p, struct weft_error *error)
     return status == WEFT_OK ? WEFT_OK : WEFT_DATA;
 }
 
-/* What happens when a server goes away. */
+/* Settings for the loss of a server. */
 static weft_status reconnect_read(struct weft_ps_config *c, struct weft_error *error)
 {
     uint64_t seconds = 0, bytes = 0;
@@ -201,7 +201,7 @@ static weft_status reconnect_read(struct weft_ps_config *c, struct weft_error *e
     return status;
 }
 
-/* What is said of both must fit. */
+/* Rank and number of workers must be consistent. */
 static weft_status rank_check(const struct weft_ps_config *c, struct weft_error *error)
 {
     if (c->workers == 0 || c->worker == WEFT_PS_WORKER_ENVIRONMENT || c->worker < c->workers) {
@@ -214,7 +214,7 @@ static weft_status rank_check(const struct weft_ps_config *c, struct weft_error 
                      c->worker, c->workers);
 }
 
-/* Without a coordinator nobody else will tell. */
+/* Without a coordinator there is no other source for these settings. */
 static weft_status settle(struct weft_ps_config *c, const struct weft_launch *launch,
                           struct weft_error *error)
 {
@@ -233,7 +233,7 @@ static weft_status settle(struct weft_ps_config *c, const struct weft_launch *la
     }
     if (c->worker == WEFT_LAUNCH_UNKNOWN) {
         return weft_fail(error, WEFT_NOTFOUND,
-                         "there are %u workers, and nobody says which one this is; set "
+                         "there are %u workers, and the rank of this one is not set; set "
                          "config.worker or WEFT_RANK",
                          c->workers);
     }

@@ -32,9 +32,9 @@ weft_status weft_api_ps_wait_and_retry(struct weft_ps *ps, uint64_t most_ns, uin
     uint64_t now_ns = weft_clock_now_ns();
     *end_ns_p = *end_ns_p == 0 ? weft_time_add(now_ns, ps->call_timeout_ns) : *end_ns_p;
     if (now_ns >= *end_ns_p) {
-        weft_api_ps_step(ps, 0); /* a caller that gives no time at all gets on, too */
+        weft_api_ps_step(ps, 0); /* make progress even for a caller without a timeout */
         return weft_fail(&ps->worker.error, WEFT_TIMEOUT,
-                         "%s for call_timeout_ns; call again to go on waiting",
+                         "%s for call_timeout_ns; call again to continue waiting",
                          ps->worker.any_away ? "a server is away"
                                              : "a clock has not arrived, or replay_bytes is full,");
     }
@@ -80,7 +80,7 @@ static void set_client(const struct weft_ps *ps, const struct weft_ps_config *co
     client->hot_rows = (uint32_t)config->hot_rows;
     client->update_bytes_min = config->update_bytes_min;
     if (!ps->has_scheduler && config->update_bytes_min > 0) {
-        client->update_bytes_min = UINT64_MAX; /* nobody is to be asked */
+        client->update_bytes_min = UINT64_MAX; /* no update requests a grant */
     }
     bool caches;
     if (weft_api_ps_key_caching(&caches, NULL) == WEFT_OK && !caches) {
@@ -102,7 +102,8 @@ static void set_endpoint(const struct weft_ps *ps, const struct weft_ps_config *
     udp->loopback_packet_bytes = WEFT_UDP_LOOPBACK_BYTES;
     udp->blocking_receive = WEFT_UDP_BLOCKING_RECEIVE;
     udp->delayed_ack_ns = config->thread ? 0 : WEFT_UDP_DELAYED_ACK_NS;
-    udp->ep.confirm_later = config->thread ? 1 : 0; /* without, nothing happens between two calls */
+    udp->ep.confirm_later = config->thread ? 1 : 0; /* without a thread, nothing is sent between two
+                                                     * calls */
     udp->ep.peer_timeout_ns = config->peer_timeout_ns;
     udp->ep.keepalive_ns = config->keepalive_ns;
 }
@@ -113,7 +114,7 @@ static void on_progress(void *arg, uint64_t now_ns)
     weft_api_ps_metrics_look(arg);
 }
 
-/* Shape: address_p: memory for what worker names. */
+/* Shape: address_p: memory for the address that `worker` points to. */
 static weft_status set_scheduler(struct weft_ps *ps, const struct weft_ps_config *config,
                                  struct weft_launch_address *address_p,
                                  struct weft_worker_config *worker)
@@ -146,7 +147,7 @@ static weft_status open_worker(struct weft_ps *ps, const struct weft_ps_config *
     worker.client.shards = shards;
     worker.servers = servers;
     worker.membership = &ps->membership;
-    /* Of the API 0 is one look; of a worker it is "do not wait". */
+    /* In the API 0 means one attempt; for a worker it means "do not wait". */
     worker.connect_timeout_ns = weft_max_u64(config->connect_timeout_ns, 1);
     worker.on_progress = on_progress;
     worker.arg = ps;

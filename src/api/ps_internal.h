@@ -1,16 +1,16 @@
-/* What the files of the parameter server's public face share. Not for anyone outside src/api.
+/* Shared by the files of <weft/ps.h>. Internal to src/api.
  *
  *   ps_config.c    the structs that callers fill; the environment
- *   ps_connect.c   a worker (node/worker.h) for a configuration; its progress and its end
- *   ps_table.c     options in words -> a table's specification; opening
- *   ps_begin.c     push and pull: checked, and begun
+ *   ps_connect.c   a worker (node/worker.h) for a configuration; progress and close
+ *   ps_table.c     conversion of options to a table's specification; opening
+ *   ps_begin.c     push and pull: check and begin
  *   ps_metrics.c   /metrics of a worker
- *   ps_records.c   where the time of its RPCs went, for `weft trace`
- *   ps_missed.c    which rows an operation has missed
+ *   ps_records.c   records of its RPCs, for `weft trace`
+ *   ps_missed.c    rows missed by an operation
  *   ps_op.c        wait, test, both in one, clock, flush
  *
- * The face adds no protocol, which is in ps/client.h, and no connections, which are in node/worker.h.
- * It adds the caller's structs, handles that cannot be mistaken for others, and time-outs of calls.
+ * The interface adds no protocol (ps/client.h) and no connections (node/worker.h). It adds the
+ * caller's structs, unique handles, and timeouts of calls.
  */
 #ifndef WEFT_API_PS_INTERNAL_H
 #define WEFT_API_PS_INTERNAL_H
@@ -23,22 +23,22 @@
 #include <weft/ps.h>
 
 enum { WEFT_PS_SHARDS_MAX = 4096, WEFT_PS_NAME_BYTES = 64 };
-enum { WEFT_PS_TAU_MAX_MAX = (1 << 23) - 1 }; /* the base of an update is told modulo 2^24 */
+enum { WEFT_PS_TAU_MAX_MAX = (1 << 23) - 1 }; /* the base of an update is sent modulo 2^24 */
 
-/* Rows that the operation that ended last has missed, or, of one in parts, those so far. */
+/* Rows missed by the last completed operation, or so far by an operation in parts. */
 struct ps_missed_rows {
     uint64_t *bits;
-    size_t words_max; /* that there is memory for */
+    size_t words_max; /* allocated */
     size_t rows;
-    size_t base; /* row that the part's first one is */
+    size_t base; /* index of the part's first row */
 };
 
 struct weft_ps_table {
     struct weft_ps *ps;
     struct weft_table_spec spec;
-    void *last; /* memory of last values; NULL = there is none, as the next */
+    void *last; /* memory of last values; NULL = none; like `kept` */
     void *kept; /* memory of error feedback */
-    uint64_t deadline_ns; /* of operations that name none */
+    uint64_t deadline_ns; /* of operations without their own */
     bool opening; /* TABLE is in progress: `op` */
     bool open;
     weft_ps_op op;
@@ -50,9 +50,9 @@ struct weft_ps {
     struct weft_membership membership;
     struct weft_security security;
     struct weft_worker worker;
-    struct weft_recorder *recorder;   /* NULL = nothing is recorded, as the next */
+    struct weft_recorder *recorder;   /* NULL = nothing is recorded; like `records` */
     struct weft_rpc_record_ring *records; /* the recorder's */
-    struct ps_metrics *metrics;       /* NULL = they are not served */
+    struct ps_metrics *metrics;       /* NULL = not served */
 
     uint32_t workers;
     uint32_t tables_max;
@@ -65,19 +65,20 @@ struct weft_ps {
 
     uint64_t replay_bytes;        /* 0 = pushes are not kept */
     bool has_scheduler;
-    uint8_t scheduled_mode; /* enum weft_table_mode that tables must have then */
+    uint8_t scheduled_mode; /* enum weft_table_mode required of tables with a scheduler */
     struct weft_ps_table *tables; /* (tables_max,) */
     struct ps_missed_rows missed;
-    bool in_parts; /* the operation that is waited for is a part of a longer one */
+    bool in_parts; /* the operation in progress is a part of a longer one */
 };
 
 /* ps_config.c */
 
-/* WEFT_KEY_CACHING: 1, as if it were not set, or 0. */
+/* WEFT_KEY_CACHING: 1, the default, or 0. */
 weft_status weft_api_ps_key_caching(bool *on_p, struct weft_error *error);
 
-/* The caller's configuration of any age, checked, with what the environment says filled in. With a
- * coordinator in *launch_p, worker and workers are open: it gives them. */
+/* Read and check a caller's configuration of any release, and fill in settings from the
+ * environment. With a coordinator in *launch_p, worker and workers are unset: the coordinator
+ * assigns them. */
 weft_status weft_api_ps_config_read(const struct weft_ps_config *theirs,
                                     struct weft_ps_config *ours_p, struct weft_launch *launch_p,
                                     struct weft_error *error);
@@ -91,7 +92,7 @@ weft_status weft_api_ps_servers_parse(const char *text, struct weft_launch_addre
 weft_status weft_api_ps_op_options_read(const struct weft_op_options *theirs,
                                         struct weft_op_options *ours_p, struct weft_error *error);
 
-/* Least sizes of structs that the library writes into. */
+/* Minimum sizes of structs that the library writes. */
 void weft_api_ps_result_out(struct weft_result *result_p, const struct weft_result *ours);
 void weft_api_ps_counters_out(struct weft_ps_counters *counters_p,
                               const struct weft_ps_counters *ours);
@@ -104,12 +105,12 @@ weft_status weft_api_ps_consistency_parse(const char *text, uint8_t *mode_p, uin
 weft_status weft_api_ps_scheduler_parse(const char *text, struct weft_launch_address *address_p,
                                         struct weft_error *error);
 
-/* The fields of a configuration that are about the scheduler. address_p: of it; as it was without. */
+/* Read the scheduler's fields of a configuration. address_p: its address; unchanged without one. */
 weft_status weft_api_ps_scheduler_read(const struct weft_ps_config *config,
                                        struct weft_launch_address *address_p, uint8_t *mode_p,
                                        struct weft_error *error);
 
-/* ps_table.c: what tables keep in this process. */
+/* ps_table.c: memory of tables in this process. */
 void weft_api_ps_tables_free(struct weft_ps *ps);
 
 /* ps_connect.c */
@@ -117,36 +118,36 @@ void weft_api_ps_tables_free(struct weft_ps *ps);
 /* Make progress: sleep until something happens, at most timeout_ns. */
 void weft_api_ps_step(struct weft_ps *ps, uint64_t timeout_ns);
 
-/* A call cannot be done yet: make progress for at most most_ns, then it is tried again. *end_ns_p is 0
- * before the first time.   Errors:  WEFT_TIMEOUT  it has waited for call_timeout_ns. */
+/* A call cannot proceed yet: make progress for at most most_ns, then the caller retries. *end_ns_p
+ * is 0 before the first call.   Errors:  WEFT_TIMEOUT  call_timeout_ns has passed. */
 weft_status weft_api_ps_wait_and_retry(struct weft_ps *ps, uint64_t most_ns, uint64_t *end_ns_p);
 
 /* ps_begin.c */
 
-/* What an operation is asked for. The lists are the client's: rows of one table each, all of this ps. */
+/* A requested operation. The lists are the client's: rows of one table each, all of this ps. */
 struct ps_call {
     const struct weft_ps_list *lists; /* (count,) */
     uint32_t count;
     bool is_pull;
-    bool waits; /* the caller waits for it, which sends it; else it is sent immediately */
+    bool waits; /* the caller waits for it, which sends it; otherwise it is sent immediately */
     struct weft_op_options how;
 };
 
-/* Does this make sense, but for the limits of one operation? */
+/* Is the call valid, apart from the limits of one operation? */
 weft_status weft_api_ps_check(struct weft_ps *ps, const struct ps_call *call);
 
-/* Where ids are a must, in a dense table, too. */
+/* Check that ids are given, in a dense table, too. */
 weft_status weft_api_ps_need_ids(struct weft_ps_table *table, const uint64_t *ids, size_t n);
 
-/* Check all, begin, and give a handle. Errors: WEFT_TIMEOUT also, after call_timeout_ns. */
+/* Check all, begin, and return a handle. Errors: WEFT_TIMEOUT also, after call_timeout_ns. */
 weft_status weft_api_ps_begin(struct weft_ps *ps, const struct ps_call *call, uint64_t *op_p);
 
 /* ps_missed.c */
 
-/* An operation of so many rows has ended, or is begun in parts: none is missed yet.
+/* Reset the missed rows, for an operation of this many rows that has ended or begins in parts.
  * Errors: WEFT_NOMEM; not with up to rows_max rows. */
 weft_status weft_api_ps_missed_begin(struct weft_ps *ps, size_t rows);
-/* Those that the client's operation has missed; or all of so many. */
+/* Add the rows missed by the client's operation; or mark all of `rows`. */
 void weft_api_ps_missed_take(struct weft_ps *ps, weft_ps_op op);
 void weft_api_ps_missed_all(struct weft_ps *ps, size_t rows);
 
@@ -155,21 +156,21 @@ bool weft_api_ps_is_flushed(const struct weft_ps *ps);
 
 /* ps_records.c */
 
-/* When records are wanted, by the configuration or the environment; needs the rank. */
+/* Start recording, if the configuration or the environment enables it; the rank must be known. */
 weft_status weft_api_ps_records_open(struct weft_ps *ps, const struct weft_ps_config *from);
 
 /* ps_metrics.c */
 
-/* Serve /metrics, if the configuration or the environment asks for it; needs the client. That it
- * cannot be is no failure; ps->worker.error says why. */
+/* Serve /metrics, if the configuration or the environment enables it; the client must exist. An
+ * error is no failure; ps->worker.error has the reason. */
 void weft_api_ps_metrics_open(struct weft_ps *ps, const char *address);
 void weft_api_ps_metrics_close(struct weft_ps *ps);
 
-/* Within a step: the endpoint may be looked at. */
+/* Call within a step: reads the endpoint. */
 void weft_api_ps_metrics_look(struct weft_ps *ps);
-/* This worker's clock of a table is over. */
+/* This worker has ended a clock of the table. */
 void weft_api_ps_metrics_step(struct weft_ps *ps, const struct weft_ps_table *table);
-/* How long a sleep may last: a thread's cannot be ended by who asks. */
+/* Maximum duration of a sleep: a query cannot end a sleep with a progress thread. */
 uint64_t weft_api_ps_metrics_sleep(const struct weft_ps *ps, uint64_t timeout_ns);
 
 #endif

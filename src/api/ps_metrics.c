@@ -1,5 +1,5 @@
-/* /metrics of a worker that is a program of its own: under the names of `weft worker`, so that what
- * watches one watches the other. */
+/* /metrics of a worker in a user's program, with the names of `weft worker`, so that the same
+ * dashboards work for both. */
 #include "api/ps_internal.h"
 
 #include "io/clock.h"
@@ -7,12 +7,14 @@
 
 #include <stdlib.h>
 
-/* For a scrape, while a progress thread of ours runs and nothing ends the caller's sleep. */
+/* Polling interval for scrapes, while a progress thread runs and a query cannot end the caller's
+ * sleep. */
 static const uint64_t look_ns = 100 * WEFT_NS_PER_MS;
 
 struct ps_metrics {
     struct weft_metrics_live *served;
-    const struct weft_ps_table *table; /* whose clocks are the steps: the first that ended one */
+    const struct weft_ps_table *table; /* its clocks count as steps: the first table that ended
+                                        * one */
     uint64_t step_began_ns;
     struct weft_hist step_ns;
 };

@@ -1,7 +1,8 @@
-/* Which rows the operation that ended last has missed: a copy, because the operation is given back
- * when it has been waited for.
+/* The rows missed by the last completed operation: a copy, because the operation is released when
+ * the wait returns.
  *
- * A long list goes in parts, whose rows are put behind each other: `base` is the first of the part.
+ * A long list is split into parts, whose rows are numbered consecutively: `base` is the first row
+ * of the part.
  */
 #include "api/ps_internal.h"
 

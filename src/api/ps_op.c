@@ -1,7 +1,7 @@
-/* What becomes of pushes and pulls, and clocks.
+/* Completion of pushes and pulls; clocks.
  *
- * An operation is a place in the client. The handle that callers hold is that place and which of the
- * operations that had it, so that a handle which is over is told from the one that came after it.
+ * An operation is a slot in the client. The caller's handle contains the slot and its generation,
+ * so that an old handle differs from that of the slot's next operation.
  */
 #include "api/ps_internal.h"
 
@@ -51,7 +51,7 @@ static void name_lists(const struct weft_ps *ps, const struct weft_ps_op_about *
     }
 }
 
-/* What it has missed will be asked for. */
+/* The caller may query the missed rows. */
 static void missed_begin(struct weft_ps *ps, size_t rows)
 {
     if (!ps->in_parts) {
@@ -60,7 +60,7 @@ static void missed_begin(struct weft_ps *ps, size_t rows)
     }
 }
 
-/* The operation is over: give its place back. */
+/* The operation has ended: release it. */
 static weft_status end(struct weft_ps *ps, weft_ps_op op, const struct weft_ps_result *result,
                        struct weft_result *result_p)
 {
@@ -82,15 +82,16 @@ static weft_status end(struct weft_ps *ps, weft_ps_op op, const struct weft_ps_r
              name);
     if (result->status == WEFT_OK) {
         return weft_fail(&ps->worker.error, WEFT_DROPPED,
-                         "%s: %u of %u messages were dropped, for their update would have come too "
-                         "late; pull again before the next step (weft_result_gap names the rows)",
+                         "%s: %u of %u messages were dropped, because their update would have been "
+                         "too late; pull again before the next step (weft_result_gap names the "
+                         "rows)",
                          what, result->rpcs_dropped, result->rpcs);
     }
     return weft_worker_refused(&ps->worker, what, result);
 }
 
-/* A shard is gone, or takes no clocks. Another one may make it wait yet, for a slow worker: no need to
- * wait with it. */
+/* A shard is gone, or accepts no clocks. The operation may still wait at another shard for a slow
+ * worker; the caller need not wait for that. */
 static weft_status give_up(struct weft_ps *ps, weft_ps_op op, uint32_t shard,
                            struct weft_result *result_p)
 {
@@ -116,12 +117,12 @@ static weft_status under_way(struct weft_ps *ps, weft_ps_op op)
     char name[LISTS_NAME_BYTES];
     if (about.is_checkpoint) {
         return weft_fail(&ps->worker.error, WEFT_TIMEOUT,
-                         "the checkpoint is not made yet; go on, and wait again (a \"bsp\" table "
-                         "is cut at the end of a clock)");
+                         "the checkpoint is not made yet; continue, then wait again (a \"bsp\" "
+                         "table is cut at the end of a clock)");
     }
     name_lists(ps, &about, name, sizeof(name));
     return weft_fail(&ps->worker.error, WEFT_TIMEOUT,
-                     "%s %s is under way still; wait again (in \"bsp\" and \"ssp\" a pull "
+                     "%s %s is still in progress; wait again (in \"bsp\" and \"ssp\" a pull "
                      "waits for the slowest worker)",
                      about.is_push ? "the push to" : "the pull of", name);
 }
@@ -175,7 +176,7 @@ weft_status weft_test(struct weft_ps *ps, uint64_t handle, struct weft_result *r
         uint32_t shard;
         return weft_worker_is_lost(&ps->worker, &shard)
                    ? give_up(ps, op, shard, result_p)
-                   : weft_fail(&ps->worker.error, WEFT_AGAIN, "the operation is under way still");
+                   : weft_fail(&ps->worker.error, WEFT_AGAIN, "the operation is still in progress");
     }
     return end(ps, op, &result, result_p);
 }
@@ -196,7 +197,7 @@ static void result_add(struct weft_result *sum, const struct weft_result *part, 
     sum->latency = part->latency;
 }
 
-/* Without a limit of time. */
+/* Begin without a time limit. */
 static weft_status begin_patiently(struct weft_ps *ps, const struct ps_call *call, uint64_t *op_p)
 {
     weft_status status;
@@ -230,7 +231,7 @@ static weft_status wait_part(struct weft_ps *ps, uint64_t op, size_t at, struct 
     return status;
 }
 
-/* One part after the other, up to the first that fails. */
+/* Run the parts in sequence, up to the first that fails. */
 static weft_status all_parts(struct weft_ps_table *table, const struct weft_ps_list *whole,
                              bool is_pull, uint32_t bound_ppm, struct weft_result *result_p)
 {

@@ -1,5 +1,5 @@
-/* The records of a worker that is a program of its own: its spool. The library makes no database of
- * it, so that a program that links the library needs no SQLite; `weft trace merge` does. */
+/* Records of a worker in a user's program: its spool. The library does not convert it to a
+ * database, so that programs that link the library need no SQLite; `weft trace merge` does that. */
 #define _GNU_SOURCE
 #include "api/ps_internal.h"
 

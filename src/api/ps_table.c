@@ -1,4 +1,4 @@
-/* Tables: options in words become a specification, which all shards and all workers must share. */
+/* Tables: converts options to a specification, which must be the same on all shards and workers. */
 #include "api/ps_internal.h"
 
 #include "base/assert.h"
@@ -24,7 +24,7 @@ static weft_status unknown_optimizer(struct weft_ps *ps, const char *name)
                      name != NULL ? name : "(NULL)", known);
 }
 
-/* The place of `text` in a list of words, which is its number on the wire; NULL is the first. */
+/* The index of `text` in a list of names, which is its number on the wire; NULL is the first. */
 static weft_status word_of(struct weft_ps *ps, const char *field, const char *text,
                            const char *const words[4], uint8_t *number_p)
 {
@@ -40,7 +40,7 @@ static weft_status word_of(struct weft_ps *ps, const char *field, const char *te
                      words[3] != NULL ? words[3] : "", words[3] != NULL ? "\"" : "");
 }
 
-/* After kind and mode are known, which decide how it is written. */
+/* Call after kind and mode are known; its encoding depends on them. */
 static weft_status read_average(struct weft_ps *ps, const char *text,
                                 struct weft_table_spec *spec_p)
 {
@@ -60,7 +60,7 @@ static weft_status read_average(struct weft_ps *ps, const char *text,
                            text);
 }
 
-/* Of weights, in answers to pulls, all but the last. */
+/* For weights, in replies to pulls, all types but the last. */
 static weft_status read_value_type(struct weft_ps *ps, bool is_push, const char *text,
                                    uint8_t *type_p)
 {
@@ -229,7 +229,7 @@ static weft_status options_to_spec(struct weft_ps *ps, const struct weft_table_o
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Memory for rows that this worker keeps of the table; NULL without. */
+/* Memory for rows of the table that this worker keeps; NULL = none. */
 static weft_status keep_rows(struct weft_ps *ps, const char *field, uint32_t rows, uint32_t dim,
                              void **memory_p)
 {
@@ -307,7 +307,7 @@ static weft_status begin(struct weft_ps *ps, struct weft_ps_table *table,
     }
     if (status == WEFT_AGAIN) {
         return weft_fail(&ps->worker.error, status,
-                         "%u operations are under way; end one with weft_wait, then open the "
+                         "%u operations are in progress; end one with weft_wait, then open the "
                          "table",
                          ps->ops_max);
     }
@@ -328,12 +328,12 @@ static weft_status begin(struct weft_ps *ps, struct weft_ps_table *table,
     return WEFT_OK;
 }
 
-/* A server that is there and does not take the request knows no worker of this rank. */
+/* A connected server that does not accept the request has no worker of this rank. */
 static weft_status no_answer(struct weft_ps *ps)
 {
     return weft_fail(&ps->worker.error, WEFT_TIMEOUT,
-                     "the servers are there, but take nothing from worker %u; start them with "
-                     "--workers above the highest rank (%u workers are configured here)",
+                     "the servers are connected, but accept nothing from worker %u; start them "
+                     "with --workers above the highest rank (%u workers are configured here)",
                      ps->worker.rank, ps->workers);
 }
 
@@ -389,7 +389,7 @@ weft_status weft_table_open(struct weft_ps *ps, const struct weft_table_options 
     bool again = table->opening && weft_table_spec_equal(&table->spec, &spec);
     if (table->open || (table->opening && !again)) {
         return weft_fail(&ps->worker.error, WEFT_EXISTS,
-                         "table %u is opened already, as \"%s\"; use that, or another number",
+                         "table %u is already open, as \"%s\"; use that, or another number",
                          spec.table, table->name);
     }
     status = again ? WEFT_OK : begin(ps, table, &o, &spec);

@@ -1,4 +1,4 @@
-/* What a caller says about security, and its job key. */
+/* The security settings of a caller, and its job key. */
 #include "api/internal.h"
 
 weft_status weft_api_security_load(const struct weft_api_security *config,

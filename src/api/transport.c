@@ -10,7 +10,7 @@
 
 enum {
     PACKET_OVERHEAD_BYTES = 64,
-    EVENTS_KEPT_MAX = 4096, /* sends and receives under way at a time, at most */
+    EVENTS_KEPT_MAX = 4096, /* most sends and receives in progress */
     CRITICAL_LEADING_MAX = 253,
 };
 
@@ -180,7 +180,7 @@ void weft_transport_disconnect(struct weft_transport *transport, uint32_t peer)
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
-/* Which field of a send is out of range. */
+/* Check the ranges of the fields of a send. */
 static weft_status send_check(struct weft_transport *t, const struct weft_transport_send *s)
 {
     struct weft_error *error = &t->error;
@@ -191,7 +191,7 @@ static weft_status send_check(struct weft_transport *t, const struct weft_transp
     }
     if (s->elem_bytes == 0 || s->elem_bytes > elem_bytes_max) {
         return weft_fail(error, WEFT_INVALID,
-                         "elem_bytes is %u; it must be from 1 to %u, for an element must fit "
+                         "elem_bytes is %u; it must be from 1 to %u, because an element must fit "
                          "into one packet",
                          (unsigned)s->elem_bytes, elem_bytes_max);
     }
@@ -204,7 +204,8 @@ static weft_status send_check(struct weft_transport *t, const struct weft_transp
     }
     if (s->bound_ppm >= WEFT_PPM) {
         return weft_fail(error, WEFT_INVALID,
-                         "bound_ppm is %u; it must be below 1000000, for something must arrive",
+                         "bound_ppm is %u; it must be below 1000000, because some elements must "
+                         "arrive",
                          s->bound_ppm);
     }
     if (s->priority > 7) {
@@ -213,7 +214,7 @@ static weft_status send_check(struct weft_transport *t, const struct weft_transp
     }
     if (s->critical == NULL && s->critical_count > 0) {
         return weft_fail(error, WEFT_INVALID,
-                         "critical is NULL and critical_count is %u; name the ranges or set 0",
+                         "critical is NULL and critical_count is %u; pass the ranges or set 0",
                          s->critical_count);
     }
     for (uint32_t i = 0; i < s->critical_count; i++) {
@@ -227,7 +228,7 @@ static weft_status send_check(struct weft_transport *t, const struct weft_transp
     return WEFT_OK;
 }
 
-/* One send on its way to the endpoint. */
+/* Arguments of a send, for the endpoint's thread. */
 struct post {
     const struct weft_transport_send *send;
     uint64_t *mask;
@@ -235,7 +236,7 @@ struct post {
     weft_status status;
 };
 
-/* A chunk is critical when it holds an element that is. */
+/* A chunk is critical if it has a critical element. */
 static void mark_critical(const struct weft_transport_send *s, uint32_t chunk_elems,
                           uint32_t chunks, uint64_t *mask)
 {
@@ -250,7 +251,8 @@ static void mark_critical(const struct weft_transport_send *s, uint32_t chunk_el
     }
 }
 
-/* Where the endpoint may be touched: the grid cannot change between its question and the send. */
+/* Runs where the endpoint may be used, so that the grid cannot change between the query and the
+ * send. */
 static void post_send(struct weft_driver *driver, void *arg)
 {
     struct post *post = arg;
@@ -270,7 +272,7 @@ static void post_send(struct weft_driver *driver, void *arg)
     };
     uint32_t chunk_elems = weft_driver_grid(driver, s->peer, s->elem_bytes, s->elements);
     uint64_t chunks = chunk_elems > 0 ? weft_div_ceil_u64(s->elements, chunk_elems) : UINT64_MAX;
-    if (s->critical_count > 0 && chunks <= post->chunks_max) { /* else send will refuse it */
+    if (s->critical_count > 0 && chunks <= post->chunks_max) { /* otherwise send refuses it */
         mark_critical(s, chunk_elems, (uint32_t)chunks, post->mask);
         size_t leading = weft_bits_next_zero(post->mask, chunks, 0);
         core.critical = (uint8_t)weft_min_u64(leading, CRITICAL_LEADING_MAX);
@@ -297,7 +299,7 @@ static weft_status send_failed(struct weft_transport *t, weft_status status, uin
 static weft_status queue_full(struct weft_transport *t)
 {
     return weft_fail(&t->error, WEFT_AGAIN,
-                     "%u messages are under way and %u events wait; take events with "
+                     "%u messages are in progress and %u events wait; take events with "
                      "weft_transport_poll, then try again",
                      t->posted, t->queued);
 }

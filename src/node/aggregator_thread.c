@@ -111,14 +111,14 @@ static void note_refusal(struct serving *serving, uint64_t now_ns)
         weft_node_warn(&config->log,
                        "the aggregator at %s:%u has no room for number %u, or has another one; "
                        "give it --children %u or more, or give this one another --number. Until "
-                       "then pushes go to the server",
+                       "then pushes are sent to the server",
                        config->server.host, config->server.port, config->aggregator.number,
                        config->aggregator.number + 1);
     } else if (serving->refusals == 0) {
         weft_node_warn(&config->log,
                        "the server of shard %u (%s:%u) has another aggregator with number %u; end "
-                       "that one, or give this one another --number. Pushes go to the server till "
-                       "then",
+                       "that one, or give this one another --number. Until then pushes are "
+                       "sent to the server",
                        config->aggregator.shard, config->server.host, config->server.port,
                        config->aggregator.number);
     }

@@ -1,12 +1,15 @@
 /* The data file of a checkpoint: a shard's snapshot as tensors, and back.
  *
  *     table.T.ids u64 (n), .clock u32 (n), .count u32 (n), .weights f32 (n, dim), .state f32 (n, k)
- *     table.T.worker_clocks u32 (W), table.T.pushes u64 (W, 18): struct weft_push_window of each
- *     rank table.T.removed u64 (r): ids removed since the checkpoint that a delta is based on
- *     table.T.waiting_ids u64 (w), .waiting_counts u32 (w), or table.T.waiting_filter u8 (c): what
- *     the admission counters; absent when there are none workers.incarnations u64 (W),
- *     workers.retired u64 (W, 17): struct weft_retired of each rank partials.head u64 (p, 5),
- *     partials.mask u64 (p, m): pushes of which some chunks are applied
+ *     table.T.worker_clocks u32 (W)
+ *     table.T.pushes u64 (W, 18)    struct weft_push_window of each rank
+ *     table.T.removed u64 (r)       ids removed since the checkpoint that a delta is based on
+ *     table.T.waiting_ids u64 (w), .waiting_counts u32 (w); or table.T.waiting_filter u8 (c)
+ *                                   admission counts; absent if there are none
+ *     workers.incarnations u64 (W)
+ *     workers.retired u64 (W, 17)   struct weft_retired of each rank
+ *     partials.head u64 (p, 5), partials.mask u64 (p, m)
+ *                                   pushes of which some chunks are applied
  *
  * T is the table's number. docs/CHECKPOINTS.md describes the format for readers in other languages.
  */

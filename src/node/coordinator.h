@@ -48,8 +48,9 @@ struct weft_coordinator {
 };
 
 /* Open everything, in this thread; then start the thread that serves.
- * Owns:    coordinator is the caller's, at a fixed place until stop, which is due only after OK.
- * Errors:  as weft_driver_open and weft_coordinator_journal_open, in words in error. */
+ * Owns:    coordinator is the caller's, at a fixed place until stop, which must be called only
+ *          after OK.
+ * Errors:  as weft_driver_open and weft_coordinator_journal_open, with error->text. */
 weft_status weft_coordinator_start(struct weft_coordinator *coordinator,
                                    const struct weft_coordinator_config *config,
                                    struct weft_error *error);

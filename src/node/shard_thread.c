@@ -571,7 +571,8 @@ static void promote(void *arg, void *object)
 static weft_status ask_for_promotion(struct weft_shard_thread *thread, weft_stats_query_fn *question,
                                      uint64_t at_ns, enum weft_replica_why *why_p)
 {
-    const uint64_t patience_ns = 10 * WEFT_NS_PER_S; /* on a busy machine a thread may wait for its turn */
+    const uint64_t patience_ns = 10 * WEFT_NS_PER_S; /* on a busy machine a thread may wait for a
+                                                      * processor */
     struct promotion promotion = {.at_ns = at_ns, .why = *why_p};
     if (!weft_stats_query_ask(&thread->promotion, question, &promotion, patience_ns)) {
         return WEFT_TIMEOUT;
@@ -595,7 +596,7 @@ weft_status weft_shard_thread_promote(struct weft_shard_thread *thread, uint64_t
 void weft_shard_thread_end(struct weft_shard_thread *thread)
 {
     const uint64_t until_ns = weft_time_add(weft_clock_now_ns(), flush_patience_ns);
-    uint64_t never = 0; /* was it told to */
+    uint64_t never = 0; /* unless a request to end set it */
     (void)atomic_compare_exchange_strong(&thread->flush_until_ns, &never, until_ns);
     atomic_store(&thread->stop, true);
     lock_and_wake(thread);

@@ -123,8 +123,8 @@ weft_status weft_shard_thread_promote(struct weft_shard_thread *thread, uint64_t
  * Thread: any. More than once: the first counts. */
 void weft_shard_thread_end(struct weft_shard_thread *thread);
 
-/* End it, if it was not; wait for it. The workers are told that it is over, everything is given back,
- * the counters are filled in. */
+/* End the thread, if not yet requested, and wait for it. It sends CLOSE to the workers, frees its
+ * memory, and sets the counters. */
 void weft_shard_thread_join(struct weft_shard_thread *thread);
 
 #endif

@@ -268,7 +268,7 @@ static weft_status connect_all(struct weft_worker *worker, uint64_t timeout_ns)
         uint32_t waiting;
         status = connect_due(worker, &waiting);
         if (status != WEFT_OK || waiting == worker->shards) {
-            /* Who went down on the way is up now. */
+            /* A peer that went down meanwhile is up now. */
             worker->any_down = worker->any_down && status != WEFT_OK;
             break;
         }
@@ -298,8 +298,8 @@ static uint64_t park_lease_ns(const struct weft_worker *worker,
     return config->endpoint.thread ? 0 : weft_min_u64(2 * worker->peer_timeout_ns, most_ns);
 }
 
-/* Connections that were established before there was a client: without their incarnations it would send
- * no pull by an aggregator, and park none. */
+/* Pass the connections established before the client existed to it: without their incarnations it
+ * would send no pull through an aggregator, and park no connection. */
 static void client_hears(struct weft_worker *worker)
 {
     for (uint32_t s = 0; s < worker->shards; s++) {
@@ -421,8 +421,8 @@ static bool unpark(struct weft_worker *worker)
     return any;
 }
 
-/* An endpoint announces nothing to a server that has not confirmed the end of its last reply, of RESUME
- * here. That takes less time than connecting did. */
+/* An endpoint sends no IDLE to a server that has not confirmed the end of its last reply, here that
+ * to RESUME. That takes less time than connecting did. */
 static void settle(struct weft_worker *worker, uint64_t span_ns)
 {
     const uint64_t end_ns = weft_time_add(weft_clock_now_ns(), weft_max_u64(span_ns, settle_ns));
@@ -446,7 +446,7 @@ void weft_worker_idle(struct weft_worker *worker)
 void weft_worker_close(struct weft_worker *worker)
 {
     worker->on_progress = NULL;
-    (void)unpark(worker); /* so that their servers hear that it ends */
+    (void)unpark(worker); /* so that their servers are notified of its end */
     /* The endpoint borrows the client's memory, so it is freed first. */
     weft_endpoint_close(&worker->endpoint);
     weft_ps_client_free(worker->client);

@@ -84,7 +84,7 @@ struct weft_worker {
     struct weft_error error; /* a sentence, after a status other than OK */
 };
 
-/* An aggregator that has not replied for so long with pushes in progress is abandoned. */
+/* An aggregator that sends no reply for this long while pushes are in progress is abandoned. */
 /* PLANNED: the same in a job with a scheduler, which uses aggregators where the server's link is
  * slow. */
 enum { WEFT_WORKER_VIA_TIMEOUT_MS = 1000, WEFT_WORKER_VIA_PLANNED_MS = 3000 };

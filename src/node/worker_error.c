@@ -109,15 +109,15 @@ weft_status weft_worker_lost(struct weft_worker *worker)
     if (refusal.status != WEFT_STATE) {
         return weft_fail(&worker->error, WEFT_PEER,
                          "the server of shard %u at %s:%u was restarted and cannot continue "
-                         "table %u: %s; start it from the job's checkpoints, or the job anew",
+                         "table %u: %s; start it from the job's checkpoints, or restart the job",
                          refusal.shard, address->host, address->port, refusal.table,
                          refusal.status == WEFT_DATA ? weft_rpc_status_text(refusal.rpc_status)
                                                      : weft_status_text(refusal.status));
     }
     return weft_fail(&worker->error, WEFT_PEER,
                      "the server of shard %u at %s:%u refused clock %u of worker %u in table "
-                     "%u: it knows another clock. Another process has this rank, or the server "
-                     "lost what it knew; end the other process, or start the job anew",
+                     "%u: it has another clock. Another process has this rank, or the server "
+                     "lost its state; end the other process, or restart the job",
                      refusal.shard, address->host, address->port, refusal.clock, worker->rank,
                      refusal.table);
 }

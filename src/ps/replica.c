@@ -549,11 +549,11 @@ const char *weft_replica_why_text(enum weft_replica_why why)
 {
     switch (why) {
     case WEFT_REPLICA_GOOD:
-        return "it may take its shard's place";
+        return "it may replace its shard";
     case WEFT_REPLICA_NOT_READY:
-        return "it has not got all of its shard yet";
+        return "it has not received all of its shard yet";
     case WEFT_REPLICA_OLD:
-        return "it has not heard of its shard for too long, and may be behind";
+        return "it has received nothing from its shard for too long, and may be out of date";
     case WEFT_REPLICA_TOO_LARGE:
         return "what its shard sends at once is more than a replica takes (4 GiB); more shards make each "
                "smaller";

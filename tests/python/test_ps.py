@@ -336,7 +336,7 @@ class TablesAndClocks(unittest.TestCase):
                 ps.table(0, average="mode")
             first = ps.table(1, dim=2, optimizer="adagrad", learning_rate=0.5)
             self.assertEqual(repr(first), "<weft.Table table 1, dim 2>")
-            with self.assertRaisesRegex(weft.ExistsError, "opened already"):
+            with self.assertRaisesRegex(weft.ExistsError, "already open"):
                 ps.table(1, dim=2)
             with servers.connect() as again, self.assertRaisesRegex(weft.DataError, "other values"):
                 again.table(1, dim=3)

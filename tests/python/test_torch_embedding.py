@@ -117,7 +117,7 @@ class OneWorker(unittest.TestCase):
             (lambda: self.make(number=1, rate=1), TypeError, "rate is not known"),
             (lambda: self.make(number=rows.table), TypeError, "is open already; learning_rate"),
             (lambda: Embedding(self.ps, rows.table, 50, 8), ValueError, "sparse, of dim 8"),
-            (lambda: self.make(number=0), weft.ExistsError, "opened already"),
+            (lambda: self.make(number=0), weft.ExistsError, "already open"),
             (lambda: rows.half(), TypeError, "cannot be made torch.float16"),
             (lambda: nn.Sequential(rows).double(), TypeError, "cannot be made torch.float64"),
             (lambda: rows.load_state_dict({"weight": torch.zeros(50, 4)}), RuntimeError, "--restore"),
