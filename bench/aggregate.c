@@ -1,16 +1,17 @@
-/* What it costs an aggregation box to add a packet, by K, the number of 32-bit values in it: the kernel's
- * program under BPF_PROG_TEST_RUN (no interface, no network stack) beside the host's.
+/* The cost of adding a packet in an aggregator, by K, the number of 32-bit values in it: the XDP
+ * program under BPF_PROG_TEST_RUN (no interface, no network stack), and the host code for
+ * comparison.
  *
  *   aggregate [--smoke] [--repetitions N]
  *
- *   dense  a packet for a slot whose round has begun: added, no answer
+ *   dense  a packet for a slot whose round has begun: added, no reply
  *   rows   a packet of K / 8 blocks of hot rows: added, marked, and answered with an ACK
  *
- * Every packet measured is a new one, since a repeated one would be a duplicate: so each run of the
- * kernel's program is one system call with one packet, and its time is what the kernel reports for that
- * run, in ns, with a reading of its clock. The host's is the time of 60 packets divided by 60.
- * A repetition measures all; what is printed is the median over repetitions of each one's median.
- * Formulas: METRICS.md. Without root or BPF the kernel's columns are empty.
+ * Each measured packet is new, because a repeated packet would be a duplicate. So each run of the
+ * XDP program is one system call with one packet. Its time is the kernel's report for that run, in
+ * ns, including one clock reading. The host's time is that of 60 packets divided by 60. A
+ * repetition measures every variant. The output is the median over repetitions of the repetition's
+ * median. Formulas: METRICS.md. Without root or BPF the kernel's columns are empty.
  */
 #include "lab/aggregate.h"
 #include "agg/box.h"
@@ -24,7 +25,7 @@ enum {
     HEADS = 42,
     FRAME_MAX = 2048,
     PORT = 7701,
-    MEMBERS = 62, /* of 64: the round never completes before all were measured */
+    MEMBERS = 62, /* of 64, so that no round completes before all are measured */
     BATCHES = 50,
     REPETITIONS_MAX = 101,
     SIZES = 6,
@@ -125,12 +126,12 @@ static void clear(struct bench *b, uint8_t form)
         must(weft_aggregate_command(b->kernel, &begin, &done, &error), &error);
     }
     if (!done) {
-        fprintf(stderr, "aggregate: the bank does not open\n");
+        fprintf(stderr, "aggregate: cannot open the bank\n");
         exit(1);
     }
 }
 
-/* One packet of each member. Of a slot the first begins the round, so it is not among the figures. */
+/* One packet of each member. The first packet of a slot begins the round, so it is not measured. */
 static uint32_t batch_kernel(struct bench *b, double *ns)
 {
     uint8_t answer[FRAME_MAX];

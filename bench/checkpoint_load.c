@@ -1,5 +1,5 @@
-/* Load for servers that make checkpoints: one worker pushes -1 to every row of a large BSP table, clock
- * after clock, and prints the rate of every window; so at the end of clock c every weight is c, and
+/* Load for servers that write checkpoints: one worker pushes -1 to every row of a large BSP table
+ * in every clock, and prints the rate of every window. At the end of clock c every weight is c, so
  * a checkpoint in which two rows differ is torn.
  *
  *     weft server --security none --port 7800 --shards-per-server 2 --workers 1 --checkpoint DIR \
@@ -7,7 +7,7 @@
  *     checkpoint_load --ports 7800,7801 --rows 10000000 --clocks 3       the load
  *     checkpoint_load --ports ... --rows 10000000 --expect 2             after --restore: check all
  *
- * Not a test of the network: security none, loopback. bench/NOTEBOOK.md has results.
+ * Not a network benchmark: security none, loopback. Results: bench/NOTEBOOK.md.
  */
 #include "io/clock.h"
 #include "io/driver.h"
@@ -116,7 +116,7 @@ static void pass(struct load *load, bool pushes, float expect)
             sizes[i % OPS] = n;
             first += n;
         }
-        /* A pull's rows are looked at before the next one overwrites them. */
+        /* Check the rows of a pull before the next pull overwrites them. */
         if (!pushes || i + 1 >= OPS || i + 1 >= parts) {
             wait_for(load, ops[done % OPS], sizes[done % OPS]);
             for (uint32_t k = 0; !pushes && k < sizes[done % OPS] * DIM; k++) {
@@ -221,7 +221,7 @@ int main(int argc, char **argv)
     load.ids = calloc(load.rows, sizeof(*load.ids));
     load.values = calloc((size_t)OP_ROWS * DIM, sizeof(*load.values));
     if (load.shards == 0 || load.rows == 0 || load.ids == NULL || load.values == NULL) {
-        die("--ports and --rows are wanted");
+        die("--ports and --rows are required");
     }
     for (uint32_t i = 0; i < load.rows; i++) {
         load.ids[i] = weft_mix64(i + 1);

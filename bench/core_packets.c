@@ -1,14 +1,15 @@
-/* Two endpoints in memory, no sockets and no clock: what core itself costs for a packet.
+/* Two endpoints in memory, without sockets or clock: the cost of core per packet.
  *
  *   core_packets [--messages N] [--packet-bytes N]
  *
- * One end sends messages of 4 MB of floats, the other adds them up. A burst of the sender is laid
- * out as datagrams and fed to the receiver, then the receiver's packets go back; virtual time
- * advances by what 10 Gbit/s takes. Run by itself it checks the sum and prints the numbers of
- * packets. bench/core runs it under callgrind and divides: the four functions called step_* are
- * kept out of line for that, and everything else here is the harness and is not counted.
+ * One end sends messages of 4 MB of floats, the other sums them. A burst of the sender is written
+ * as datagrams and passed to the receiver, then the receiver's packets are passed back. Virtual
+ * time advances at 10 Gbit/s. Run alone, the program checks the sum and prints the numbers of
+ * packets. bench/core runs it under callgrind and divides. For this the four functions named step_*
+ * are not inlined; everything else is the harness, and is not counted.
  *
- * Instructions are exact and need no quiet machine, but they are not time: a cache miss costs none.
+ * Instruction counts are exact on a busy machine, but are not time: a cache miss costs no
+ * instruction.
  */
 #include "core/endpoint.h"
 
@@ -103,7 +104,7 @@ static void events(struct world *w, int end)
     }
 }
 
-/* The burst in w->tx, as the other end gets it. */
+/* Pass the burst in w->tx to the other end. */
 static void deliver(struct world *w, int from)
 {
     uint8_t *at = w->datagrams;
@@ -127,7 +128,7 @@ static void deliver(struct world *w, int from)
     }
 }
 
-/* A batch each way, as a driver takes them; returns the packets moved. */
+/* One batch in each direction, as in a driver; returns the number of packets. */
 static uint64_t turn(struct world *w)
 {
     enum { BURSTS = 8 };

@@ -1,21 +1,22 @@
-/* What the provider of cryptography costs for one packet, beside libcrypto called by hand.
+/* The cost of the crypto provider per packet, compared with direct calls of libcrypto.
  *
  *   crypto_packet [--smoke] [--bytes N] [--repetitions N]
  *
- * Four operations on a packet of N bytes (1,440 unless said; 48 of them header), each three ways:
+ * Four operations on a packet of N bytes (default 1,440, including a header of 48), each in three
+ * variants:
  *
  *   weft   through struct weft_crypto_ops, as the endpoint calls it: IV from the packet number, two
  *          stretches, tag copied out
  *   raw    the fewest EVP calls for the same packet in one stretch: IV, update, final, tag
- *   bulk   EVP_CipherUpdate alone on one endless text, as `openssl speed -evp aes-128-gcm` does: no
- *          packets at all, so a floor for both
+ *   bulk   only EVP_CipherUpdate on one endless text, like `openssl speed -evp aes-128-gcm`: no
+ *            packets, so a lower limit for both
  *
- * Raw and bulk are libcrypto's. So is weft with WEFT_IPSEC_MB=no, or where there is no ipsec-mb; the
- * first line says who it is.
+ * Raw and bulk use libcrypto. So does weft with WEFT_IPSEC_MB=no, or without ipsec-mb; the first
+ * line of output names the library.
  *
- * Below that what a handshake and a cookie are made of. One repetition measures everything once, so
- * that a busy moment of the machine falls on all ways alike; ratios are taken repetition by
- * repetition. Formulas: METRICS.md.
+ * Then the operations of a handshake and of a cookie. One repetition measures everything once, so
+ * that other load affects all variants equally; ratios are computed per repetition. Formulas:
+ * METRICS.md.
  */
 #include "crypto/provider.h"
 
@@ -40,13 +41,13 @@ struct bench {
     EVP_CIPHER_CTX *context; /* of raw and bulk */
     OSSL_PARAM tag_param[2];
     uint32_t bytes;
-    uint32_t packets; /* in one measurement */
+    uint32_t packets; /* per measurement */
     uint64_t nonce;
     uint8_t packet[BYTES_MAX];
     uint8_t sealed[BYTES_MAX];
     uint8_t work[BYTES_MAX];
     uint8_t tag[TAG_BYTES];
-    uint8_t good_tag[TAG_BYTES]; /* of nonce 1, for what opens */
+    uint8_t good_tag[TAG_BYTES]; /* of nonce 1, for the operations that open */
 };
 
 [[gnu::format(printf, 1, 2), gnu::noreturn]] static void die(const char *format, ...)
@@ -77,10 +78,10 @@ static bool is_opening(enum operation operation)
     return operation == AUTH_CHECK || operation == OPEN;
 }
 
-/* ---- the three ways -------------------------------------------------------------------------- */
+/* ---- the three variants ---------------------------------------------------------------------- */
 
-/* Opening is in place, so each time it begins with a fresh copy of what was sealed under nonce 1. All
- * three ways make that copy; it is part of the figure. */
+/* Opening is in place, so each measurement begins with a fresh copy of the text sealed under nonce
+ * 1. All three variants make that copy, and it is included in the time. */
 static void weft_packet(struct bench *b, enum operation operation)
 {
     const struct weft_crypto_ops *ops = b->crypto.ops;
@@ -147,7 +148,7 @@ static void bulk_piece(struct bench *b, enum operation operation)
 
 /* ---- measuring ------------------------------------------------------------------------------- */
 
-/* What the opposite operation must have made before the clock starts. */
+/* Prepare the input, with the opposite operation, before the clock starts. */
 static void prepare(struct bench *b, enum operation operation, int way)
 {
     const uint8_t iv[12] = {[11] = 1};
@@ -297,7 +298,7 @@ static uint32_t number(const char *text, uint32_t least, uint32_t most)
 {
     unsigned long value = text != NULL ? strtoul(text, NULL, 10) : 0;
     if (value < least || value > most) {
-        die("crypto_packet: a number from %u to %u is wanted\n", least, most);
+        die("crypto_packet: the number must be from %u to %u\n", least, most);
     }
     return (uint32_t)value;
 }

@@ -3,8 +3,8 @@
  *
  *     mpirun -np 2 mpi_allreduce SIZE:ROUNDS [SIZE:ROUNDS ...]
  *
- * SIZE is in bytes. ROUNDS are measured, after one that is not. Rank 0 prints {"SIZE": [seconds, ...]}: for
- * each round the time of the slowest rank. */
+ * SIZE is in bytes. ROUNDS are measured, after one warm-up round. Rank 0 prints {"SIZE": [seconds,
+ * ...]}: for each round the time of the slowest rank. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

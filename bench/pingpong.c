@@ -3,9 +3,10 @@
  *
  *   pingpong [--trips N] [--rounds N] [--bytes N] [--busy-poll-us N] [--cpus two|one]
  *
- * Two threads each; a trip is one request and one reply, COPY sinks, mode none. Rounds measure
- * the flows alternately. For each: median over the rounds of a round's p50 and p99, and the process CPU
- * time of a trip, both ends and the kernel's part. Formulas: METRICS.md.
+ * Each variant has two threads. A trip is one request and one reply, COPY sinks, mode none. Rounds
+ * measure the variants alternately. Output for each: the median over the rounds of a round's p50
+ * and p99, and the process CPU time per trip, for both ends, including the kernel's. Formulas:
+ * METRICS.md.
  *
  * --cpus keeps the two threads on CPUs 0 and 1, or both on CPU 0: the kernel's choice between the
  * two depends on other load, and a blocking reply from another CPU of a virtual machine costs
@@ -37,9 +38,9 @@ struct job {
     uint32_t trips;
     uint32_t bytes;
     uint16_t busy_poll_us;
-    int cpus; /* 0 = wherever the kernel puts the threads, 1 = both on CPU 0, 2 = on 0 and 1 */
-    uint64_t *trip_ns; /* trips of them */
-    uint64_t cpu_ns;   /* of all trips */
+    int cpus; /* 0 = chosen by the kernel, 1 = both on CPU 0, 2 = on CPUs 0 and 1 */
+    uint64_t *trip_ns; /* (trips,) */
+    uint64_t cpu_ns;   /* total of all trips */
 };
 
 struct summary {
@@ -48,7 +49,7 @@ struct summary {
     double cpu_us;
 };
 
-/* side: 0 asks, 1 answers. A refusal is ignored. */
+/* side: 0 sends requests, 1 replies. An error is ignored. */
 static void pin(const struct job *job, unsigned side)
 {
     if (job->cpus > 0) {
@@ -59,7 +60,7 @@ static void pin(const struct job *job, unsigned side)
     }
 }
 
-/* A trip of any flow has ended: keep its time, once the first ones are over. */
+/* A trip has ended: record its time, except for the warm-up trips. */
 static void record_trip(struct job *job, uint32_t trip, uint64_t began_ns)
 {
     if (trip >= WARMUP) {
@@ -239,7 +240,7 @@ static bool open_pair(int fds[2])
            connect(fds[1], (struct sockaddr *)&addr[0], sizeof(addr[0])) == 0;
 }
 
-/* The same datagrams as weft's: header, DATA header, room for a tag. */
+/* Datagrams of the same size as weft's: header, DATA header, tag. */
 static bool run_raw(struct job *job)
 {
     enum { OVERHEAD = 64 };
@@ -355,7 +356,7 @@ int main(int argc, char **argv)
     }
     free(job.trip_ns);
     if (!good) {
-        (void)fprintf(stderr, "pingpong: a message did not come back\n");
+        (void)fprintf(stderr, "pingpong: a message was lost\n");
         return 1;
     }
     printf("%u bytes each way, %u trips a round, n = %u\n", job.bytes, job.trips, rounds);

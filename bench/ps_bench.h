@@ -1,6 +1,6 @@
-/* What the benchmarks of the parameter server share: one shard in a thread of the process, that of
- * `weft server` (node/shard_thread.h), one worker connected through <weft/ps.h>, packets
- * authenticated; and the plain UDP sockets that they are compared with. */
+/* Shared by the benchmarks of the parameter server: one shard in a thread, as in `weft server`
+ * (node/shard_thread.h), one worker connected through <weft/ps.h>, authenticated packets; and plain
+ * UDP sockets for comparison. */
 #ifndef WEFT_BENCH_PS_BENCH_H
 #define WEFT_BENCH_PS_BENCH_H
 
@@ -22,10 +22,10 @@
 
 enum { BENCH_ROUNDS_MAX = 101 };
 
-/* ---- where threads run ----------------------------------------------------------------------- */
+/* ---- placement of threads -------------------------------------------------------------------- */
 
-/* cpus: 0 = wherever the kernel puts the threads, 1 = both on CPU 0, 2 = worker (side 0) on CPU 0 and
- * server on 1. A refusal is ignored. */
+/* cpus: 0 = chosen by the kernel, 1 = both on CPU 0, 2 = worker (side 0) on CPU 0 and server on CPU
+ * 1. An error is ignored. */
 static inline void bench_pin(int cpus, unsigned side)
 {
     if (cpus > 0) {
@@ -59,7 +59,7 @@ static inline void bench_fail(const char *what, const char *why)
     exit(1);
 }
 
-/* Its thread inherits where it runs from this one. */
+/* Its thread inherits the CPU affinity of this one. */
 static inline void bench_server_start(struct bench_server *server, int cpus,
                                       struct weft_shard_thread_config *config)
 {
@@ -104,12 +104,12 @@ static inline struct weft_ps *bench_connect(const struct bench_server *server, u
     config.key = server->key;
     config.rows_max = rows_max;
     config.workers = 1;
-    config.peer_timeout_ns = 60 * WEFT_NS_PER_S; /* a machine may stand still */
+    config.peer_timeout_ns = 60 * WEFT_NS_PER_S; /* a virtual machine may be suspended */
     bench_must(NULL, weft_ps_connect(&config, &ps));
     return ps;
 }
 
-/* SGD on arrival: what is pushed is there at once. */
+/* SGD on arrival: a push takes effect at once. */
 static inline struct weft_ps_table *bench_table(struct weft_ps *ps, uint32_t number, uint32_t dim)
 {
     struct weft_table_options options;
@@ -125,7 +125,7 @@ static inline struct weft_ps_table *bench_table(struct weft_ps *ps, uint32_t num
 
 /* ---- plain UDP ------------------------------------------------------------------------------- */
 
-/* Two connected sockets on loopback that give up after 30 s without a datagram. */
+/* Two connected sockets on loopback, which time out after 30 s without a datagram. */
 static inline bool bench_pair(int fds[2])
 {
     struct sockaddr_in addr[2];
@@ -147,7 +147,7 @@ static inline bool bench_pair(int fds[2])
            connect(fds[1], (struct sockaddr *)&addr[0], sizeof(addr[0])) == 0;
 }
 
-/* A process that was stopped and goes on finds its recv interrupted, because it has a time limit. */
+/* recv with a timeout is interrupted when a stopped process continues. */
 static inline ssize_t bench_recv(int fd, void *bytes, size_t count)
 {
     ssize_t got = recv(fd, bytes, count, 0);

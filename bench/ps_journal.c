@@ -1,12 +1,12 @@
-/* What it costs a push that its shard keeps a journal: three shards of one process, one plain, one with
- * checkpoints, one with checkpoints and a journal (ps/shard_journal.h), pushed to in turn by one worker each.
+/* The cost of a journal per push: three shards in one process, one plain, one with checkpoints, one
+ * with checkpoints and a journal (ps/shard_journal.h); one worker per shard pushes in turn.
  *
  *   ps_journal [--dir DIR] [--mib N] [--rows N] [--keys N] [--ops N] [--rounds N]
  *
- * The loads of ps_rows. The journal is a file of --mib in --dir, which the shard goes round in: a cut
- * (in memory) frees it when it is half full. Before the first round it is filled once, so that its
- * pages are there. Printed: the median over the rounds of (rows / median time of an operation in the
- * round), and of the ratio to the shard with checkpoints alone in the same round.
+ * Uses the loads of ps_rows. The journal is a file of --mib MiB in --dir, used as a ring: a cut (in
+ * memory) frees it when it is half full. It is filled once before the first round, so that its
+ * pages are allocated. Output: the median over the rounds of (rows / median time of an operation in
+ * the round), and of the ratio to the shard with only checkpoints in the same round.
  */
 #define _GNU_SOURCE // CPU_SET
 #include "ps_bench.h"
@@ -64,7 +64,8 @@ static void open_journal(void *arg, struct weft_shard *shard)
     WEFT_ASSERT(weft_shard_journal_init(shard, &config) == WEFT_OK);
 }
 
-/* On the shard's thread, between two batches: as src/node/checkpoint.c does, but into memory. */
+/* Runs on the shard's thread between two batches, like src/node/checkpoint.c, but writes to
+ * memory. */
 static void keep(void *arg, struct weft_shard *shard)
 {
     struct side *side = arg;
@@ -84,7 +85,7 @@ static void push(struct side *side, int table, const uint64_t *ids, const float 
     bench_must(side->ps, weft_wait(side->ps, op, WEFT_NEVER, NULL));
 }
 
-/* Pages of the journal that were never touched would be counted as its price. */
+/* Touch all pages of the journal, because page faults would be counted as its cost. */
 static void fill(struct side *side, const struct job *job, int table, const uint64_t *ids,
                  const float *values, uint32_t n)
 {

@@ -1,12 +1,12 @@
-/* Time of a pull of one row, closed loop, one worker that makes its own progress, one shard, packets
- * authenticated, beside a raw UDP ping-pong of the same sizes.
+/* Time of a pull of one row: closed loop, one worker without a progress thread, one shard,
+ * authenticated packets; and a raw UDP ping-pong of the same sizes for comparison.
  *
  *   ps_pull [--dim N] [--trips N] [--rounds N] [--cpus two|one]
  *
- * A trip is one weft_pull and its weft_wait. The raw program: two threads that block in recv, the
- * sizes of the datagrams are what weft's are (counted, not computed: bytes and datagrams of the
- * worker over a round). A round measures the two in turn. --cpus keeps the two threads on CPUs 0 and 1,
- * or both on CPU 0. Formulas: METRICS.md.
+ * A trip is one weft_pull and its weft_wait. The raw program has two threads that block in recv,
+ * and datagrams of the same sizes as weft's, which are measured (bytes and datagrams of the worker
+ * in a round). A round measures both in turn. --cpus pins the two threads to CPUs 0 and 1, or both
+ * to CPU 0. Formulas: METRICS.md.
  */
 #define _GNU_SOURCE // CPU_SET
 #include "ps_bench.h"
@@ -21,10 +21,10 @@ struct job {
     uint32_t rounds;
     int cpus;
     double *trip_us; /* (trips,) */
-    double cpu_us;   /* of one of the last round's trips, both ends */
+    double cpu_us;   /* per trip of the last round, both ends */
 };
 
-/* Bytes of the datagrams that carry a request and its answer, and datagrams of a trip. */
+/* Bytes of the datagrams with a request and with its reply, and datagrams per trip. */
 struct sizes {
     uint32_t request_bytes;
     uint32_t reply_bytes;
@@ -156,7 +156,7 @@ static void measure(struct job *job, struct weft_ps *ps, struct weft_ps_table *t
         sizes = run_weft(job, ps, table);
         take(job, &weft, round);
         if (!run_raw(job, sizes)) {
-            (void)fprintf(stderr, "ps_pull: a datagram did not come back\n");
+            (void)fprintf(stderr, "ps_pull: a datagram was lost\n");
             exit(1);
         }
         take(job, &raw, round);

@@ -1,38 +1,37 @@
-/* What the instrument costs an RPC: pushes and pulls with records on both sides, against the same
- * without, one worker and one shard, packets authenticated.
+/* The cost of records per RPC: pushes and pulls with records on both sides, compared with the same
+ * operations without; one worker, one shard, authenticated packets.
  *
  *   ps_records [--rows N] [--dim N] [--slice N] [--blocks N] [--cpus any] [--seed N]
  *   ps_records --only on|off [--rows N] [--dim N] [--slice N] [--blocks N]
  *
- * What is looked for is below 1 %, and the machine by itself makes two equal seconds differ by three.
- * So:
+ * The expected cost is below 1 %, while two equal seconds on this machine differ by 3 %. Therefore:
  *
- * - One server, one worker, one connection, one table: records are switched on and off inside them,
- *   and nothing else, memory and placement included, differs. What follows a switch at once is not
- *   measured.
- * - Operations go in flights of eight under way at a time, half of them pushes. How long a flight takes
- *   depends mostly on how often the two threads happened to take turns in it, and on who else wanted
- *   the processor: from 95 to 200 us. Nothing of that is the instrument's, whose work is the same in
- *   every flight. So a slice (100 flights, some 10 ms) is told by the time that a tenth of its flights
- *   do not exceed, where no chance is in it; of two equal slices that differs a fifth as much as the
- *   mean does. The mean of the middle half is printed beside it, for who doubts that.
- * - A block is two slices with and two without, in random order; its ratio is one pair / the other.
- *   The answer is the median over blocks, with an interval from order statistics, which assumes
- *   nothing of the distribution: the median is within with 95 %. The two slices without give the same
- *   ratio for no difference at all, from the same blocks.
- * - The recorders' threads do not work for one RPC but for thousands at a time, in whatever slice they
- *   happen to run. So their part is not from slices, but added: the CPU time of these threads, which
- *   the kernel counts exactly, over the operations that were recorded; and what the flights after a look
- *   are longer than others (means of middle halves), because the look took lines of the cache. The
- *   flight into which it falls says nothing: long flights have more looks in them. Recorders look every
- *   200 ms at the rings of a process; here records are made half of the time, and they look every
- *   400 ms, so that they find as much at a time.
+ * - One server, one worker, one connection, one table: only records are switched on and off, and
+ *   nothing else differs, including memory and placement. Operations immediately after a switch are
+ *   not measured.
+ * - Operations are issued in flights of eight, half of them pushes. The duration of a flight
+ *   depends mostly on the number of switches between the two threads and on other load: from 95 to
+ *   200 us. Records do the same work in every flight, so they cause none of this variation.
+ *   Therefore a slice (100 flights, about 10 ms) is summarized by the 10 % quantile of its flight
+ *   durations, which is least affected by chance: between two equal slices it differs a fifth as
+ *   much as the mean does. The mean of the middle half is also printed, for comparison.
+ * - A block has two slices with records and two without, in random order; its ratio is with /
+ *   without. The result is the median over blocks, with a 95 % interval from order statistics,
+ *   which assumes no distribution. The ratio of the two slices without records, from the same
+ *   blocks, is the control.
+ * - The recorders' threads process thousands of RPCs at a time, in an arbitrary slice. So their
+ *   cost is measured separately and added: the CPU time of these threads, which the kernel counts
+ *   exactly, per recorded operation; and the increase of the flights after a poll (means of middle
+ *   halves), because the poll evicts cache lines. The flight that contains the poll is not used:
+ *   longer flights contain more polls. Recorders poll the rings of a process every 200 ms; here
+ *   records are on half of the time, and they poll every 400 ms, so that they find the same number
+ *   of records.
  *
- * All threads share CPU 0, so that throughput is the sum of all that is done; --cpus any lets the
- * kernel place them. Not in it: making the database, which comes after the job, and what the kernel does
- * later to bring the spool to the disk.
+ * All threads share CPU 0, so that throughput includes all work; with --cpus any the kernel places
+ * them. Not included: writing the database, which is done after the job, and writing the spool to
+ * disk by the kernel.
  *
- * --only does as many operations without measuring, for callgrind (bench/METRICS.md).
+ * --only runs the same number of operations without measuring, for callgrind (bench/METRICS.md).
  */
 #define _GNU_SOURCE // CPU_SET
 #include "ps_bench.h"
@@ -52,7 +51,7 @@ enum {
     SLICES = 4,
     BLOCKS_MAX = 10000,
     FLIGHTS_MAX = 10000,
-    AFTER = 4, /* the flight with a look in it, and three that may be slower for it */
+    AFTER = 4, /* the flight with a poll, and three that may be slower because of it */
 };
 
 enum only { MEASURE, ONLY_ON, ONLY_OFF };
@@ -75,28 +74,28 @@ struct rig {
     uint64_t *ids;
     float *values;
     double *sorted; /* (flights,) */
-    double *times;  /* of all flights that were measured, in order */
-    uint8_t *looks; /* that fell into each */
+    double *times;  /* of all measured flights, in order */
+    uint8_t *looks; /* polls in each flight */
     uint64_t timed;
     char folder[32];
     char path[2][64];
     struct weft_recorder *recorders[2]; /* of the server, of the worker */
     struct weft_rpc_record_ring *rings[2];
-    atomic_bool wanted; /* records, by the server */
-    atomic_bool has;    /* records, the server */
+    atomic_bool wanted; /* requested: the server records */
+    atomic_bool has;    /* the server records */
     uint64_t done;      /* operations */
     uint64_t recorded;  /* of these */
 };
 
 struct block {
-    double off_ns; /* of an operation, the mean of two slices */
+    double off_ns; /* per operation, mean of two slices */
     double ratio;
     double null;
     double middle_ratio;
     double middle_null;
 };
 
-/* ns of an operation, twice. */
+/* ns per operation, two estimates. */
 struct slice {
     double tenth;
     double middle;
@@ -130,7 +129,7 @@ static void flight(struct rig *rig)
     rig->recorded += rig->ps->worker.client->config.records != NULL ? FLIGHT : 0;
 }
 
-/* The server's thread does its part after the next batch. */
+/* The server's thread switches after the next batch. */
 static void switch_to(struct rig *rig, bool on)
 {
     atomic_store(&rig->wanted, on);
@@ -143,7 +142,7 @@ static void switch_to(struct rig *rig, bool on)
 
 /* ---- figures --------------------------------------------------------------------------------- */
 
-/* Sorts them. */
+/* Sorts values. */
 static double middle_mean(double *values, uint64_t count)
 {
     double sum = 0;
@@ -154,7 +153,7 @@ static double middle_mean(double *values, uint64_t count)
     return sum / (double)(count - 2 * (count / 4));
 }
 
-/* Of a ring: changes when its recorder has taken records out of it. */
+/* Of a ring: changes when its recorder has removed records. */
 static uint64_t taken(const struct rig *rig, int i)
 {
     return atomic_load_explicit(&rig->rings[i]->head, memory_order_relaxed);
@@ -206,7 +205,7 @@ static struct block one_block(struct rig *rig, struct weft_prng *prng)
 }
 
 struct median {
-    double at, low, high; /* it is from low to high with 95 % */
+    double at, low, high; /* low .. high: 95 % interval */
     double quarter, three_quarters;
 };
 
@@ -230,8 +229,8 @@ static struct median median(const struct block *blocks, uint32_t count, size_t m
 
 struct looks {
     uint64_t count;
-    double cpu_ns;   /* of an operation that was recorded */
-    double after_ns; /* of an operation, by which the flights after looks are longer */
+    double cpu_ns;   /* per recorded operation */
+    double after_ns; /* per operation: increase of the flights after polls */
 };
 
 static double recorders_cpu_ns(const struct rig *rig)
@@ -245,8 +244,8 @@ static double recorders_cpu_ns(const struct rig *rig)
     return sum;
 }
 
-/* Mean of the middle half of the flights `after` a look, with no other look in between; after = AFTER:
- * of all those that come later. */
+/* Mean of the middle half of the flights that are `after` flights after a poll, with no other poll
+ * in between; after = AFTER: of all later flights. */
 static double flights_after(const struct rig *rig, uint32_t after)
 {
     double *values = malloc(rig->timed * sizeof(*values));
@@ -274,13 +273,13 @@ static struct looks looks(const struct rig *rig, double cpu_ns, uint64_t recorde
     for (uint32_t after = 1; l.count > 0 && after < AFTER; after++) {
         l.after_ns += flights_after(rig, after) - others;
     }
-    /* Some looks fell between slices. */
+    /* Some polls were between slices. */
     double timed = (double)recorded * (double)rig->timed * FLIGHT / (double)rig->done;
     l.after_ns *= (double)l.count / timed;
     return l;
 }
 
-/* ---- words ----------------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
 static void print_ratio(const char *what, struct median m, double more)
 {
@@ -340,7 +339,7 @@ static void recorder_start(struct rig *rig, int i)
     config.path = rig->path[i];
     config.role = i == 0 ? "server" : "worker";
     config.window_ns = i == 0 ? WEFT_NS_PER_MS : 0;
-    config.period_us *= 2; /* records are made half of the time */
+    config.period_us *= 2; /* records are on half of the time */
     WEFT_ASSERT(weft_recorder_open(&config, &rig->recorders[i], &error) == WEFT_OK);
     rig->rings[i] = weft_recorder_ring(rig->recorders[i]);
     WEFT_ASSERT(rig->rings[i] != NULL);
@@ -349,7 +348,7 @@ static void recorder_start(struct rig *rig, int i)
 static void start(struct rig *rig)
 {
     const struct job *job = &rig->job;
-    bench_pin(job->cpus, 0); /* threads inherit it */
+    bench_pin(job->cpus, 0); /* threads inherit the affinity */
     rig->ids = calloc(job->rows, sizeof(*rig->ids));
     rig->values = calloc((size_t)job->rows * job->dim * FLIGHT, sizeof(*rig->values));
     uint64_t flights = (uint64_t)job->blocks * SLICES * job->flights;

@@ -1,20 +1,20 @@
-/* How many rows a second one worker pushes to and pulls from one shard, closed loop, packets
- * authenticated, beside a plain UDP program that moves the same bytes and a memcpy of them.
+/* Rows per second that one worker pushes to and pulls from one shard: closed loop, authenticated
+ * packets; for comparison a plain UDP program that moves the same bytes, and a memcpy of them.
  *
  *   ps_rows [--rows N] [--dim N] [--keys N] [--ops N] [--rounds N] [--packet-bytes N] [--cpus two|one]
  *           [--only push|pull] [--order made|mixed]
  *
- * Two loads: `rows` rows of `dim` floats an operation, drawn from a table of 100,000 rows in random
- * order; and `keys` keys of 1 float, the same ones each time, ascending, as ps-lite wants its keys.
- * Rows are made in the order in which they are then asked for; with --order mixed in another one, so
- * that nothing lies in line.
- * One operation at a time; an operation is timed from the call of weft_push or weft_pull until
- * weft_wait returns. A round measures weft's push, weft's pull, the plain program and memcpy in
- * turn, each `ops` times. Printed: the median over the rounds of (rows / median time of a round).
+ * Two loads: `rows` rows of `dim` floats per operation, drawn from a table of 100,000 rows in
+ * random order; and `keys` keys of 1 float, the same keys each time, ascending, as ps-lite
+ * requires. Rows are created in the order of later requests; with --order mixed in another order,
+ * so that lookups are not sequential in memory. One operation at a time, timed from the call of
+ * weft_push or weft_pull until weft_wait returns. A round measures weft's push, weft's pull, the
+ * plain program and memcpy in turn, each `ops` times. Output: the median over the rounds of (rows /
+ * median time of a round).
  *
- * The plain program: two threads, sockets of 4 MB; one sends the bytes of the ids and rows (push) or
- * of the ids (pull) in datagrams of --udp-bytes, the other answers with 56 bytes (push) or with the
- * rows (pull); no security, no retransmission, an acknowledgement for every 512 KB.
+ * The plain program has two threads, and socket buffers of 4 MB. One sends the bytes of the ids and
+ * rows (push) or of the ids (pull) in datagrams of --udp-bytes. The other replies with 56 bytes
+ * (push) or with the rows (pull). No security, no retransmission; an acknowledgement per 512 KB.
  */
 #define _GNU_SOURCE // CPU_SET
 #include "ps_bench.h"
@@ -45,12 +45,12 @@ struct job {
     bool mixed;
 };
 
-/* One of the two. */
+/* One of the two loads. */
 struct load {
     const char *name;
     uint32_t rows; /* of an operation */
     uint32_t dim;
-    uint32_t ids_count; /* to draw from; a multiple of what an operation takes, or that itself */
+    uint32_t ids_count; /* number of ids to draw from */
     uint64_t *ids;
     float *values; /* (rows, dim) */
     double *op_us; /* (ops,) */
@@ -182,7 +182,7 @@ static void copy_ops(const struct job *job, struct load *load, size_t bytes)
     for (uint32_t i = 0; i < job->ops; i++) {
         double began_us = now_us();
         memcpy(to, from, bytes);
-        __asm__ volatile("" : : "r"(to) : "memory"); /* somebody may look at it */
+        __asm__ volatile("" : : "r"(to) : "memory"); /* the compiler must assume a reader */
         load->op_us[i] = now_us() - began_us;
     }
     free(from);
@@ -191,7 +191,7 @@ static void copy_ops(const struct job *job, struct load *load, size_t bytes)
 
 /* ---- a run ----------------------------------------------------------------------------------- */
 
-/* Each with one before it, drawn. */
+/* Fisher-Yates: swap each id with a random earlier one. */
 static void mix(uint64_t *ids, uint32_t count, uint64_t seed)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -252,7 +252,8 @@ static void load_run(const struct job *job, struct weft_ps *ps, struct load *loa
 {
     static double rate[FLOWS][BENCH_ROUNDS_MAX];
     static double ratio[FLOWS][BENCH_ROUNDS_MAX];
-    weft_ops(ps, load, true, (load->ids_count + load->rows - 1) / load->rows); /* makes the rows */
+    weft_ops(ps, load, true, (load->ids_count + load->rows - 1) / load->rows); /* creates the
+                                                                                * rows */
     if (job->mixed) {
         mix(load->ids, load->ids_count, load->ids_count);
     }

@@ -1,17 +1,16 @@
-/* How long the planner of transfers takes for an event, and its plan after it.
+/* Time of the transfer planner for an event and the plan after it.
  *
  *   sched_plan [--smoke] [--events N] [--seed N]
  *
  * A closed loop in virtual time: every worker reads, computes for a random time and pushes 1 MB,
- * over links of 10 Gbit/s; one in ten workers has a tenth of that. Transfers take as long as they
- * were planned to. Computing takes as long as half of the workers' pushes one after the other, so
- * that about half of the workers wait for their turn. Timed is one report (update, read, delivered,
- * committed) with weft_planner_plan and all weft_planner_poll after it; the clock's own cost is in
- * it.
+ * over links of 10 Gbit/s; one worker in ten has 1 Gbit/s. Transfers take exactly the planned time.
+ * The compute time equals that of half of the workers' pushes in sequence, so that about half of
+ * the workers wait. A measurement is one report (update, read, delivered, committed) with
+ * weft_planner_plan and all weft_planner_poll after it, including the cost of reading the clock.
  *
  * One row for each number of workers, of servers and policy: median, 99 % quantile and maximum over
- * the events, after a tenth of them as warm-up. `burst` is the plan after all workers have asked at
- * once.
+ * the events, after a tenth of them as warm-up. `burst` is the plan after simultaneous requests of
+ * all workers.
  */
 #define _GNU_SOURCE
 #include "base/prng.h"
@@ -111,7 +110,7 @@ static void decided(struct job *job, const struct weft_planner_decision *d)
     job->transfers[job->count++] = *d;
 }
 
-/* After one report: plan, and take all decisions. began_ns: before the report. */
+/* After one report: plan, and poll all decisions. began_ns: time before the report. */
 static void plan(struct job *job, uint64_t began_ns)
 {
     static struct weft_planner_decision decisions[TRANSFERS_MAX];
