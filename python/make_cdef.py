@@ -1,11 +1,11 @@
 """Writes weft/_cdef.py: the declarations of <weft/ps.h> and <weft/coll.h> in the form that cffi reads, and
-the release that they are of.
+their release.
 
-    python3 python/make_cdef.py           write it anew, after a change of the headers or of the version
-    python3 python/make_cdef.py --check   exit 1 when it is not what the headers say (make test)
+    python3 python/make_cdef.py           rewrite it, after a change of the headers or of the version
+    python3 python/make_cdef.py --check   exit 1 if it does not match the headers (make test)
 
-The headers stay the one place where the interface is written, and meson.build that of the version. Only
-what they really use is understood: comments, preprocessor lines, WEFT_API, and the X-macro of the
+The headers remain the only definition of the interface, and meson.build that of the version. The parser
+supports only what the headers use: comments, preprocessor lines, WEFT_API, and the X-macro of the
 status codes.
 """
 
@@ -37,7 +37,7 @@ def bare(text):
 
 
 def status(text):
-    """The status codes: names from the list of which the header makes its enum."""
+    """The status codes: names from the list that defines the header's enum."""
     names = re.findall(r"^ *X\((\w+), ", text, flags=re.M)
     lines = ["typedef enum {"] + [f"    WEFT_{name}," for name in names] + ["} weft_status;"]
     functions = [line for line in bare(text).splitlines() if "weft_status_" in line]
@@ -70,7 +70,7 @@ def source():
 def main():
     if "--check" in sys.argv[1:]:
         if TARGET.read_text() != source():
-            sys.exit("python/weft/_cdef.py is not what the headers say: run python/make_cdef.py")
+            sys.exit("python/weft/_cdef.py does not match the headers: run python/make_cdef.py")
     else:
         TARGET.write_text(source())
 

@@ -1,5 +1,5 @@
-"""What PyTorch 2.5 and later calls when it is imported (entry point torch.backends): makes "weft" a name
-that init_process_group knows.
+"""Called by PyTorch 2.5 and later on import (entry point torch.backends): registers "weft" as a name
+for init_process_group.
 
 Anything raised here would make `import torch` fail, for every program that has weft installed. So this
 module loads nothing of weft before a process group is made, and raises nothing.

@@ -16,8 +16,8 @@ ffi.cdef(_cdef.SOURCE)
 def _choice():
     """The library to open, and the remedy if it is not the right one.
 
-    A bundled library is not looked past: a package that runs now with this one, now with that one is hard
-    to find out about.
+    If a library is bundled, no other is searched: a package that loads one library now and another later is hard
+    to diagnose.
     """
     named = os.environ.get("WEFT_LIBRARY")
     if named:
@@ -44,13 +44,14 @@ def _open():
     try:
         library = ffi.dlopen(name)
     except OSError as error:
-        reason = str(error).partition(".  Additionally,")[0]  # where else cffi has looked
-        missing = f"{name}: cannot open shared object file: No such file" in reason  # and not what it needs
+        reason = str(error).partition(".  Additionally,")[0]  # where cffi searched last
+        missing = f"{name}: cannot open shared object file: No such file" in reason  # and not one of its
+        dependencies
         what = "is not found" if missing else "does not load"
         raise ImportError(f"libweft.so {what}: {reason}; {remedy}") from None
     try:
         version = text(library.weft_version())
-    except AttributeError:  # released before there was weft_version
+    except AttributeError:  # a release before weft_version existed
         version = "of an earlier release"
     if version != _cdef.VERSION:
         raise ImportError(
@@ -111,6 +112,6 @@ _by_status = {getattr(lib, error.status): error for error in _kinds}
 
 
 def error_of(status, words):
-    """The exception for a status other than WEFT_OK; words from weft_ps_error, or ""."""
+    """The exception for a status other than WEFT_OK; words: the text of weft_ps_error, or ""."""
     kind = _by_status.get(status, Error)
     return kind(words or text(lib.weft_status_text(status)))

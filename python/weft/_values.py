@@ -1,4 +1,4 @@
-"""What arguments and fields of C structs are made of: seconds, fractions, text, the job key."""
+"""Conversion of arguments and fields of C structs: seconds, fractions, text, the job key."""
 
 import math
 import time
@@ -6,7 +6,7 @@ import time
 from ._library import InvalidError, WaitTimeoutError, ffi, lib
 
 NEVER_NS = 2**64 - 1
-SLICE_NS = 100_000_000  # a wait looks for Ctrl-C so often
+SLICE_NS = 100_000_000  # interval at which a wait checks for Ctrl-C
 
 SECURITY = {
     "auth": lib.WEFT_TRANSPORT_AUTH,
@@ -24,7 +24,7 @@ def ns_of(seconds, what):
 
 
 def patiently(patience_ns, call, slice_ns=SLICE_NS):
-    """call(part_ns) until it does not time out any more: in parts, for Ctrl-C between them."""
+    """Repeat call(part_ns) while it times out; between the parts Ctrl-C is handled."""
     begin_ns = time.monotonic_ns()
     while True:
         left_ns = max(0, patience_ns - (time.monotonic_ns() - begin_ns))
@@ -75,6 +75,6 @@ def set_security(struct, security, key, keep):
     struct.security = SECURITY[security]
     if key is not None:
         if not isinstance(key, (bytes, bytearray)) or len(key) != 32:
-            raise TypeError("key must be 32 bytes; a file goes into key_file")
+            raise TypeError("key must be 32 bytes; for a file, use key_file")
         keep.append(ffi.new("uint8_t[32]", bytes(key)))
         struct.key = keep[-1]

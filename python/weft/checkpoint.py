@@ -78,11 +78,11 @@ def load(directory, number=None, verify=None):
     if number is None:
         known = numbers(directory)
         if not known:
-            raise FileNotFoundError(f"{directory} holds no checkpoint that is whole")
+            raise FileNotFoundError(f"{directory} has no complete checkpoint")
         number = known[-1]
     hashed = _hash_function() if verify is None or verify else None
     if verify and hashed is None:
-        raise OSError("libxxhash is not there: install it, or pass verify=False")
+        raise OSError("libxxhash is not installed: install it, or pass verify=False")
     reader = _Reader(directory, hashed)
     return reader.read(number)
 
@@ -240,7 +240,7 @@ class _Reader:
         if not whole and (damaged or any(part["number"] == number for part in parts)):
             raise DamagedError(f"checkpoint {number} lacks the manifests of some shards{damaged}")
         if not whole:
-            raise FileNotFoundError(f"{self.directory} holds no checkpoint {number}")
+            raise FileNotFoundError(f"{self.directory} has no checkpoint {number}")
         tables, shards = {}, whole[0]["shards"]
         for part in whole:
             chain = [part]
@@ -261,7 +261,7 @@ class _Reader:
         if length > min(_HEAD_MAX, data.size - 8):
             raise DamagedError(f"{path.name}: its head is longer than it can be")
         if self.hashed and self.hashed(data[: 8 + length]) != int(entry["head_xxh3_64"], 16):
-            raise DamagedError(f"{path.name}: its head is damaged: its checksum is another")
+            raise DamagedError(f"{path.name}: its head is damaged: its checksum differs")
         try:
             head = json.loads(data[8 : 8 + length].tobytes())
             metadata = head.pop("__metadata__")
@@ -270,7 +270,7 @@ class _Reader:
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, DamagedError):
                 raise
-            raise DamagedError(f"{path.name}: its head makes no sense: {error}") from None
+            raise DamagedError(f"{path.name}: its head is invalid: {error}") from None
         return metadata, tensors
 
     def _tensor(self, path, data, name, entry, metadata):
@@ -282,7 +282,7 @@ class _Reader:
         if not 0 <= begin <= end <= data.size or elements * kind.itemsize != end - begin:
             raise DamagedError(f"{path.name}: {name} is not within the file")
         if self.hashed and self.hashed(data[begin:end]) != int(metadata["xxh3_64." + name], 16):
-            raise DamagedError(f"{path.name}: {name} is damaged: its checksum is another")
+            raise DamagedError(f"{path.name}: {name} is damaged: its checksum differs")
         return data[begin:end].view(kind).reshape(entry["shape"])
 
     def _shard(self, shard, entries, tables):

@@ -13,7 +13,7 @@
 
 
 def push(ps, lists, norm=None):
-    """Push one update, end its step, and wait for the outcome. -> Result, whose `dropped` has it
+    """Push one update, end its step, and wait for the outcome. -> Result; `dropped` is true if it was dropped
 
     lists: as of ps.push; the clock of each of their tables is ended once. norm: of the update, for the
     scheduler; None = computed.
@@ -21,7 +21,7 @@ def push(ps, lists, norm=None):
     lists = list(lists)
     op = ps.push_async(lists, norm=norm)
     for table in dict.fromkeys(table for table, *_ in lists):
-        table.clock()  # which completes the update, so that all of it is one decision
+        table.clock()  # this completes the update, so that the scheduler decides on all of it at once
     return op.wait()
 
 

@@ -1,6 +1,6 @@
-"""The parameter server for Python: <weft/ps.h> with numpy arrays, which are used as they are.
+"""The parameter server for Python: <weft/ps.h> with numpy arrays, used in place.
 
-Shapes and reasons are those of the header; docs/PYTHON.md has the differences.
+The header defines shapes and semantics; docs/PYTHON.md lists the differences.
 Nothing here copies rows: an array that cannot be used in place is refused with a TypeError.
 """
 
@@ -31,7 +31,7 @@ NOTHING.flags.writeable = False
 
 @dataclass(frozen=True)
 class Latency:
-    """Where the time of one request went; nanoseconds. See struct weft_ps_latency."""
+    """The latency components of one request, in nanoseconds. See struct weft_ps_latency."""
 
     w_proc_ns: int
     w_queue_ns: int
@@ -44,7 +44,7 @@ class Latency:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a push or a pull. See struct weft_result."""
+    """The outcome of a push or a pull. See struct weft_result."""
 
     elements_sent: int
     elements_delivered: int
@@ -67,7 +67,7 @@ class Result:
         return self.requests_dropped > 0
 
     def plus(self, later, at):
-        """This and a later part of the same list, which begins at row `at` of it."""
+        """Add the result of a later part of the same list, which begins at row `at`."""
         return Result(
             self.elements_sent + later.elements_sent,
             self.elements_delivered + later.elements_delivered,
@@ -84,7 +84,7 @@ class Result:
 
 
 def _fields(struct, kind):
-    """The numbers of a C struct that a dataclass names."""
+    """The fields of a C struct that a dataclass names."""
     names = [name for name in kind.__dataclass_fields__ if name not in ("latency", "missed")]
     return {name: getattr(struct, name) for name in names}
 
@@ -95,7 +95,7 @@ def _result(struct, missed):
 
 
 def _missed(ps):
-    """Rows that the operation that has just ended has missed."""
+    """The rows missed by the operation that has just ended."""
     rows = lib.weft_result_missed(ps, ffi.NULL, 0)
     bits = np.zeros((rows + 63) // 64, dtype="<u8")
     lib.weft_result_missed(ps, _pointer_to("uint64_t *", bits), len(bits))
@@ -103,7 +103,7 @@ def _missed(ps):
 
 
 def _ids_of(ids):
-    """ids (n,) as they lie in memory. Of int64, which numpy makes of integers, the bits are."""
+    """ids (n,) in memory. int64, which numpy makes of Python integers, is reinterpreted as uint64."""
     if not isinstance(ids, np.ndarray):
         raise TypeError(f"ids is a {type(ids).__name__}; make it np.asarray(ids, dtype=np.uint64)")
     if ids.dtype not in (np.uint64, np.int64):
@@ -117,7 +117,7 @@ def _ids_of(ids):
 
 
 def _floats_of(values, what, writable):
-    """A piece of a dense table's vector, of any shape."""
+    """A slice of a dense table's vector, of any shape."""
     if not isinstance(values, np.ndarray):
         raise TypeError(
             f"{what} is a {type(values).__name__}; make it np.asarray({what}, dtype=np.float32)"
@@ -132,10 +132,10 @@ def _floats_of(values, what, writable):
 
 
 def _rows_of(rows, n, dim, what, writable):
-    """Rows (n, dim) as they lie in memory."""
+    """Rows (n, dim) in memory."""
     rows = _floats_of(rows, what, writable)
     if rows.shape != (n, dim) and not (dim == 1 and rows.shape == (n,)):
-        raise TypeError(f"{what} has shape {rows.shape}; {n} ids and dim {dim} want {(n, dim)}")
+        raise TypeError(f"{what} has shape {rows.shape}; {n} ids and dim {dim} require {(n, dim)}")
     return rows
 
 
@@ -211,8 +211,8 @@ class Table:
     def pull_async(self, ids, out=None, bound=0.0, deadline=None):
         """Begin to fetch rows, into `out` (n, dim) float32 or a new array. -> Op
 
-        What is lost within the bound keeps its value in `out`; in a new array it reads as the last
-        value that was pulled of the row, or as the row begins.
+        Rows lost within the bound keep their value in `out`; in a new array they have the last
+        value pulled of the row, or its initial value.
         """
         return self._begin(self._ids_piece(ids, out, "out", True), True, bound, deadline, fill=out is None)
 
@@ -229,7 +229,7 @@ class Table:
         return piece.rows
 
     def push_range(self, values, first=0, bound=0.0, deadline=None):
-        """Add gradients to a piece of a dense table, which begins at row `first`, and wait.
+        """Add gradients to a slice of a dense table, which begins at row `first`, and wait.
 
         values: float32, (floats,) or (n, dim): whole rows, up to the vector's end. -> Result
         """
@@ -254,9 +254,9 @@ class Table:
         return self._begin(piece, True, bound, deadline, fill=out is None)
 
     def residuals(self):
-        """What error feedback (feedback_rows) keeps. -> ids (n,), rows (n, dim)
+        """The gradients kept by error feedback (feedback_rows). -> ids (n,), rows (n, dim)
 
-        A push of zeros for these ids with bound 0 sends it.
+        A push of zeros for these ids with bound 0 sends them.
         """
         with self._ps._lock:
             self._ps._alive()
@@ -268,7 +268,7 @@ class Table:
         return ids, rows
 
     def clock(self):
-        """End this worker's clock: its step is over."""
+        """End this worker's clock, at the end of its step."""
         patiently(NEVER_NS, lambda part_ns: self._ps._call(lib.weft_clock, self._table))
 
     @property
@@ -288,9 +288,9 @@ class Table:
         return _Piece(self, ids, 0, _rows_of(rows, len(ids), self.dim, what, writable), len(ids))
 
     def _range_piece(self, first, values, what, writable, n=None):
-        """A piece is whole rows, but at the vector's end."""
+        """A slice has whole rows, except at the vector's end."""
         if not self.length:
-            raise TypeError(f"{self!r} is sparse; pieces are of tables that have a length")
+            raise TypeError(f"{self!r} is sparse; only tables with a length have slices")
         first = _count_of(first, "first")
         left = max(0, self.length - first * self.dim)
         floats = left if n is None else min(left, _count_of(n, "n") * self.dim)
@@ -301,13 +301,13 @@ class Table:
             raise TypeError(f"{what} has {values.size} floats; {n} rows there are {floats}")
         if values.size > left or (values.size % self.dim and values.size != left):
             raise TypeError(
-                f"{what} has {values.size} floats from row {first} on; a piece of this table is "
+                f"{what} has {values.size} floats from row {first} on; a slice of this table has "
                 f"whole rows of {self.dim} floats, or reaches its end at {self.length}"
             )
         return _Piece(self, None, first, values, -(-values.size // self.dim))
 
     def _piece(self, where, rows, writable):
-        """One of several: `where` is ids, or the row where a piece begins."""
+        """One of several lists: `where` is ids, or the first row of a slice."""
         if isinstance(where, (int, np.integer)):
             return self._range_piece(where, rows, "out" if writable else "values", writable)
         return self._ids_piece(where, rows, "out" if writable else "rows", writable)
@@ -331,7 +331,7 @@ class _Piece:
     """One table's part of an operation, its arrays checked."""
 
     table: Table
-    ids: np.ndarray  # or None: a piece of a dense table
+    ids: np.ndarray  # or None: a slice of a dense table
     first: int
     rows: np.ndarray
     n: int
@@ -364,22 +364,22 @@ class PS:
     def __init__(self, ps, rows_max, patience_ns):
         self._ps = ps
         self._patience_ns = patience_ns  # for answers to table()
-        self._lock = threading.Lock()  # one thread at a time may be inside
+        self._lock = threading.Lock()  # one thread at a time may call the library
         self._lent = {}  # arrays of operations in progress
         self._dropped = []
         self.rows_max = rows_max
         self.worker = lib.weft_ps_worker(ps)
         self.workers = lib.weft_ps_workers(ps)
         self.shards = lib.weft_ps_shards(ps)
-        # "http://127.0.0.1:41234/metrics", or None; why not is on standard error.
+        # "http://127.0.0.1:41234/metrics", or None; the reason is on standard error.
         self.metrics = text(lib.weft_ps_metrics(ps)) or None
 
     def table(self, number=0, dim=1, *, name=None, optimizer="sgd", consistency="bsp", **options):
         """Open table `number`, or join it. All workers must pass the same options.
 
         options: further fields of struct weft_table_options, such as learning_rate; defaults are
-        those of the optimizer. average="contributors" divides the sum of a row's gradients by how
-        many came in the clock, "workers" by the number of workers, "none" not at all.
+        those of the optimizer. average="contributors" divides the sum of a row's gradients by their
+        number in the clock, "workers" by the number of workers, "none" not at all.
         value_type="bf16" sends gradients with half the bytes, "int8" with a quarter, and
         pull_value_type="bf16" weights with half.
         """
@@ -401,16 +401,16 @@ class PS:
     def push(self, lists, bound=0.0, deadline=None, norm=None):
         """Add gradients to several tables in one operation, and wait. -> Result
 
-        lists: of (table, ids, rows), or (table, first, values) for a piece of a dense table.
+        lists: of (table, ids, rows), or (table, first, values) for a slice of a dense table.
         Their rows together are at most rows_max. norm: their Euclidean norm for the job's scheduler;
-        None = computed from the values where it is needed.
+        None = computed from the values if needed.
         """
         return self.push_async(lists, bound, deadline, norm).wait()
 
     def pull(self, lists, bound=0.0, deadline=None):
         """Fetch rows of several tables in one operation, and wait. -> list of arrays
 
-        lists: of (table, ids) or (table, ids, out); for a piece of a dense table (table, first)
+        lists: of (table, ids) or (table, ids, out); for a slice of a dense table (table, first)
         to its end, or (table, first, out). `last_result`: the loss.
         Of the lists from number 63 on, counted from 0, all have an `out`, or none.
         """
@@ -441,12 +441,12 @@ class PS:
         return self._begin_lists(pieces, True, value, bound=bound, deadline=deadline, fill=fill)
 
     def checkpoint(self):
-        """Ask the servers for a checkpoint. -> Op, whose wait() ends when it is on the disk
+        """Request a checkpoint of the servers. -> Op, whose wait() returns when it is on the disk
 
-        What was waited for before is in it. With a "bsp" table it is cut at the end of a clock, so
-        go on meanwhile, or let all workers flush. Where several servers share the shards that does
-        not do: every worker must end two more clocks, in any mode. If a
-        server makes none, the error has the reason.
+        It contains every operation that has completed before. With a "bsp" table it is cut at the end of a clock,
+        so continue meanwhile, or let all workers flush. If the shards are on several servers, flushing is not
+        sufficient: every worker must end two more clocks, in any mode. If a server makes no checkpoint, the
+        error has the reason.
         """
         self._reap()
         handle = ffi.new("uint64_t *")
@@ -467,7 +467,8 @@ class PS:
             lib.weft_ps_progress(self._pointer(), ns_of(timeout, "timeout"))
 
     def idle(self):
-        """Tell the servers that this worker will be deaf for a while, because it computes."""
+        """Announce to the servers that this worker will not process packets for a while, because it
+        computes."""
         with self._lock:
             lib.weft_ps_idle(self._pointer())
 
@@ -481,14 +482,15 @@ class PS:
         return {name: getattr(struct, name) for name in names if name != "size"}
 
     def close(self):
-        """Leave without a flush. Tables and operations end with it. Twice is fine.
+        """Disconnect without a flush. Tables and operations end. May be called again.
 
-        A coordinator is told that this worker has finished, if all its pushes and clocks are acknowledged.
+        If all its pushes and clocks are acknowledged, the coordinator is notified that this worker has
+        finished.
         """
         self._leave(lib.weft_ps_close)
 
     def abort(self):
-        """close(), of a worker that failed: another process may take its rank and go on."""
+        """close() for a worker that failed: another process may take its rank and continue."""
         self._leave(lib.weft_ps_abort)
 
     def __enter__(self):
@@ -533,7 +535,8 @@ class PS:
                 self._call(function, self._pointer(), lists, len(pieces), how, handle)
                 break
             except WaitTimeoutError:
-                pass  # a server is away, or a checkpoint must make room: go on, after Ctrl-C perhaps
+                pass  # a server is disconnected, or a checkpoint must free memory: continue, after handling
+                Ctrl-C
             except AgainError:
                 if not self._reap_one():
                     raise
@@ -549,8 +552,7 @@ class PS:
         return self._ps
 
     def _call(self, function, *arguments, ended=None):
-        """Call into C, as the only thread; raise its error. ended(): what is to be read before
-        another thread's turn."""
+        """Call into C, as the only thread; raise its error. ended(): runs before another thread may call."""
         with self._lock:
             self._alive()
             status = function(*arguments)
@@ -562,8 +564,7 @@ class PS:
         raise error_of(status, words)
 
     def _ended(self, function, handle, *arguments):
-        """-> (exception or None, Result); the operation is complete unless the exception is that it
-        takes longer."""
+        """-> (exception or None, Result); the operation is complete unless the exception is the timeout."""
         struct = ffi.new("struct weft_result *")
         struct.size = ffi.sizeof("struct weft_result")
         error, missed = None, NOTHING
@@ -604,7 +605,7 @@ class PS:
             self._dropped.append(handle)
 
     def _reap_one(self):
-        """Wait for an operation whose object was dropped; False when there is none."""
+        """Wait for an operation whose object was dropped; False if there is none."""
         if not self._dropped:
             return False
         error, _ = self._wait(self._dropped.pop(0), NEVER_NS)
@@ -613,7 +614,7 @@ class PS:
         return True
 
     def _reap(self):
-        """End operations whose objects were dropped, as far as they are over."""
+        """Release completed operations whose objects were dropped."""
         self._alive()
         for handle in list(self._dropped):
             ended = self._test(handle)
@@ -632,9 +633,9 @@ def _table_of(table):
 def connect(servers=None, *, security="auth", timeout=60.0, key=None, **config):
     """Connect to all shards. -> PS
 
-    servers: "host:port,host:port", shard 0 first; None = those that the scheduler of the job
-    knows: coordinator="host:port", or WEFT_COORDINATOR; without one the variable WEFT_SERVERS.
-    timeout: seconds to wait for servers that do not run yet. key: 32 bytes in place of key_file.
+    servers: "host:port,host:port", shard 0 first; None = those registered with the job's
+    coordinator: coordinator="host:port", or WEFT_COORDINATOR; without one the variable WEFT_SERVERS.
+    timeout: seconds to wait for servers that have not started yet. key: 32 bytes in place of key_file.
     config: further fields of struct weft_ps_config: worker, workers, key_file, thread, transport,
     dim_max, ops_max, rows_max and so on. via: "host:port" of `weft aggregate`, which sums the pushes of
     several workers, or several of these with "/" between them if there is a scheduler, or
@@ -662,6 +663,6 @@ def connect(servers=None, *, security="auth", timeout=60.0, key=None, **config):
             raise error_of(status, text(lib.weft_ps_error(ffi.NULL)))
         return ps[0]
 
-    # Longer than a server's silence, which is when it is known that it refuses.
+    # Longer than a server's timeout, after which a refusal is detected.
     slice_ns = struct.peer_timeout_ns + 1_000_000_000
     return PS(patiently(patience_ns, one_part, slice_ns), struct.rows_max, patience_ns)

@@ -735,7 +735,7 @@ class Failures(unittest.TestCase):
     def test_who_never_comes_is_named(self):
         got = self._meets(lambda rank, store: rank == 1, ranks=3)
         for said, seconds in (got[0], got[2]):
-            self.assertIn("rank 1 has not come to the rendezvous within 2 s", said)
+            self.assertIn("rank 1 has not entered the rendezvous within 2 s", said)
             self.assertLess(seconds, 6)  # a FileStore of PyTorch 1.13 waits in seconds
 
     def test_who_cannot_come_tells_the_others(self):

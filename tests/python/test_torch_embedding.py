@@ -115,7 +115,7 @@ class OneWorker(unittest.TestCase):
             (lambda: self.make(mode="max"), ValueError, "mode is 'max'"),
             (lambda: self.make(padding_idx=50), ValueError, "padding_idx is 50"),
             (lambda: self.make(number=1, rate=1), TypeError, "rate is not known"),
-            (lambda: self.make(number=rows.table), TypeError, "is open already; learning_rate"),
+            (lambda: self.make(number=rows.table), TypeError, "is already open; learning_rate"),
             (lambda: Embedding(self.ps, rows.table, 50, 8), ValueError, "sparse, of dim 8"),
             (lambda: self.make(number=0), weft.ExistsError, "already open"),
             (lambda: rows.half(), TypeError, "cannot be made torch.float16"),
@@ -233,7 +233,7 @@ class OneWorker(unittest.TestCase):
         self.assertEqual((rows.prefetched, rows.pulled), (2, 2))
         for _ in range(4):
             rows.prefetch(a)
-        with self.assertRaisesRegex(RuntimeError, "4 batches are fetched ahead"):
+        with self.assertRaisesRegex(RuntimeError, "4 batches are already prefetched"):
             rows.prefetch(a)
         rows.forget()
         rows.prefetch(a)

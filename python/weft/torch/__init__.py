@@ -1,6 +1,6 @@
-"""weft for PyTorch: gradients travel over weft, with a bounded fraction of them missing.
+"""weft for PyTorch: gradients are exchanged over weft, with a bounded fraction of them missing.
 
-A process group, for scripts that use torch.distributed as it is:
+A process group, for unchanged scripts that use torch.distributed:
 
     torch.distributed.init_process_group("weft")
 
@@ -9,9 +9,9 @@ and keeps lost elements for the next step:
 
     model.register_comm_hook(weft.torch.HookState(bound=0.1), weft.torch.allreduce_hook)
 
-Rows of an embedding live at weft's parameter server, and are trained there, with weft.torch.Embedding.
+With weft.torch.Embedding the rows of an embedding are stored and trained at weft's parameter server.
 
-docs/PYTORCH.md is the text.
+The manual is docs/PYTORCH.md.
 """
 
 from .embedding import Embedding

@@ -1,4 +1,5 @@
-"""Run a script with the backend "weft" registered: for PyTorch before 2.5, which does not find it itself.
+"""Run a script with the backend "weft" registered: for PyTorch before 2.5, which does not find it
+automatically.
 
     python -m weft.torch SCRIPT [ARGUMENTS]
 """

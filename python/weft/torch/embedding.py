@@ -1,5 +1,5 @@
-"""An embedding whose rows live at weft's parameter server: torch.nn.Embedding, and EmbeddingBag, for
-tables that are too large for one process, or of which a batch touches little.
+"""An embedding whose rows are stored at weft's parameter server: torch.nn.Embedding, and EmbeddingBag, for
+tables that are too large for one process, or of which a batch uses few rows.
 
     with weft.connect(...) as ps:
         rows = weft.torch.Embedding(ps, 0, 10_000_000, 32, optimizer="adagrad", learning_rate=0.1)
@@ -9,7 +9,7 @@ tables that are too large for one process, or of which a batch touches little.
             rows.step()                                 # pushes them; ends this worker's clock
             optimizer.step()                            # of the dense part
 
-docs/PYTORCH.md, "Embeddings at the parameter server", is the text.
+The manual is docs/PYTORCH.md, "Embeddings at the parameter server".
 """
 
 import operator
@@ -30,7 +30,7 @@ _AT_SERVER = "the rows of weft.torch.Embedding are at the parameter server"
 
 
 class _Rows(torch.autograd.Function):
-    """The rows of a batch, as they were pulled; their gradient goes to the module.
+    """The pulled rows of a batch; their gradient is passed to the module.
 
     `anchor` makes autograd call backward: an empty tensor that requires a gradient. The rows are
     not a parameter, so neither an optimizer nor DistributedDataParallel treats them as one.
@@ -58,26 +58,27 @@ class _Ahead:
 class Embedding(nn.Module):
     """Rows of a table at the parameter server, looked up by id; trained there.
 
-    client:         weft.PS, of weft.connect; with thread=1, or others may wait for a clock of which the end
-                    was lost while this process computes. Used, not owned: close it after the last step
-    table:          number of the table, which is then opened with `options`; or a weft.Table that is open
-                    already (no options then)
+    client:         weft.PS from weft.connect. Use thread=1: otherwise other workers may wait for the end of a
+                    clock whose packet was lost while this process computes. Not owned: close it after the
+                    last step
+    table:          number of the table, which is then opened with `options`; or an open weft.Table
+                    (then without options)
     num_embeddings: ids are 0 .. num_embeddings - 1
     embedding_dim:  floats in a row; at most the client's dim_max (64 by default)
-    padding_idx:    id that reads as zeros and has no gradient; it never travels. Negative: from the end
+    padding_idx:    id that reads as zeros and has no gradient; it is never sent. Negative: from the end
     mode:           None: as nn.Embedding. "sum" or "mean": as nn.EmbeddingBag
-    bound:          fraction of the packets of pulls and pushes that may be missing. A missing row reads as
-                    this worker pulled it last; a missing gradient is gone, unless the table has
+    bound:          fraction of the packets of pulls and pushes that may be missing. A missing row has the value
+                    that this worker pulled last; a missing gradient is lost, unless the table has
                     feedback_rows
-    prefetched:     how many pulls that forward needed had been asked for by prefetch() in time, and
-    pulled:         how many it had to make itself
+    prefetched:     number of pulls needed by forward that prefetch() had requested in time
+    pulled:         number of pulls that forward had to make
 
     options are those of weft.PS.table: optimizer ("sgd", "momentum", "adagrad", "adadelay", "adam",
     "ftrl"), learning_rate, consistency ("bsp", "ssp:N", "asp"), average, init_scale and so on. All workers
-    must be equal. Unlike there, init_scale is 1 / sqrt(embedding_dim) unless it is given, since rows
-    that all begin at zero learn nothing from each other: uniform in [-init_scale, init_scale).
+    must be equal. Unlike there, the default of init_scale is 1 / sqrt(embedding_dim), because rows
+    that all begin at zero stay equal: initial weights are uniform in [-init_scale, init_scale).
 
-    What is where: rows and the optimizer's state at the server; here, the gradients since the last step().
+    The server has the rows and the optimizer's state; the module has the gradients since the last step().
     The module has no parameters: parameters() is empty, and DistributedDataParallel, clip_grad_norm_ and
     optimizers do not see it. The server divides by the number of workers, as DDP does for the dense part
     (docs/TABLES.md, "The mean").
@@ -115,7 +116,7 @@ class Embedding(nn.Module):
         self.mode = mode
         self.bound = bound
         self.client = client
-        # Of a table that somebody else opened it is not known: then as strict as can be.
+        # Unknown for a table opened elsewhere: use the strictest mode.
         self.consistency = options.get("consistency", "bsp")
         self.table = self._open(table, options)
         self.prefetched = self.pulled = 0
@@ -128,7 +129,7 @@ class Embedding(nn.Module):
             options.setdefault("init_scale", self.embedding_dim**-0.5)
             return self.client.table(table, self.embedding_dim, **options)
         if options:
-            raise TypeError(f"{table!r} is open already; {', '.join(options)} cannot be changed")
+            raise TypeError(f"{table!r} is already open; {', '.join(options)} cannot be changed")
         if table.dim != self.embedding_dim or table.length:
             raise ValueError(
                 f"{table!r} cannot hold these rows; it must be sparse, of dim {self.embedding_dim}"
@@ -138,7 +139,7 @@ class Embedding(nn.Module):
     # ---- a step: forward, backward, step ----
 
     def forward(self, input, offsets=None, per_sample_weights=None):
-        """Look rows up: pulls the distinct ones in one go, or takes those that prefetch() has asked for.
+        """Look rows up: pulls the distinct rows in one operation, or uses those that prefetch() has requested.
 
         Shape:   input: ids, int64 or int32, any shape, 0 ids too -> (*input.shape, embedding_dim) float32.
                  With `mode`, as nn.EmbeddingBag: (bags, n), or (n,) with offsets (bags,) ->
@@ -151,8 +152,8 @@ class Embedding(nn.Module):
         Errors:  TypeError   ids that are no int32 or int64.
                  IndexError  an id out of range. Nothing was sent.
                  weft.Error  a server is gone (weft.PeerError) or refuses (weft.DataError).
-        Blocks:  until the rows are there: in "bsp" until all workers have ended the clocks that this one
-                 has, in "ssp:N" all but N of them.
+        Blocks:  until the rows arrive: in "bsp" until all workers have ended the same clocks as this
+                 one, in "ssp:N" all but N of them.
         """
         self._check_use(offsets, per_sample_weights)
         ids, places = self._distinct(input)
@@ -175,16 +176,16 @@ class Embedding(nn.Module):
         )
 
     def prefetch(self, input):
-        """Ask for the rows of a later batch, and return at once.
+        """Request the rows of a later batch, and return at once.
 
-        Packets move while this process is inside weft, and meanwhile with weft.connect(thread=1).
-        The forward of a batch with the same distinct ids takes them. In "bsp" and "ssp" it does so only in
-        the clock that they were asked for in, so call it after step(): an earlier one is fetched again. In
-        "asp" they are as they were when the server answered, without this worker's later gradients.
+        Packets are sent while this process calls weft, or at any time with weft.connect(thread=1).
+        The forward of a batch with the same distinct ids uses the rows. In "bsp" and "ssp" it does so only in
+        the clock of the request, so call it after step(): rows of an earlier clock are fetched again. In
+        "asp" the rows have the values at the time of the server's reply, without this worker's later gradients.
 
         Errors:  as forward; weft.AgainError  the client's ops_max operations are in progress.
-                 RuntimeError  AHEAD_MAX (4) batches are waiting: let forward take them, or forget().
-                 A batch of more distinct ids than the client's rows_max is not fetched ahead.
+                 RuntimeError  AHEAD_MAX (4) batches are waiting: call forward with them, or forget().
+                 A batch of more distinct ids than the client's rows_max is not prefetched.
         """
         self._check_process()
         ids, _ = self._distinct(input)
@@ -193,7 +194,7 @@ class Embedding(nn.Module):
         self._ahead = [one for one in self._ahead if self._fresh(one)]
         if len(self._ahead) >= AHEAD_MAX:
             raise RuntimeError(
-                f"{AHEAD_MAX} batches are fetched ahead already; call forward with them in the order "
+                f"{AHEAD_MAX} batches are already prefetched; call forward with them in the order "
                 "of prefetch, or forget()"
             )
         op = self.table.pull_async(ids, bound=self.bound)
@@ -202,17 +203,17 @@ class Embedding(nn.Module):
     def step(self, scale=1.0):
         """Push the gradients since the last step, summed by row, in one push; then end this worker's clock.
 
-        Call it as often on every rank, also where a rank had no batch: others wait for its clock.
-        Several backward passes before it are gradient accumulation: their gradients are added up.
+        Call it equally often on every rank, also on a rank without a batch: others wait for its clock.
+        Several backward passes before it are gradient accumulation: their gradients are summed.
 
         scale:  gradients are divided by it: scaler.get_scale() of automatic mixed precision
 
         Blocks:  until the push has arrived, not for other workers.
-        -> weft.Result of the push; None where there was nothing to push
+        -> weft.Result of the push; None if there was nothing to push
         Errors:  weft.DataError  the server refuses gradients that are infinite or not a number (table option
                                  not_finite), or has no room for new rows. The packets that it refused
-                                 are gone, others have arrived, and the clock has not ended: call step()
-                                 again to go on without, or end the process.
+                                 are lost, the others are applied, and the clock has not ended: call step()
+                                 again to continue without them, or end the process.
                  weft.PeerError  a server is gone: end the process and start from a checkpoint.
         """
         self._check_process()
@@ -223,9 +224,9 @@ class Embedding(nn.Module):
         return result
 
     def zero_grad(self, set_to_none=True):
-        """Drop the gradients since the last step: after an exception, or a step that is to be skipped.
+        """Drop the gradients since the last step: after an exception, or to skip a step.
 
-        zero_grad() of an optimizer, or of a module around this one, does not reach it.
+        zero_grad() of an optimizer, or of an enclosing module, does not call it.
         """
         self._gradients = []
 
@@ -236,7 +237,7 @@ class Embedding(nn.Module):
     # ---- rows, outside of training ----
 
     def export(self, ids=None):
-        """The rows as the server has them now. -> (n, embedding_dim) float32, a tensor of its own
+        """The current rows of the server. -> (n, embedding_dim) float32, a new tensor
 
         ids: (n,) int64 or int32, in any order, or None = all num_embeddings of them. The row of padding_idx
         is zeros. nn.Embedding.from_pretrained(rows.export()) is the same embedding without weft.
@@ -254,7 +255,7 @@ class Embedding(nn.Module):
         return torch.from_numpy(rows)[places.cpu()]
 
     def get_extra_state(self):
-        """For state_dict(): which table this is, but no rows. Those are in the servers' checkpoints
+        """For state_dict(): identifies the table, without rows. Those are in the servers' checkpoints
         (client.checkpoint(), docs/CHECKPOINTS.md), or in what export() returns."""
         return {
             "about": f"{_AT_SERVER}; export() reads them, client.checkpoint() saves them",
@@ -269,13 +270,13 @@ class Embedding(nn.Module):
             if state.get(name) != mine:
                 raise ValueError(
                     f"the state is of an Embedding with {name} {state.get(name)}, this one has {mine}; "
-                    "make it as the one that was saved"
+                    "construct it like the saved one"
                 )
 
     def _load_from_state_dict(self, state_dict, prefix, *arguments):
         if prefix + "weight" in state_dict:
             arguments[-1].append(
-                f"{prefix}weight cannot be loaded: {_AT_SERVER}; take it out of the state, and start "
+                f"{prefix}weight cannot be loaded: {_AT_SERVER}; remove it from the state, and start "
                 "the servers from a checkpoint of theirs (weft server --restore)"
             )
         super()._load_from_state_dict(state_dict, prefix, *arguments)
@@ -299,7 +300,7 @@ class Embedding(nn.Module):
                 words.append(f"{name}={getattr(self, name)!r}")
         return ", ".join(words)
 
-    # ---- inside ----
+    # ---- internal ----
 
     def _check_process(self):
         if os.getpid() != self._pid:
@@ -314,8 +315,8 @@ class Embedding(nn.Module):
             raise TypeError('offsets and per_sample_weights are for mode="sum" or "mean"')
 
     def _distinct(self, input):
-        """-> the distinct ids of a batch, ascending, without padding; and the places of all in that list.
-        Padding is behind its end."""
+        """-> the distinct ids of a batch, ascending, without padding; and the index of each id in that list.
+        The index of padding is one past its end."""
         if not isinstance(input, torch.Tensor) or input.dtype not in (torch.int64, torch.int32):
             kind = input.dtype if isinstance(input, torch.Tensor) else type(input).__name__
             raise TypeError(f"ids are {kind}; they must be a tensor of torch.int64 or torch.int32")
@@ -366,7 +367,7 @@ class Embedding(nn.Module):
             )
 
     def _summed(self, scale):
-        """The gradients of all backward passes, one row for each id."""
+        """The summed gradients of all backward passes, one row per id."""
         if not self._gradients:
             return np.zeros(0, np.int64), self._none()
         ids, rows = self._gradients[0]

@@ -1,4 +1,5 @@
-"""A communicator with a thread that completes its operations, for futures without a waiting thread.
+"""A communicator with a thread that completes its operations, so that futures complete without a waiting
+thread.
 
 The thread sleeps in poll until an operation is done. It also sees Ctrl-C: while the main thread is inside
 C++ code of PyTorch, Python cannot raise KeyboardInterrupt, so an operation that waits for other ranks
@@ -22,14 +23,14 @@ _all = weakref.WeakSet()
 
 
 class _Interrupts:
-    """Ctrl-C as Python sees it, in a pipe (signal.set_wakeup_fd)."""
+    """Detects Ctrl-C by a pipe (signal.set_wakeup_fd)."""
 
     def __init__(self):
         self.last = 0.0
         self._read = -1
 
     def watch(self):
-        """In the main thread, and if no other code uses it."""
+        """Only in the main thread, and if no other code uses set_wakeup_fd."""
         if self._read >= 0 or threading.current_thread() is not threading.main_thread():
             return
         read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -57,13 +58,13 @@ _interrupts = _Interrupts()
 
 
 class Engine:
-    """One communicator. begin() gives a number, and `ended` is called with it, from the thread."""
+    """One communicator. begin() returns a number; the thread calls `ended` with it."""
 
     def __init__(self, comm):
         self.comm = comm
         self._lock = threading.Lock()
         self._pending = {}  # number: (when it began, what to call)
-        self._waiting = set()  # threads inside of a wait of the library
+        self._waiting = set()  # threads inside a wait of the library
         self._stop = threading.Event()
         self._pid = os.getpid()
         _interrupts.watch()
@@ -79,20 +80,20 @@ class Engine:
         object's thread, or within wait(). -> its number"""
         while True:
             try:
-                with self._lock:  # the thread must not see it done before it is known here
+                with self._lock:  # the thread must not see it done before it is registered
                     work = self.comm.begin(*what, **fields)
-                    number, work._number = work._number, None  # the thread's now
+                    number, work._number = work._number, None  # owned by the thread from here on
                     self._pending[number] = (time.monotonic(), ended)
                 return number
             except AgainError:  # ops_max are in progress; those complete, or fail by their timeout
                 time.sleep(0.001)
 
     def wait(self, number, until):
-        """Wait until time.monotonic() is `until` (None: for ever), or `ended` of this operation was
+        """Wait until time.monotonic() is `until` (None: forever), or `ended` of this operation was
         called, or is about to be.
 
-        The waiting thread completes the operation itself. Handing the result over by the engine's
-        thread costs two context switches more, and futures that are not used: 80 us of 370 for
+        The waiting thread completes the operation itself. Passing the result through the engine's
+        thread would cost two more context switches, and unused futures: 80 us of 370 for
         1 KB on loopback.
         """
         done = ffi.new("struct weft_comm_done *")
@@ -107,7 +108,7 @@ class Engine:
             raise error_of(status, text(lib.weft_comm_error(ffi.NULL)))
 
     def _wait_part(self, number, part_ns, done):
-        """Not long: Ctrl-C is seen between parts, and close() waits for their end."""
+        """Wait in short parts: Ctrl-C is handled between parts, and close() waits for their end."""
         me = threading.get_ident()
         with self._lock:
             if self._stop.is_set():
@@ -133,7 +134,7 @@ class Engine:
             self._thread.join()
         self.comm.close()
         for _, ended in self._take_all():
-            ended("the process group was destroyed while this operation was under way", None)
+            ended("the process group was destroyed while this operation was in progress", None)
 
     def _take_all(self):
         with self._lock:
@@ -158,7 +159,7 @@ class Engine:
                 return
 
     def _handle(self, status, done):
-        """What a wait returned; False where it was no operation."""
+        """The result of a wait; False if it completed no operation."""
         if status not in (lib.WEFT_OK, lib.WEFT_PEER):
             return False
         error = None if status == lib.WEFT_OK else text(lib.weft_comm_error(ffi.NULL))

@@ -1,5 +1,5 @@
-"""A communication hook for DistributedDataParallel: the mean of the gradients over weft, of which a
-fraction may be missing, with error feedback.
+"""A communication hook for DistributedDataParallel: computes the mean of the gradients over weft. A bounded
+fraction may be missing; error feedback keeps it.
 
     model = DistributedDataParallel(model)
     model.register_comm_hook(weft.torch.HookState(bound=0.1), weft.torch.allreduce_hook)
@@ -16,15 +16,15 @@ from .process_group import TYPES, WeftWork, of
 
 
 class HookState:
-    """What the hook keeps from step to step.
+    """State of the hook across steps.
 
     bound:         fraction of the contributions to each bucket that may be missing
     feedback:      keep missing elements and add them to the next step (float32 gradients). Without it,
                    each element is divided by the number of received contributions
     process_group: that of the model; None = the default one. It need not be of the backend weft: then
-                   the hook makes a communicator of its own, which meets through the group's store
+                   the hook makes its own communicator, and exchanges addresses through the group's store
     scaler:        torch.amp.GradScaler, if there is one: residuals are rescaled with it
-    options:       further ones of weft.coll.Communicator, where the hook makes one
+    options:       further options of weft.coll.Communicator, if the hook makes one
     """
 
     def __init__(self, bound=0.0, feedback=True, process_group=None, scaler=None, **options):
@@ -85,13 +85,13 @@ def _first(value):
 
 def allreduce_hook(state, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     tensor = bucket.buffer()
-    if tensor.is_sparse:  # of an Embedding with sparse=True; exact, by the group's own operation
+    if tensor.is_sparse:  # gradients of an Embedding with sparse=True; exact, by the group's own operation
         group = state.process_group or dist.distributed_c10d._get_default_group()
         future = dist.all_reduce(tensor, group=group, async_op=True).get_future()
         return future.then(lambda done: _first(done.value()) / group.size())
     device = staging.of([tensor])
     if tensor.dtype not in TYPES:
-        raise RuntimeError(f"gradients are {tensor.dtype}; weft's hook takes floats")
+        raise RuntimeError(f"gradients are {tensor.dtype}; weft's hook supports floats")
     if bucket.index() == 0:
         state.rescale()
     fields = {"bound_ppm": ppm_of(state.bound), "reduction": coll.REDUCTIONS["mean"]}

@@ -60,14 +60,15 @@ _lock = threading.Lock()
 
 
 def register():
-    """Make "weft" a backend of torch.distributed. Twice is fine; PyTorch 2.5 and later do it alone."""
+    """Make "weft" a backend of torch.distributed. May be called again; PyTorch 2.5 and later do it
+    automatically."""
     weft_torch_backend.register()
 
 
 class WeftWork(Work):
     """An operation in progress, for PyTorch. Its future fails with the text of the reason.
 
-    begun(engine, number) is called before anybody else has it.
+    begun(engine, number) is called before any other code has this object.
     """
 
     def __init__(self, kind, result, finish=None, seconds=300.0):
@@ -115,7 +116,7 @@ class WeftWork(Work):
         return self._over.is_set() and self._failure is None
 
     def failure(self):
-        """Why, in words; None as long as it has not failed."""
+        """The reason as text; None unless it has failed."""
         return self._failure
 
     def exception(self):
@@ -163,7 +164,7 @@ def _check(tensor, what):
 
 
 def _bytes_of(tensor):
-    """The same memory in a type that weft knows, for operations that only move it."""
+    """The same memory in a type that weft supports, for operations that only move data."""
     if tensor.dtype in TYPES:
         return TYPES[tensor.dtype], tensor.numel()
     return lib.WEFT_COMM_U8, tensor.numel() * tensor.element_size()
@@ -171,7 +172,7 @@ def _bytes_of(tensor):
 
 @functools.lru_cache(maxsize=32)
 def _name_of(kind):
-    """Kept, for pybind11 looks through all enumerators for it."""
+    """Cached, because pybind11 searches all enumerators for it."""
     return getattr(kind, "name", str(kind))
 
 
@@ -200,12 +201,12 @@ def _tag(tag):
 
 def _one(tensors, what):
     if len(tensors) != 1:
-        raise _error(f"{len(tensors)} {what}; weft takes one for each rank")
+        raise _error(f"{len(tensors)} {what}; weft requires one per rank")
     return _check(tensors[0], what)
 
 
 class ProcessGroupWeft(ProcessGroup):
-    """A process group over a communicator of its own; made by init_process_group and new_group."""
+    """A process group with its own communicator; made by init_process_group and new_group."""
 
     def __init__(self, engine, rank, size, timeout):
         super().__init__(rank, size)
@@ -213,8 +214,8 @@ class ProcessGroupWeft(ProcessGroup):
         self._timeout_ns = _timeout(timeout)["timeout_ns"]
         self._rank_weft, self._size_weft = rank, size
         self._names = {"name": "", "desc": ""}
-        # PyTorch before 2.7 may drop a Work that it still waits for. Later ones do not, and a Work that is
-        # freed at once leaves its memory, still in the cache, to the next one.
+        # PyTorch before 2.7 may drop a Work that it still waits for. Later versions do not, and freeing a Work
+        # at once lets the next one reuse its memory while it is in the cache.
         self._works = None if WORKS_LAST else collections.deque(maxlen=1024)
         with _lock:
             _groups[id(self)] = self
@@ -246,7 +247,7 @@ class ProcessGroupWeft(ProcessGroup):
     def get_group_store(self):
         return None
 
-    # C++ keeps these in the backends of a group, which this one has not.
+    # C++ keeps these in the backends of a group; this group has none.
     def setGroupName(self, name):
         self._names["name"] = name
 
@@ -261,7 +262,7 @@ class ProcessGroupWeft(ProcessGroup):
 
     @property
     def communicator(self):
-        """weft.coll.Communicator, for counters; operations on it are not for others to begin."""
+        """weft.coll.Communicator, for its counters; only this group may begin operations on it."""
         return self._engine.comm
 
     def shutdown(self):
@@ -304,7 +305,7 @@ class ProcessGroupWeft(ProcessGroup):
         return self.keep(_Several(works, result, finish))
 
     def _in_place(self, kind, tensor, result, type_, count, **fields):
-        """On the tensor itself, or on a contiguous copy, which is copied back."""
+        """Operate on the tensor itself, or on a contiguous copy, which is copied back."""
         if tensor.is_contiguous():
             return self._begin(kind, type_, tensor, tensor, count, result, **fields)
         copy = tensor.contiguous()
@@ -326,7 +327,7 @@ class ProcessGroupWeft(ProcessGroup):
         )
 
     def _sum_sparse(self, tensors, op):
-        """All ranks' indices and values are gathered, and added at each rank, in the order of ranks."""
+        """Gather the indices and values of all ranks; each rank adds them in rank order."""
         tensor, n = tensors[0], self._size_weft
         if REDUCTIONS.get(getattr(getattr(op, "op", op), "name", "")) not in ("sum", "mean"):
             raise _error(f"weft has no {op} of sparse tensors; it has SUM and AVG")
@@ -354,10 +355,10 @@ class ProcessGroupWeft(ProcessGroup):
 
     @staged([0], [0])
     def allreduce_coalesced(self, tensors, opts=None):
-        """One operation for all of them, when they are of one type."""
+        """One operation for all tensors, if they have the same type."""
         kinds = {_check(tensor, "a tensor").dtype for tensor in tensors}
         if len(kinds) != 1:
-            raise _error(f"tensors of {len(kinds)} types; reduce those of each type on their own")
+            raise _error(f"tensors of {len(kinds)} types; reduce those of each type separately")
         flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
         op = dist.ReduceOp.SUM if opts is None else opts.reduceOp
 
@@ -551,12 +552,12 @@ class ProcessGroupWeft(ProcessGroup):
         return self._exchange(sources, flat, outputs, back)
 
     def _exchange(self, sources, outputs, result, back):
-        """A block to each rank and one from each, of any sizes."""
+        """Send a block to each rank and receive one from each, of any sizes."""
         if len(sources) != self._size_weft or len(outputs) != self._size_weft:
             raise _error(f"all_to_all of {self._size_weft} ranks takes as many inputs and outputs")
         me, works = self._rank_weft, []
         if outputs[me].numel() != sources[me].numel():
-            raise _error("the block that this rank sends to itself has another size than its place")
+            raise _error("the block that this rank sends to itself differs in size from its output")
         outputs[me].copy_(sources[me].view_as(outputs[me]))
         for i in range(1, self._size_weft):
             to, from_ = (me + i) % self._size_weft, (me - i) % self._size_weft
@@ -587,7 +588,7 @@ class ProcessGroupWeft(ProcessGroup):
         return self._pair("recv", copy, peer, _tag(tag), lambda: tensor.copy_(copy))
 
     def recv_anysource(self, tensors, tag=0):
-        raise _error("weft receives from a rank that is named; give recv its src")
+        raise _error("weft receives only from a named rank; pass src to recv")
 
     def barrier(self, opts=None):
         own = getattr(opts, "timeout", None)  # unset, it is negative
@@ -596,7 +597,7 @@ class ProcessGroupWeft(ProcessGroup):
 
 
 class _Several(Work):
-    """Operations that PyTorch asked for in one call."""
+    """The operations of one call of PyTorch."""
 
     def __init__(self, works, result, finish=None):
         super().__init__()
@@ -609,7 +610,7 @@ class _Several(Work):
 
     def _value(self, all_of_them):
         for one in all_of_them.value():
-            one.value()  # raises what went wrong
+            one.value()  # raises its error
         if self._finish is not None:
             self._finish()
         return self._result
@@ -653,8 +654,8 @@ def all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, *, bound=0.0, feedback=
     """torch.distributed.all_reduce that may lose a fraction of the contributions.
 
     bound: this fraction. feedback: weft.coll.Feedback of the tensor's length, kept from call to call,
-    for float32; what was missing is in it, and is added to the next call. Of a mean, each element is
-    divided by the contributions that came, or with feedback by the ranks. -> a Work with async_op
+    for float32; it keeps the missing elements and adds them to the next call. For a mean, each element is
+    divided by the number of received contributions, or with feedback by the number of ranks. -> a Work with async_op
     """
     own = of(group)
     if own is None:
@@ -678,7 +679,7 @@ def all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, *, bound=0.0, feedback=
 
 
 def monitored_barrier(group=None, timeout=None):
-    """A barrier whose failure names the rank that did not come. timeout: a timedelta.
+    """A barrier whose error names the rank that did not enter it. timeout: a timedelta.
 
     Unlike Gloo's, a failure ends the group: make a new one, or the process.
     """

@@ -1,4 +1,4 @@
-"""How the ranks of a process group find each other: through its store, which PyTorch has anyway."""
+"""Rendezvous of the ranks of a process group, through the group's store, which PyTorch provides."""
 
 import datetime
 import os
@@ -9,18 +9,18 @@ import time
 from .._library import Error, NotFoundError, WaitTimeoutError
 from ..coll import Communicator
 
-PART_S = 0.25  # of a wait: inside the store, Python does not see Ctrl-C
+PART_S = 0.25  # seconds of a wait: inside the store, Python does not handle Ctrl-C
 
 
 def _place():
-    """Equal for processes that reach each other over loopback: one kernel, one network namespace."""
+    """Equal for processes that can use loopback to each other: same kernel, same network namespace."""
     with open("/proc/sys/kernel/random/boot_id") as file:
         return file.read().strip() + " " + os.readlink("/proc/self/ns/net")
 
 
 class _Meeting:
-    """One of several that may take place in a store, when groups are made again: nobody comes to the next
-    before all have been at this one."""
+    """One rendezvous of several in a store, when groups are made again: no rank enters the next one
+    before all have entered this one."""
 
     def __init__(self, store, rank, size, timeout):
         self._store, self._rank, self._size, self.timeout = store, rank, size, timeout
@@ -39,13 +39,13 @@ class _Meeting:
         return [self._get(f"{what}/{i}", i) for i in range(self._size)]
 
     def from_first(self, what, make):
-        """What rank 0 makes, at all."""
+        """A value created by rank 0, at all ranks."""
         if self._rank == 0:
             self._store.set(f"{self._name}/{what}", make())
         return self._get(what, 0)
 
     def give_up(self, why):
-        """So that others need not wait for their timeout. The first one's reason counts."""
+        """Report a failure, so that other ranks need not wait for their timeout. The first reason is kept."""
         try:
             if not self._is_there("over", 0.001):
                 self._store.set(f"{self._name}/over", f"rank {self._rank} gave up: {why}")
@@ -53,7 +53,7 @@ class _Meeting:
             pass  # without a store, the others fail as well
 
     def look(self):
-        """Raises what another has given up for."""
+        """Raise the failure that another rank has reported."""
         if self._is_there("over", 0.001):
             raise Error(self._store.get(f"{self._name}/over").decode())
 
@@ -61,7 +61,7 @@ class _Meeting:
         while not self._is_there(what, min(PART_S, self.left())):
             if self.is_over():
                 raise WaitTimeoutError(
-                    f"rank {rank} has not come to the rendezvous within {self.timeout:g} s, or it ended "
+                    f"rank {rank} has not entered the rendezvous within {self.timeout:g} s, or it ended "
                     f"there (its {what.split('/')[0]} is not in the store)"
                 )
             self.look()
@@ -86,7 +86,7 @@ class _Meeting:
 
 
 def _host(all_here):
-    """The address that other ranks reach this one by."""
+    """The address at which other ranks reach this one."""
     named = os.environ.get("WEFT_HOST")
     if named:
         return named
@@ -95,7 +95,7 @@ def _host(all_here):
     master = os.environ.get("MASTER_ADDR")
     if not master:
         raise Error(
-            "the ranks are on several hosts, and there is no MASTER_ADDR to see which address they "
+            "the ranks are on several hosts, and MASTER_ADDR is not set to determine which address they "
             "reach this one by; set WEFT_HOST to an address of this host"
         )
     family, _, _, _, address = socket.getaddrinfo(master, 9, type=socket.SOCK_DGRAM)[0]
@@ -105,7 +105,7 @@ def _host(all_here):
 
 
 def _open(meeting, rank, size, all_here, options):
-    """A job key if there is one; a fresh one where all ranks are on this host."""
+    """The job key if there is one; a new one if all ranks are on this host."""
     epoch = int(meeting.from_first("epoch", lambda: str(secrets.randbits(40))))
     options = {"host": _host(all_here), "epoch": epoch, **options}
     if os.environ.get("WEFT_KEY_FILE"):

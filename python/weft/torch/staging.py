@@ -1,11 +1,11 @@
 """Tensors of a GPU: an operation works on copies in the host's memory.
 
-    side stream, after what the caller's stream has to do: copies to pinned memory
+    side stream, after the pending work of the caller's stream: copies to pinned memory
     host: waits for them, and begins the operation on the copies
     when it is done, side stream: copies back; the future is completed under that stream
 
-so that who uses the result, on whatever stream, runs after the copies, and the host does not wait for
-them. Device is what is needed of CUDA; tests put another in its place. This was not yet run on a GPU.
+So work that uses the result, on any stream, runs after the copies, and the host does not wait for
+them. Device has the functions needed of CUDA; tests replace it. This was not yet run on a GPU.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ class Device:
         self._stream = torch.cuda.Stream(device)
 
     def to_host(self, given, taken):
-        """Pinned memory for tensors: copies of those given, which are complete; room for those taken."""
+        """Pinned memory for tensors: completed copies of the inputs; space for the outputs."""
         self._stream.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(self._stream):
             hosts = [self._host(tensor).copy_(tensor, non_blocking=True) for tensor in given]
@@ -44,7 +44,7 @@ class Device:
         return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
 
     def from_host(self, pairs):
-        """Begins copies into tensors, (tensor, host) each. -> an event after them"""
+        """Begin copies into tensors, (tensor, host) each. -> an event after them"""
         with torch.cuda.stream(self._stream):
             for tensor, host in pairs:
                 tensor.copy_(host, non_blocking=True)
@@ -56,11 +56,11 @@ class Device:
         return torch.futures.Future(devices=[self._device])
 
     def completing(self):
-        """Within it a future is completed: who uses its value waits for the copies."""
+        """Complete a future in this context, so that uses of its value wait for the copies."""
         return torch.cuda.stream(self._stream)
 
     def follow(self, event):
-        """What the caller's stream does next comes after the event."""
+        """Later work of the caller's stream waits for the event."""
         torch.cuda.current_stream(self._device).wait_event(event)
 
 
@@ -70,7 +70,7 @@ _lock = threading.Lock()
 
 def of(tensors):
     """The Device of tensors; None for those of the CPU."""
-    if all(tensor.is_cpu for tensor in tensors):  # without making a device of each
+    if all(tensor.is_cpu for tensor in tensors):  # without creating a device for each
         return None
     places = {tensor.device for tensor in tensors}
     if len(places) > 1:
@@ -79,7 +79,7 @@ def of(tensors):
     if place.type != "cuda":
         raise error(f"a tensor is on {place}; weft takes those of the CPU and of CUDA; move it there first")
     if any(tensor.is_sparse for tensor in tensors):
-        raise error(f"a tensor is sparse and on {place}; weft takes sparse ones of the CPU")
+        raise error(f"a tensor is sparse and on {place}; weft supports sparse tensors only of the CPU")
     with _lock:
         if place not in _devices:
             _devices[place] = Device(place)
@@ -100,7 +100,7 @@ class StagedWork(Work):
         inner.get_future().add_done_callback(self._ended)
 
     def _ended(self, _):
-        """In the thread of the communicator."""
+        """Runs in the communicator's thread."""
         self._failure = self._inner.failure()
         completing = contextlib.nullcontext()
         if self._failure is None:
@@ -146,8 +146,8 @@ class StagedWork(Work):
 
 
 def run(device, given, taken, result, begin):
-    """begin(hosts): the operation on copies of `given`, then of `taken`. Those taken are copied back; a
-    tensor may be in both. -> StagedWork"""
+    """begin(hosts): starts the operation on copies of `given`, then of `taken`. The tensors of `taken` are copied
+    back; a tensor may be in both. -> StagedWork"""
     only = [tensor for tensor in taken if not any(tensor is one for one in given)]
     hosts, rooms = device.to_host(given, only)
     of_tensor = list(zip([*given, *only], [*hosts, *rooms]))
@@ -168,7 +168,8 @@ def _same_shape(one, host_of):
 
 
 def staged(taken, given):
-    """A method of a group whose arguments with these places are tensors that it writes, and that it reads."""
+    """Wrap a method of a group: the indices of the arguments that are tensors it writes, and tensors it
+    reads."""
 
     def decorate(method):
         @functools.wraps(method)
