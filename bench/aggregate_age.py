@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What an aggregator takes off a server against the age of its sums, for the keys of [imc20].
+"""Server CPU saved by an aggregator, as a function of the age of its sums, for the keys of [imc20].
 
     bench/aggregate_age.py [--weft build/weft] [--ages 0,200,2000,20000] [--shares 0.5,0.7]
                            [--rate 2000] [--rows 256] [--dim 16] [--keys 2000000] [--workers 16]
@@ -7,13 +7,13 @@
                            [--out build/bench/aggregate_age.jsonl] [--plot docs/pictures/aggregate-age.png]
     bench/aggregate_age.py --from build/bench/aggregate_age.jsonl --plot docs/pictures/aggregate-age.png
 
-Each point is a server of one shard in a process of its own, `weft load` with pushes alone in an open loop, and,
-but for age 0 = none, `weft aggregate --flush-by-age --flush-age-us AGE` between them. All ages have the same
-keys and rate. Per update of a row, before combining: CPU of the server's process, of the aggregator's, and the
-server's PS_proc; the share of updates that combining removed is 1 - rows sent / rows received. Medians, least
-and most over repetitions; savings are against the direct runs of the same share. The line of the picture is
-what is expected: with n draws of keys in a sum, 1 - E[different keys] / n, n = rows + rate x rows x age, up to
-what a sum holds (256 pushes, 131072 rows). Plotting takes gnuplot.
+Each point is a server process with one shard, `weft load` with only pushes in an open loop, and, except for age
+0 = direct, `weft aggregate --flush-by-age --flush-age-us AGE` between them. All ages use the same keys and rate.
+Per update of a row, before combining: CPU of the server's process, CPU of the aggregator's process, and the
+server's PS_proc. The share of updates that combining removed is 1 - rows sent / rows received. Output: median,
+minimum and maximum over repetitions; savings are relative to the direct runs of the same share. The line of the
+plot is the expected value: with n draws of keys in a sum, 1 - E[different keys] / n, n = rows + rate x rows x
+age, up to the capacity of a sum (256 pushes, 131072 rows). Plotting requires gnuplot.
 """
 import json
 import math
@@ -69,11 +69,11 @@ def make(args):
     return runs
 
 
-# ---- what is expected ------------------------------------------------------------------------------
+# ---- expected values -------------------------------------------------------------------------------
 
 
 def different(n, keys, s):
-    """Keys among n draws, expected: keys in groups of nearly equal popularity."""
+    """Expected number of different keys in n draws; keys are grouped by nearly equal popularity."""
     groups, total, first = [], 0.0, 1
     while first <= keys:
         count = min(max(1, first // 200), keys - first + 1)
@@ -89,7 +89,7 @@ def removed(n, keys, s):
 
 
 def draws(run, age_us):
-    """In a sum: the push that begins it, and those of its age, as far as they fit."""
+    """Updates in a sum: the first push, and those that arrive within its age, as far as they fit."""
     n = run["rows"] * (1 + run["rate"] * age_us / 1e6)
     return min(n, PUSHES_MAX * run["rows"])
 
@@ -102,7 +102,7 @@ def expected(run, age_us):
 
 
 def rows_for(run, share):
-    """Draws of which this share is removed."""
+    """Number of draws at which this share is removed."""
     n = 64.0
     while removed(n, run["keys"], run["exponent"]) < share:
         n *= 1.02
@@ -161,8 +161,8 @@ set key top left
 set logscale x
 set xrange [0.1:2000]
 set yrange [*:80]
-set xlabel "flush age, ms (a sum is sent so long after its first push)"
-set ylabel "%% of the direct way"
+set xlabel "flush age, ms (from the first push of a sum until it is sent)"
+set ylabel "%% of direct"
 set title "%(title)s"
 plot %(plots)s
 """
@@ -204,7 +204,7 @@ def main():
     runs = loads.read(args.sources) if args.sources else make(args)
     series = group(runs)
     if any(0 not in ages for ages in series.values()):
-        sys.exit("age 0, the direct way, is what the others are compared with")
+        sys.exit("age 0 (direct) is required: the others are compared with it")
     table(series)
     if args.plot:
         plot(series, args.plot)

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""What a server pays for many workers behind a few aggregators, beside few direct workers.
+"""Server cost of many workers behind a few aggregators, compared with few direct workers.
 
     bench/aggregate_boxes.py [--weft build/weft] [--workers 64] [--boxes 8] [--age 20000] [--rate 2000]
                              [--rows 256] [--dim 16] [--keys 2000000] [--share 0.5] [--seconds 3] [--warmup 2]
                              [--repetitions 3] [--out build/bench/aggregate_boxes.jsonl]
     bench/aggregate_boxes.py --from build/bench/aggregate_boxes.jsonl
 
-Three ways in turns, of one shard and the same pushes a second of all workers together (open loop): as many
-direct workers as there are aggregators, all workers direct, and all workers by the aggregators in turn. CPU of
-the server's process for each worker's push and for each row of those, before combining; connections that the
-server has at the end: by aggregators all workers have one, too, for what is not added up (CLOCK, TABLE), which
-is idle in this load; datagrams that it received for each push.
+Three configurations take turns, with one shard and the same total push rate (open loop): as many direct workers
+as aggregators, all workers direct, and all workers through the aggregators, assigned round-robin. Output: CPU of
+the server's process per push of a worker and per row, before combining; the server's connections at the end
+(behind aggregators each worker also has a direct one, for requests that are not summed (CLOCK, TABLE), idle in
+this load); datagrams received per push.
 """
 import json
 import os

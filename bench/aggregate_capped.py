@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Rows a second of a server that is short of CPU, with an aggregator before it and without.
+"""Rows per second of a CPU-limited server, with and without an aggregator.
 
     bench/aggregate_capped.py [--weft build/weft] [--cap 0.05] [--age 20000] [--shares 0.5,0.7] [--rows 256]
                               [--dim 16] [--keys 2000000] [--workers 16] [--seconds 3] [--warmup 2]
                               [--repetitions 3] [--out build/bench/aggregate_capped.jsonl]
     bench/aggregate_capped.py --from build/bench/aggregate_capped.jsonl
 
-The server's process is in a control group (root) that lets it have the fraction --cap of one processor, in
-periods of 20 ms: cpu.cfs_quota_us, or cpu.max. Aggregator and workers are not. `weft load` pushes in a closed
-loop, 16 pushes of each worker at a time; both ways in turns. rows/s are of pushes whose server has said that it
-has them. The server's CPU time divided by the time of the
-measurement shows whether its CPU was the limit.
+A control group (requires root) limits the server's process to the fraction --cap of one processor, in periods of
+20 ms: cpu.cfs_quota_us, or cpu.max. The aggregator and the workers are not limited. `weft load` pushes in a
+closed loop, with 16 pushes per worker in flight; both configurations take turns. rows/s counts pushes that the
+server has confirmed. The server's CPU time divided by the duration of the measurement shows whether its CPU was
+the limit.
 """
 import json
 import os
@@ -51,7 +51,7 @@ def measure(args, share, age, turn, cap):
 def make(args):
     cap = aggregate_run.cap_make("weft-aggregate-capped", args.cap)
     if cap is None:
-        sys.exit("no control group can be made here: root, and the controller cpu, are needed")
+        sys.exit("cannot create a control group: root and the controller cpu are required")
     os.makedirs(os.path.dirname(args.out) or ".", exist_ok=True)
     runs = []
     try:

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""What a server gets of a job in BSP whose workers go by aggregators, beside the same job direct.
+"""Datagrams and messages at the server of a BSP job with aggregators, compared with the same job direct.
 
     bench/aggregate_clocks.py [--weft build/weft] [--workers 64] [--boxes 8] [--epochs 3] [--batch 64]
                               [--age 100000] [--instructions] [--way direct|aggregators]
                               [--worker-words "..."]
 
-Two ways: all workers direct, and all of them by the aggregators in turn. Counted at the server, over the whole
-job, and for one step (all workers' steps of one clock): datagrams that came and went, messages of each kind;
-and the most connections, the fewest while all workers were at work, the most ranks that had none because
-they had parked it, and how often one did. "Alone" is what came over connections of workers: pushes, clocks and pulls that are in no
-message of an aggregator. With
---instructions the server runs in valgrind's callgrind, which counts its instructions, start and end included,
-for each push; it is slower by much, so choose few workers. What a step costs is the difference of two runs.
-Counts, not times: a busy machine changes them little. With a --weft of before, clocks go to the server.
+Two configurations: all workers direct, and all workers through the aggregators, assigned round-robin. Counted at
+the server, over the whole job and per step (all workers' steps of one clock): datagrams received and sent,
+messages of each kind; also the maximum number of connections, the minimum while all workers were active, the
+maximum number of parked ranks, and how often a rank parked. "Alone" counts messages on connections of workers:
+pushes, clocks and pulls that are in no message of an aggregator. With --instructions the server runs under
+valgrind's callgrind, which counts its instructions, including start and end, per push. This is much slower, so
+use few workers. The cost of a step is the difference of two runs. The results are counts, not times, so other
+load changes them little. With a --weft of an earlier release, clocks are sent to the server.
 """
 import argparse
 import glob
@@ -54,7 +54,7 @@ def instructions(folder):
         with open(path, encoding="utf-8", errors="replace") as file:
             found = re.search(r"^(?:summary|totals): (\d+)", file.read(), re.M)
         counts.append(int(found[1]) if found else 0)
-    return max(counts)  # the server's; `weft keygen` is there, too
+    return max(counts)  # the server's; `weft keygen` uses it, too
 
 
 def run(args, boxes):
@@ -82,7 +82,7 @@ def run(args, boxes):
                 if at_work == args.workers and read['weft_requests_total{kind="clock"}'] > args.workers:
                     fewest = min(fewest, read["weft_peers_connected"])
                 parked = max(parked, read.get("weft_workers_parked", 0))
-                time.sleep(5 if args.instructions else 0.3)  # an answer costs instructions, too
+                time.sleep(5 if args.instructions else 0.3)  # a reply costs instructions, too
             if any(worker.returncode != 0 for worker in workers):
                 sys.exit("a worker failed")
             read = aggregate_run.samples(job.metrics)

@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
-"""Rack aggregators before an oversubscribed core: bytes through it, both ways, and the time of a step.
+"""Rack aggregators below an oversubscribed core: bytes through the core, in both directions, and the time of a
+step.
 
     bench/aggregate_racks.py [--weft build/weft] [--racks 4] [--rack-workers 4] [--rate 100mbit]
                              [--core-rate 100mbit] [--box-rate RATE] [--epochs 5] [--batch 256] [--worker-words "..."]
                              [--repetitions 3] [--out build/bench/aggregate_racks.jsonl]
     bench/aggregate_racks.py --from build/bench/aggregate_racks.jsonl
 
-A lab (root) of one spine and racks + 1 leaves: the server alone on leaf 0, and on each other leaf its workers
-and one more host, whose `weft aggregate` its workers go by, or not (direct); both ways in turns. With the
-defaults a rack's four links of 100 Mbit/s share 100 Mbit/s to the spine: 4:1. The job is `weft worker`'s, BSP,
-the shipped data. Core bytes are what the spine's ports have sent and received on the links to the racks' leaves
-during the whole job (each byte between a rack and the server once; Ethernet headers included); towards the
-server and from it apart. Step time: from the first to the last epoch that rank 0 says, over the steps between.
+A lab (requires root) with one spine and racks + 1 leaves. The server is alone on leaf 0; each other leaf has its
+workers and one host with `weft aggregate`, which the workers use, or not (direct). Both configurations take
+turns. With the defaults a rack's four links of 100 Mbit/s share 100 Mbit/s to the spine: 4:1. The job is that of
+`weft worker`, BSP, with the shipped data. Core bytes are those that the spine's ports sent and received on the
+links to the racks' leaves during the whole job (each byte between a rack and the server counts once; Ethernet
+headers included), per direction. Step time: from the first to the last epoch that rank 0 reports, divided by the
+steps between.
 """
 import argparse
 import json
@@ -44,7 +46,7 @@ def options():
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--out", default="build/bench/aggregate_racks.jsonl")
     parser.add_argument("--from", dest="sources", nargs="+", metavar="FILE",
-                        help="take these runs instead of making them")
+                        help="read these runs instead of making them")
     return parser.parse_args()
 
 
@@ -72,7 +74,7 @@ class Rig:
             return subprocess.Popen([*self.inside(host), self.weft, *words], stdout=out, stderr=out)
 
     def core_bytes(self):
-        """(towards the racks, from them), of the spine's ports to the racks' leaves."""
+        """(bytes to the racks, bytes from them) of the spine's ports to the racks' leaves."""
         files = [f"/sys/class/net/leaf{leaf}/statistics/{way}_bytes" for way in ("tx", "rx")
                  for leaf in range(1, self.args.racks + 1)]
         read = subprocess.run([*self.inside("spine0"), "cat", *files], check=True,

@@ -1,8 +1,8 @@
-"""Processes for the scripts beside this one: a server, aggregators, `weft load`, and what they cost.
+"""Processes for the scripts in this folder: a server, aggregators, `weft load`, and their costs.
 
-A span is what lies between two readings of all processes: the CPU clocks of server and aggregators, and
-their /metrics. It begins when `weft load` says that it measures and ends before it does; nothing is asked
-within it. CPU times are of whole processes: of a server with one shard, its thread and next to nothing else.
+A span is the difference of two readings of all processes: the CPU clocks of server and aggregators, and
+their /metrics. It begins when `weft load` reports that it measures, and ends before that does; no queries are
+made in between. CPU times are of whole processes; for a server with one shard this is almost only its thread.
 """
 import json
 import os
@@ -17,12 +17,12 @@ import urllib.request
 
 
 def cpu_s(pid):
-    """Of all threads of a process: its CPU clock, as clock_getcpuclockid(3) numbers it."""
+    """CPU clock of all threads of a process, as numbered by clock_getcpuclockid(3)."""
     return time.clock_gettime((~pid << 3) | 2)
 
 
 def cap_make(name, share):
-    """A CPU controller group of Linux that has this share of one processor; None where that is refused."""
+    """A Linux control group limited to this share of one processor; None if that is refused."""
     for root, one, text in (("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", f"{int(share * 20000)}"),
                             ("/sys/fs/cgroup", "cpu.max", f"{int(share * 20000)} 20000")):
         path = f"{root}/{name}"
@@ -43,7 +43,7 @@ def cap_make(name, share):
 
 
 class Job:
-    """One server of one shard, and what is started beside it. Ends all of it, by pid."""
+    """One server with one shard, and the processes started with it. Ends all of them, by pid."""
 
     def __init__(self, weft, workers, server_words=(), enter=None, cap=None):
         self.weft, self.workers, self.enter = weft, workers, enter or (lambda host: [])
@@ -88,7 +88,7 @@ class Job:
         self.box_metrics.append(re.search(r"^metrics: (\S+)$", lines, re.M)[1])
 
     def reading(self):
-        """Counters first, clocks last at the beginning; the two are within a millisecond."""
+        """At the beginning counters first, clocks last; both within a millisecond."""
         read = {"server": samples(self.metrics), "boxes": [samples(at) for at in self.box_metrics]}
         read["server_cpu_s"] = cpu_s(self.server.pid)
         read["boxes_cpu_s"] = [cpu_s(box.pid) for box in self.boxes]
@@ -96,7 +96,7 @@ class Job:
         return read
 
     def load(self, words, seconds, warmup):
-        """Run `weft load` for so long: (its JSON, the span)."""
+        """Run `weft load` for this many seconds: (its JSON, the span)."""
         vias = [word for at in self.box_addresses for word in ("--via", at)]
         command = [self.weft, "load", "--servers", self.address, "--server-pid",
                    str(self.server.pid), "--key-file", self.key, "--workers", str(self.workers),
@@ -126,7 +126,7 @@ class Job:
 
 
 def samples(url):
-    """/metrics: name with its labels, but those that differ from run to run -> value."""
+    """/metrics: name with labels, except labels that differ between runs -> value."""
     with urllib.request.urlopen(url, timeout=10) as answer:
         text = answer.read().decode()
     read = {}
@@ -163,7 +163,7 @@ def span(first, last):
 
 
 def removed(run):
-    """Share of the updates that combining removed."""
+    """Share of the updates removed by combining."""
     return 1 - run["rows_out"] / run["rows_in"] if run["rows_in"] else 0
 
 

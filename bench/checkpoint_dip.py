@@ -1,19 +1,18 @@
 #!/usr/bin/env python3
-"""A checkpoint under load: is it one cut, what does it cost, and does it restore on other shards?
+"""A checkpoint under load: consistency, cost, and restoring on another number of shards.
 
-One worker fills a BSP table, then pushes without a pause: in every clock pairs of rows, +1 to the one
-and -1 to the other, which live on any shards. So at every boundary of a clock each pair adds up to
-zero, and in a checkpoint that was torn - between two shards, or by a row that was written after the
-next clock had reached it - some do not. Meanwhile SIGUSR1 asks for a checkpoint. Printed: the
-server's memory for each row, rows a second before, during and after the checkpoint, windows of
-0.1 s; who had the processors meanwhile; then the pairs of what is restored on twice and on half as
-many shards.
+One worker fills a BSP table, then pushes continuously: in every clock pairs of rows, +1 to one row and -1 to the
+other, on any shards. So the sum of each pair is zero at every boundary of a clock. In a torn checkpoint - between
+two shards, or with a row written after the next clock had changed it - some sums are not zero. Meanwhile SIGUSR1
+requests a checkpoint. Output: the server's memory per row; rows per second before, during and after the
+checkpoint, in windows of 0.1 s; CPU use by process in that time; then a check of the pairs after restoring on
+twice and on half as many shards.
 
     WEFT_BIN=build/weft PYTHONPATH=python bench/checkpoint_dip.py --rows 10000000 --folder /tmp/dip
-    ... --check                      only the second half: restore from the folder, and look
+    ... --check                      only the second part: restore from the folder, and check
 
 Loopback, security none, all on one machine: the writer's thread competes with the shards for
-processors, which is part of the figure. bench/NOTEBOOK.md has results.
+processors, which is included in the results. bench/NOTEBOOK.md has results.
 """
 
 import argparse
@@ -32,12 +31,12 @@ from weft import checkpoint
 DIM = 16
 BATCH = 65536
 WINDOW_S = 0.1
-BATCHES = 32  # drawn before; their ids are used in turn
+BATCHES = 32  # drawn in advance; their ids are used in turn
 TABLE = {"number": 0, "dim": DIM, "learning_rate": -1.0, "consistency": "bsp", "name": "pairs"}
 
 
 def cpu_times(pid):
-    """Seconds of all processors since they began, by state, and of the threads of a process."""
+    """CPU seconds since boot by state, and of the threads of a process."""
     tick = os.sysconf("SC_CLK_TCK")
     with open("/proc/stat") as file:
         fields = [int(word) / tick for word in file.readline().split()[1:9]]
@@ -56,7 +55,7 @@ def cpu_times(pid):
 
 
 def cpu_share(before, after, seconds):
-    """Processors in use between the two; a thread's in its program and in the kernel."""
+    """Processors used between two readings; for a thread in user and in kernel mode."""
     def share(name):
         if isinstance(after[name], list):
             then = before.get(name, [0, 0])
@@ -69,7 +68,7 @@ class Server:
     """`weft server` with all shards in one process, and one worker's connection to it."""
 
     def __init__(self, options, shards, *arguments):
-        rows = options.rows // shards * 9 // 8 + 4096  # hashing deals them unevenly
+        rows = options.rows // shards * 9 // 8 + 4096  # hashing distributes them unevenly
         command = [os.environ.get("WEFT_BIN", "weft"), "server", "--security", "none"]
         command += ["--port", "0", "--workers", "1", "--shards-per-server", str(shards)]
         command += ["--rows-max", str(rows), "--checkpoint", options.folder]
@@ -93,12 +92,12 @@ class Server:
 
 
 def ids_of(first, count):
-    """Of rows by their number: spread over all u64, so over the shards."""
+    """Ids of rows by number: spread over all u64, so over the shards."""
     return np.arange(first, first + count, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
 
 
 def fill(server, rows):
-    """One push to every row: the pair is +1, -1 from the beginning."""
+    """One push to every row: each pair starts as +1, -1."""
     values = np.ones((BATCH, DIM), dtype=np.float32)
     values[1::2] = -1
     begin = time.monotonic()
@@ -111,7 +110,7 @@ def fill(server, rows):
 
 
 class Load:
-    """Pushes of pairs, up to three under way; what was done when."""
+    """Push pairs, up to three pushes in flight; returns the rows done over time."""
 
     def __init__(self, server, rows, batch):
         draw = np.random.default_rng(1)
@@ -165,7 +164,7 @@ def load(options):
     while checkpoint.numbers(options.folder) == known:
         work.step()
         if time.monotonic() > asked + 600:
-            raise SystemExit("no checkpoint came about")
+            raise SystemExit("no checkpoint was made")
     written = time.monotonic()
     cpu.append(cpu_times(pid))
     most = server.resident_bytes()
@@ -192,7 +191,7 @@ def load(options):
 
 
 def check(options):
-    """All pairs, on twice and on half as many shards."""
+    """Check all pairs, on twice and on half as many shards."""
     for shards in (2 * options.shards, max(1, options.shards // 2)):
         server = Server(options, shards, "--restore")
         torn = more = 0
@@ -214,7 +213,7 @@ def main():
     parser.add_argument("--shards", type=int, default=2)
     parser.add_argument("--batch", type=int, default=BATCH, help="rows in a clock")
     parser.add_argument("--seconds", type=float, default=5, help="of load before and after it")
-    parser.add_argument("--check", action="store_true", help="only restore and look")
+    parser.add_argument("--check", action="store_true", help="only restore and check")
     parser.add_argument("--no-check", action="store_true")
     options = parser.parse_args()
     options.rows -= options.rows % 2

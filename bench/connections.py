@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""What an RPC costs the server against the number of workers: Fig. 9 of [imc20], weft beside TCP.
+"""Server CPU per RPC as a function of the number of workers: Fig. 9 of [imc20], for weft and TCP.
 
     bench/connections.py [--weft build/weft] [--workers 1,10,50,100,200] [--rows 0,64]
                          [--transports weft,tcp] [--rates 0,2000] [--seconds 1] [--repetitions 3]
                          [--out build/bench/connections.jsonl] [--plot docs/pictures/connections.png]
     bench/connections.py --from build/bench/connections.jsonl --plot docs/pictures/connections.png
 
-Each point is a run of `weft load --local 1`: one shard, and either a closed loop, one request of each
-worker at a time, or as many requests a second of all workers together, however many these are. The same server code serves both transports; over TCP it has one connection for each worker.
-Prints a table with the median, least and most of server CPU for each RPC, and its ratio to one
-worker. Plotting takes gnuplot.
+Each point is a run of `weft load --local 1`: one shard, and either a closed loop with one request per worker in
+flight, or a fixed total request rate, independent of the number of workers. The same server code serves both
+transports; over TCP it has one connection per worker. Prints the median, minimum and maximum of server CPU per
+RPC, and its ratio to one worker. Plotting requires gnuplot.
 """
 import loads
 
@@ -74,7 +74,7 @@ set key top left
 set xlabel "workers"
 set logscale x
 set xrange [0.8:300]
-set title "each worker always has one under way"
+set title "one request per worker in flight"
 set ylabel "server CPU for each RPC, us"
 set yrange [0:*]
 plot %(cost)s

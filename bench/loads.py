@@ -1,7 +1,7 @@
-"""Runs of `weft load` for the scripts beside this one: made, kept as lines of JSON, read again, drawn.
+"""Runs of `weft load` for the scripts in this folder: running, storing as lines of JSON, reading, plotting.
 
-A point is (label, options): what is added to the run's JSON, and the words for weft load. Repetitions
-go through all points in turn, so that a slow minute of the machine hits all alike.
+A point is (label, options): the fields added to the run's JSON, and the options of weft load. Each repetition
+runs all points in turn, so that other load affects all points equally.
 """
 import argparse
 import json
@@ -12,7 +12,7 @@ import sys
 
 
 def parser(doc, out, repetitions):
-    """What every such script takes; the script adds its own."""
+    """Options common to all such scripts; each script adds its own."""
     made = argparse.ArgumentParser(description=doc,
                                    formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--weft", default="build/weft")
@@ -21,7 +21,7 @@ def parser(doc, out, repetitions):
     made.add_argument("--repetitions", type=int, default=repetitions)
     made.add_argument("--out", default=out)
     made.add_argument("--from", dest="sources", nargs="+", metavar="FILE",
-                      help="take these runs instead of making them")
+                      help="read these runs instead of making them")
     made.add_argument("--plot", metavar="PNG", help="takes gnuplot")
     return made
 

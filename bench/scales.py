@@ -6,8 +6,8 @@ shards on one machine: CPU on both sides as in Fig. 8, the stages of an RPC as i
                     [--seconds 2] [--out build/bench/scales.jsonl] [--plot docs/pictures/scales.png]
     bench/scales.py --from build/bench/scales.jsonl --plot docs/pictures/scales.png
 
-One machine cannot show the utilisation of each host: workers and shards share its processors, so the
-picture has what an RPC costs either side, and the shares of its stages.
+One machine cannot show the utilization of each host, because workers and shards share its processors. So the
+plot shows the CPU per RPC of both sides, and the shares of its stages.
 """
 import loads
 
@@ -45,7 +45,7 @@ def worker_us(run):
 
 
 def share(run):
-    """Of the CPU time of both sides, the servers'."""
+    """The servers' share of the CPU time of both sides."""
     return run["server_cpu_s"] / (run["server_cpu_s"] + run["worker_cpu_s"])
 
 

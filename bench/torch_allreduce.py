@@ -12,15 +12,15 @@ repetitions, in ms, and over the ideal of docs/COLLECTIVES.md (weft's headers). 
     weft:0.1      the hook's all_reduce with a loss bound and error feedback
     gloo          with the host's TCP
     gloo:bbr:rto5 with this congestion control and a minimum RTO of 5 ms on all routes of the hosts
-    openmpi       bench/mpi_allreduce.c over TCP, on loopback alone (wants mpicc and mpirun)
+    openmpi       bench/mpi_allreduce.c over TCP, only on loopback (requires mpicc and mpirun)
 
 Without a lab (no WEFT_LAB) it runs on loopback, where Gloo's TCP is the host's:
 
     python3 bench/torch_allreduce.py --ranks 2 --backends weft,gloo,openmpi \\
         --sizes 1024,65536,1048576,4194304 --bytes-each 20000000 --plot sweep.png
 
---bytes-each makes more rounds of small vectors. --samples keeps the times, from which --from draws and
-prints later.
+--bytes-each makes more rounds of small vectors. --samples stores the times; --from plots and prints them
+later.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def parsed():
     parser.add_argument("--sizes", default="200000,1000000,4000000", help="bytes, comma between")
     parser.add_argument("--rounds", type=int, default=5, help="of each size and repetition")
     parser.add_argument("--bytes-each", type=float, default=0.0,
-                        help="more rounds than --rounds, up to 300, until a size has moved so many bytes")
+                        help="more rounds than --rounds, up to 300, until this many bytes are transferred")
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--rate-mbps", type=float, default=0.0, help="of the links, for the ideal")
     parser.add_argument("--rtt-us", type=float, default=100.0, help="for the ideal")
@@ -80,7 +80,7 @@ def measured(a, backend, number):
         tensor = torch.ones(size // 4)
         feedback = Feedback(size // 4) if name == "weft" and bound else None
         times[size] = []
-        for i in range(rounds_of(a, size) + 1):  # the first is not counted
+        for i in range(rounds_of(a, size) + 1):  # the first is a warm-up
             tensor.fill_(1)
             dist.barrier()
             begin = time.perf_counter()
@@ -101,7 +101,7 @@ def measured(a, backend, number):
 def rank_main(a):
     sys.path.insert(0, os.path.join(ROOT, "python"))
     import torch
-    import torch.distributed  # noqa: F401  for the processes that are forked
+    import torch.distributed  # noqa: F401  for the forked processes
 
     torch.set_num_threads(1)
     torch_ranks.serve(lambda backend, number: measured(a, backend, number))

@@ -5,13 +5,13 @@
         python3 bench/torch_jobs.py --data DIR --models mlp,mf,cnn,rnn --steps 40
 
 Every job makes the same number of steps from the same start, with the same rows: at bound 0 the loss after
-each step is the same over any backend, but for the order in which floats are added. The backends run in
+each step is the same over any backend, except for the order in which floats are added. The backends run in
 turn, one job each per repetition. They are those of bench/torch_allreduce.py;
 "weft:hook" is weft with the model's bound, by default the paper's (Table 3), and error feedback.
 
 A step is that of DistributedDataParallel with a batch of the model's default size. Before its forward it
-sleeps for --compute-ms: the time of an accelerator, during which the host's processor rests, and of which it
-does not matter how many hosts share the processors of this machine. Printed of each backend:
+sleeps for --compute-ms: the time of an accelerator, during which the host's processor is idle, so that the
+number of hosts on this machine's processors does not matter. Output for each backend:
 
     step       mean, p50 and p99 of a step, the slowest rank's, in ms; the first two are not counted
     x          the same job's time over weft, times that (above 1: weft is faster)
@@ -38,9 +38,9 @@ import torch_ranks
 from torch_ranks import ROOT
 
 BOUNDS = {"mf": 0.35, "mlp": 0.15, "cnn": 0.15, "rnn": 0.10}  # [apnet19], Table 3
-# As long as an exchange over 4 x 50 Mbit/s, with what the processors of a small machine compute.
+# As long as an exchange over 4 x 50 Mbit/s plus the computation on the processors of a small machine.
 COMPUTE_MS = {"mf": 110, "mlp": 80, "cnn": 50, "rnn": 350}
-UNCOUNTED = 2  # the first steps: DDP makes its buckets, connections find their rate
+UNCOUNTED = 2  # warm-up: DDP builds its buckets, connections adapt their rate
 
 
 def parsed():
@@ -71,7 +71,7 @@ def parsed():
 
 
 class Rank:
-    """A host's process, which has the rows for all jobs."""
+    """The process of a host; loads the rows once for all jobs."""
 
     def __init__(self, a):
         import torch
@@ -169,7 +169,7 @@ class Rank:
         return exchange
 
     def timed(self, count, what, apart=True):
-        """Seconds of each call, the slowest rank's. apart: they begin together, all of them."""
+        """Seconds of each call, of the slowest rank. apart: all ranks begin each call together."""
         took = []
         self.dist.barrier()
         for i in range(count):
@@ -184,7 +184,7 @@ class Rank:
 
 
 def task_of(a, rows=None):
-    """The model's Task. rows: what data.py has read before, so that not every rank does."""
+    """The model's Task. rows: the data already read by data.py, so that not every rank reads it."""
     sys.path.insert(0, os.path.join(ROOT, "examples", "torch"))
     import data
     import models
@@ -202,7 +202,7 @@ READERS = {"mf": "ratings", "mlp": "topics", "cnn": "pictures", "rnn": "sentence
 
 
 def read_rows(a, path):
-    """What the model's reader returns, into a file for the ranks."""
+    """Write the result of the model's reader to a file for the ranks."""
     import torch
 
     sys.path.insert(0, os.path.join(ROOT, "examples", "torch"))
@@ -223,7 +223,7 @@ def read_rows(a, path):
 
 
 def jobs(a):
-    """The jobs of one model, in turn, up to the first that fails. -> those that were done"""
+    """Run the jobs of one model in turn, up to the first failure. -> the completed jobs"""
     done = []
     with tempfile.TemporaryDirectory() as folder:
         read_rows(a, os.path.join(folder, "rows"))
@@ -251,7 +251,7 @@ def p99(values):
 
 
 def report(done):
-    """A line for each backend, of all its jobs."""
+    """Print a line per backend, over all its jobs."""
     of_backend = {}
     for job in done:
         of_backend.setdefault(job["backend"], []).append(job)

@@ -1,7 +1,7 @@
 """A process on each host of a lab, or several on this machine, for bench/torch_*.py.
 
-Each imports PyTorch once and forks a process for every job, which takes a second where an import takes ten
-on few processors. A job is a backend: its name is written to all ranks, which answer with a line of JSON.
+Each imports PyTorch once and forks a process per job, because a fork takes a second and an import ten
+on few processors. A job is a backend: its name is written to all ranks, which reply with a line of JSON.
 """
 
 import json
@@ -27,7 +27,7 @@ def out_of(host, script):
 
 
 def tune(ranks, backend):
-    """The TCP of all hosts; what no backend names is the kernel's default."""
+    """Set the TCP of all hosts; settings not named by the backend are the kernel's defaults."""
     if not os.environ.get("WEFT_LAB"):
         return
     _, cc, rto = (backend.split(":") + ["", ""])[:3] if backend.startswith("gloo") else ("", "", "")
@@ -53,9 +53,9 @@ def addresses(ranks):
 
 
 def serve(job):
-    """In a rank's process: job(backend, number) in a child for each line of the standard input."""
+    """In a rank's process: run job(backend, number) in a child for each line of standard input."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # Gloo prints there
+    os.dup2(2, 1)  # Gloo prints to it
     for number, backend in enumerate(sys.stdin):
         pid = os.fork()
         if pid == 0:
@@ -66,7 +66,7 @@ def serve(job):
 
 
 class Ranks:
-    """The ranks of `script`, which gets --rank N and the arguments; a context manager."""
+    """The ranks of `script`, started with --rank N and the arguments; a context manager."""
 
     def __init__(self, script, ranks, folder, arguments):
         key = os.path.join(folder, "job.key")
@@ -90,7 +90,7 @@ class Ranks:
             )
 
     def job(self, backend, give_up_s):
-        """What rank 0 answers; None where one of them did not in time, or failed: the last job then."""
+        """The reply of rank 0; None if a rank did not reply in time, or failed; then no further job can run."""
         if self._failed:
             return None
         tune(self._count, backend)

@@ -6,16 +6,17 @@
                              [--background none,websearch:0.1] [--pilots 2] [--repetitions 5]
     bench/training_matrix.py --table --out build/bench/training_matrix
 
-A cell is a job, a rate, a loss rate, a number of other processes that compute, and other traffic. In each:
+A cell is a job, a link rate, a loss rate, a number of other busy processes, and background traffic. For each
+cell:
 
  1. Pilots: cubic, bbr and reno, each with a retransmission timeout of 5 ms at least, and DCTCP with the same
-    on switches that mark. The one with the least median time is the best TCP of this cell.
- 2. Pairs, on separate runs: weft with bound 0, weft with bound 10 % and the best TCP take turns. What counts
-    is the ratio of weft's time to TCP's in the same turn: their geometric mean, and its 95 % interval
-    (Student's t of the logarithms). Where DCTCP is the best, all three run on switches that mark.
+    on switches that mark. The TCP with the least median time is the best TCP of this cell.
+ 2. Pairs, on separate runs: weft with bound 0, weft with bound 10 % and the best TCP take turns. The result
+    is the ratio of weft's time to TCP's in the same turn: the geometric mean, and its 95 % interval
+    (Student's t of the logarithms). If DCTCP is the best, all three run on switches that mark.
 
-weft is authenticated, TCP is not; both carry weft's messages in the same encoding. Takes root. A measurement that
-is in --out is not repeated, so a run that was stopped goes on; --table prints what is there.
+weft is authenticated, TCP is not; both carry weft's messages in the same encoding. Requires root. A measurement in
+--out is not repeated, so an interrupted run can be continued; --table prints the results so far.
 """
 import argparse
 import itertools
@@ -28,12 +29,12 @@ import sys
 
 JOBS = {
     "adult3": (["--workers", "8", "--epochs", "6"], ["--format", "adult3", "--lr", "0.02"]),
-    # 1.1 million parameters in float32: 4.4 MB each way, for each worker and step
+    # 1.1 million parameters in float32: 4.4 MB in each direction per worker and step
     "mlp": (["--workers", "4", "--epochs", "3"], ["--model", "mlp", "--batch", "1024"]),
 }
 PILOTS = ["tcp:cubic:rto5:none", "tcp:bbr:rto5:none", "tcp:reno:rto5:none"]
 DCTCP = "tcp:dctcp:rto5:none"
-MARKS = {"200mbit": "30kb", "1gbit": "65kb"}  # about the product of rate and round trip, and some packets
+MARKS = {"200mbit": "30kb", "1gbit": "65kb"}  # about the bandwidth-delay product, plus some packets
 STUDENT_95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
 
 
@@ -49,8 +50,8 @@ def options():
     parser.add_argument("--busy", default="0,2")
     parser.add_argument("--background", default="none,websearch:0.1")
     parser.add_argument("--pilots", type=int, default=2, help="runs of each TCP to choose the best by")
-    parser.add_argument("--repetitions", type=int, default=5, help="turns that are counted")
-    parser.add_argument("--table", action="store_true", help="measure nothing, print what is there")
+    parser.add_argument("--repetitions", type=int, default=5, help="measured turns")
+    parser.add_argument("--table", action="store_true", help="measure nothing, print the results so far")
     return parser.parse_args()
 
 
@@ -64,7 +65,7 @@ def folder(args, cell, what):
 
 
 def compare(args, cell, what, transports, repetitions, marks):
-    """name of transport -> seconds of training, a value a repetition; inf where it did not arrive"""
+    """name of transport -> seconds of training, a value per repetition; inf if the target was not reached"""
     job, rate, loss, busy, background = cell
     out = folder(args, cell, what)
     answer = os.path.join(out, "answer.json")
