@@ -1,10 +1,10 @@
 /* A library to be preloaded (LD_PRELOAD): it stops the process at a given step of writing a checkpoint.
  *
- * FREEZER names a folder. When it has a file "server-RANK" of this process's rank (WEFT_RANK), with a
- * number N in it, the process removes that file at its next system call on the files of a checkpoint, and
- * stops itself (SIGSTOP) before the N-th such call: open, rename, link and unlink below a folder named
- * "checkpoints", and every pwrite, fsync and fdatasync. What is stopped there and woken later makes that
- * call then, as a process does that was suspended in the middle of it.
+ * FREEZER names a folder. When it has a file "server-RANK" of this process's rank (WEFT_RANK), with
+ * a number N in it, the process removes that file at its next system call on the files of a
+ * checkpoint, and stops itself (SIGSTOP) before the N-th such call: open, rename, link and unlink
+ * below a folder named "checkpoints", and every pwrite, fsync and fdatasync. A process that is
+ * continued later makes that call then, like a process that was suspended in the middle of it.
  *
  * Only for tests: one thread at a time makes such calls. */
 #define _GNU_SOURCE

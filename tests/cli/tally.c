@@ -7,8 +7,9 @@
  * own and this clock's alone, so that each row says how often that push counted. What it does is written to FOLDER/log.RANK, a line
  * in one write(), so that nothing of it is lost by kill -9:
  *
- *     start C      a process begins behind clock C        issue C    the push of clock C begins
- *     ack C        it was answered                        lost N     pushes that restored shards lack
+ *     start C      a process begins behind clock C        issue C    the push of clock C begins ack
+ *     C        it was acknowledged                        lost N     pushes that restored shards
+ *     lack
  *
  * check wants every row to count once; 0 times also where a process was killed between issue and ack
  * and its successor began behind that clock, and, without TALLY_REPLAY, where a shard was restored from
@@ -153,7 +154,7 @@ static void push(uint32_t rank, uint32_t clock)
     note("ack", clock);
 }
 
-/* What this process is waited for with may be gone meanwhile. */
+/* The file that this process waits for may have been removed meanwhile. */
 static void hold_if_asked(uint32_t clock)
 {
     while (number_of("TALLY_HOLD", 0) == clock && !exists("go")) {
@@ -269,12 +270,12 @@ static int work(uint32_t clocks)
 
 /* ---- check ----------------------------------------------------------------------------------- */
 
-/* What is known of a push. */
+/* The known state of a push. */
 struct fate {
     bool issued;
     bool acked;
-    bool cut; /* a process ended between issue and ack, and the next one was told to begin behind
-               * that clock: some of it may count */
+    bool cut; /* a process ended between issue and ack, and its successor began after that clock:
+               * parts of the push may be applied */
 };
 
 enum { RESTORES_MAX = 1000, SHARDS_MAX = 64 };
@@ -366,7 +367,7 @@ static bool is_wrong(const struct evidence *e, uint32_t rank, uint32_t clock, ui
                      double value)
 {
     const struct fate *fate = fate_of(e, rank, clock);
-    /* What was answered stays with replay, whoever dies. */
+    /* With replay an acknowledged push is never lost. */
     bool may_lack = !fate->issued || fate->cut;
     may_lack |= getenv("TALLY_REPLAY") == NULL && was_restored_before(e, shard, clock);
     if (value == 1 || (value == 0 && may_lack)) {

@@ -1,6 +1,6 @@
-/* Heads of data files, manifests and records of the log, byte by byte: what is taken must hold together.
- * The first byte chooses; manifests and records get a checksum that is right, or nothing would come past
- * it. */
+/* Heads of data files, manifests and records of the log from arbitrary bytes: accepted ones must be
+ * consistent. The first byte selects the kind. Manifests and records get a correct checksum,
+ * otherwise all would be refused. */
 #include "ckpt/history.h"
 #include "ckpt/sealed.h"
 
@@ -67,7 +67,7 @@ static void try_manifest(const uint8_t *data, size_t size)
     free(text);
 }
 
-/* Three times, as records of one log: what they make of the history holds together. */
+/* Three times, as records of one log: the resulting history must be consistent. */
 static void try_record(const uint8_t *data, size_t size)
 {
     struct weft_ckpt_history history = {0};

@@ -1,8 +1,8 @@
-/* One rank of a job of three, whose other ranks send what they like: data with any tag and any grid,
- * chunks in any order, some missing, messages about operations with any bytes, connections that come
- * and go. In between it calls operations. The transport around it is the least that keeps the contract
- * of core/msg.h. The rank must neither touch memory that is not its own nor keep an operation: after
- * an abort, when all it sent has been closed, every operation has ended.
+/* One rank of a job of three, whose other ranks send arbitrary messages: data with any tag and any
+ * grid, chunks in any order, some missing, control messages with any bytes; connections open and
+ * close. In between the rank calls operations. The transport is the minimum that fulfils the
+ * contract of core/msg.h. The rank must neither access foreign memory nor keep an operation: after
+ * an abort, when all its messages are closed, every operation has ended.
  *
  * Input: records of 16 bytes {what u8, flags u8, peer u8, a u8, tag bits u8 x 4, total u16,
  * chunk_elems u16, elem_bytes u8, bytes u8, b u16} and, for a message about operations, its first

@@ -51,7 +51,7 @@ struct end {
     struct slot sends[SLOTS];
     struct slot expects[SLOTS];
     struct handed handed[PEERS_MAX][WEFT_MSGS_MAX];
-    uint32_t connection_id; /* of its newest connection, as its handshake said it */
+    uint32_t connection_id; /* of its newest connection, from its handshake */
     uint64_t number_to_it;  /* newest packet number sent to it */
 };
 
@@ -78,7 +78,7 @@ static void slot_free(struct slot *s)
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-static uint32_t bytes_sum; /* reading every byte handed up is the point */
+static uint32_t bytes_sum; /* so that every delivered byte is read */
 
 static void chunk_check(struct end *e, const struct weft_msg_event *ev)
 {
@@ -141,7 +141,7 @@ static void events_take(const struct end *e)
 
 /* ---- packets that go out ---------------------------------------------------------------------- */
 
-/* What an endpoint sends, any endpoint must be able to take. */
+/* Any endpoint must be able to decode what an endpoint sends. */
 static void sent_check(const uint8_t *bytes, size_t count)
 {
     uint8_t version;
@@ -242,7 +242,8 @@ static void deliver(struct end *to, const struct weft_addr *from, const uint8_t 
     net_deliver_at(&world.net, to->at, from, ecn, bytes, count, world.net.now_ns);
 }
 
-/* Carry what is queued, dropping where `drops` has ones. Both ends then answer, into a new queue. */
+/* Deliver the queued datagrams, except those whose bit in `drops` is set. Both ends then reply,
+ * into a new queue. */
 static void carry(uint32_t drops)
 {
     const uint32_t count = world.net.queued;
@@ -298,7 +299,7 @@ static void op_cancel(struct end *e, struct weft_reader *in)
 {
     struct slot *s = &e->expects[weft_read_u8(in) % SLOTS];
     if (s->used && e->at->msgr.ops->cancel(e->at->msgr.self, s->expect) == WEFT_OK && !s->opened) {
-        slot_free(s); /* what it opened before goes on, so then it is kept */
+        slot_free(s); /* a message opened earlier continues, so the slot is kept */
     }
 }
 

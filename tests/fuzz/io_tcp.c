@@ -36,7 +36,7 @@ struct run {
 
 static void chunk(struct run *run, const struct weft_msg_event *ev)
 {
-    if (run->event_seq != ev->seq) { /* one at a time is looked at */
+    if (run->event_seq != ev->seq) { /* one is examined at a time */
         run->event_seq = ev->seq;
         memset(run->event_seen, 0, sizeof(run->event_seen));
     } else {
@@ -164,7 +164,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         at += (size_t)put;
         turn(&run, fd);
         if (at > size / 2) {
-            post(&run); /* for what was held until now */
+            post(&run); /* for messages held until now */
         }
     }
     turn(&run, fd);

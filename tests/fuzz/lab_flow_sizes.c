@@ -1,4 +1,5 @@
-/* Flow sizes from any text: what is accepted is a distribution, and its samples are flows. */
+/* Flow sizes from any text: accepted text is a valid distribution, and its samples are valid
+ * flows. */
 #include "lab/flow_sizes.h"
 
 #include "base/assert.h"

@@ -1,5 +1,6 @@
-/* A whole data file of any bytes, plain or compressed, in the format that the first byte selects:
- * what loads keeps the promises of dataset.h, and can be made into a batch and evaluated. */
+/* A whole data file of any bytes, plain or compressed, in the format that the first byte selects: a
+ * data set that loads fulfils the contract of dataset.h, and can be made into a batch and
+ * evaluated. */
 #include "base/assert.h"
 #include "ml/kinds.h"
 #include "ml/lda.h"
@@ -10,8 +11,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A few hundred bytes of zstd can stand for gigabytes of zeros; one huge line is refused, but many
- * empty lines are legal and only slow. Enough of the input is enough. */
+/* A few hundred bytes of zstd can decompress to gigabytes of zeros. One huge line is refused, but
+ * many empty lines are valid, and slow. So the input length is limited. */
 enum { INPUT_BYTES_MAX = 4096 };
 
 static uint64_t id_in_data(const struct weft_ml_dataset *set, uint64_t nonzero)

@@ -1,4 +1,4 @@
-/* The libsvm line parser on any bytes: a row that keeps its promises or a refusal with a reason. */
+/* The libsvm line parser on any bytes: a valid row or a refusal with a reason. */
 #include "base/assert.h"
 #include "ml/libsvm.h"
 

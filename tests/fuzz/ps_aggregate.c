@@ -1,5 +1,5 @@
-/* An aggregate from any bytes: it is refused, or its parts lie within it and packed again they are the same.
- * The first byte says how long the table's rows are. */
+/* An aggregate from any bytes: it is refused, or its parts are within it and packing them again
+ * gives the same bytes. The first byte is the length of the table's rows. */
 #include "base/assert.h"
 #include "ps/aggregate.h"
 #include "ps/id_pack.h"
@@ -18,7 +18,7 @@ static uint32_t sum_of(const uint8_t *bytes, size_t count)
     return sum;
 }
 
-/* Ranks and numbers ascend, and each member comes back as it was. */
+/* Ranks and numbers ascend, and each member is unchanged after packing. */
 static void check_members(const struct weft_aggregate_view *view)
 {
     uint64_t before = 0;

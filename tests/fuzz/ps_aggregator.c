@@ -1,13 +1,13 @@
-/* An aggregator fed with arbitrary requests: any tag, any grid, any bytes, chunks in any order, some missing,
- * workers that come and go, a shard that answers anything, late or never. The transport around it is the
- * least that keeps the contract of core/msg.h. What it sends to the shard must be an aggregate as the shard
- * takes them, or a request for rows; when everybody has left, each push and pull was answered, and no memory is
- * with the transport.
+/* An aggregator fed with arbitrary requests: any tag, any grid, any bytes, chunks in any order,
+ * some missing, workers that connect and disconnect, a shard that replies anything, late or never.
+ * The transport is the minimum that fulfils the contract of core/msg.h. Every message to the shard
+ * must be a valid aggregate, or a request for rows. When all peers have left, each push and pull
+ * was replied to, and the transport owns no memory.
  *
  * Input: records {op u8, flags u8, table u8, clock u8, elem_bytes u16, chunk_elems u16, total u16,
- * bytes u16} and the message's first bytes; the rest of a message is zero. Ops 1, 4, 5 and 6 are PUSH, TABLE,
- * PULL and CLOCK of a worker, 2 is an answer of the shard with status `table`, 3 lets the shard come or go, and 0 lets time
- * go by. */
+ * bytes u16} and the message's first bytes; the rest of a message is zero. Ops 1, 4, 5 and 6 are
+ * PUSH, TABLE, PULL and CLOCK of a worker, 2 is a reply of the shard with status `table`, 3
+ * connects or disconnects the shard, and 0 advances the time. */
 #include "ps/aggregator.h"
 #include "ps/id_pack.h"
 
@@ -32,8 +32,8 @@ enum {
     FLAG_BACKWARDS = 8,
     FLAG_HOLE = 16,
     FLAG_AGAIN = 32,
-    FLAG_KEEP = 64, /* what was sent is not confirmed yet */
-    FLAG_HELD = 128 /* half of the message's chunks come after the next record */
+    FLAG_KEEP = 64, /* sent messages are not confirmed yet */
+    FLAG_HELD = 128 /* half of the message's chunks arrive after the next record */
 };
 
 struct held {
@@ -51,7 +51,7 @@ struct fake {
     bool shard_up;
     weft_peer peers[WORKERS];
     struct held held[WORKERS];
-    struct weft_msg_send sends[SENDS]; /* SENT has not come */
+    struct weft_msg_send sends[SENDS]; /* SENT is outstanding */
     uint32_t send_count;
     uint16_t row_bytes[TABLES]; /* of an answer to PULL, by the last TABLE */
     uint64_t pushes_before;     /* of inputs before this one */
@@ -141,7 +141,7 @@ static weft_status take_send(void *self, const struct weft_msg_send *send, uint6
     return WEFT_OK;
 }
 
-/* SENT of all that went to this peer; WEFT_PEER_ANY: to every worker. */
+/* SENT of all messages to this peer; WEFT_PEER_ANY: to every worker. */
 static void confirm(struct fake *fake, weft_peer peer)
 {
     for (uint32_t i = 0; i < fake->send_count;) {
@@ -157,7 +157,7 @@ static void confirm(struct fake *fake, weft_peer peer)
     }
 }
 
-/* Chunks up to to - 1 in the message's order, each handed up of exact size at an odd address. */
+/* Deliver chunks up to to - 1 in order, each in memory of exact size at an odd address. */
 static void chunks(struct fake *fake, struct held *held, uint32_t to)
 {
     struct weft_msg_event *event = &held->event;
@@ -213,7 +213,7 @@ static void worker_up(struct fake *fake, uint32_t rank)
     peer_event(fake, WEFT_EVENT_PEER_UP, fake->peers[rank], weft_rpc_name(WEFT_ROLE_WORKER, rank));
 }
 
-/* RECEIVED and SENT of all that is under way come before PEER_DOWN. */
+/* RECEIVED and SENT of all open messages precede PEER_DOWN. */
 static void worker_down(struct fake *fake, uint32_t rank, weft_peer peer)
 {
     if (fake->held[rank].event.peer == peer) {
@@ -223,7 +223,8 @@ static void worker_down(struct fake *fake, uint32_t rank, weft_peer peer)
     peer_event(fake, WEFT_EVENT_PEER_DOWN, peer, 0);
 }
 
-/* A worker dies and comes back; with FLAG_HOLE its new connection is there before the old one has gone. */
+/* A worker dies and reconnects; with FLAG_HOLE the new connection is up before the old one has
+ * ended. */
 static void worker_again(struct fake *fake, uint32_t rank, uint8_t flags)
 {
     const weft_peer before = fake->peers[rank];
@@ -255,7 +256,7 @@ static void shard_turn(struct fake *fake, uint8_t flags)
     fake->shard_up = true;
     peer_event(fake, WEFT_EVENT_PEER_UP, SHARD,
                weft_rpc_name(flags & FLAG_OTHER ? WEFT_ROLE_MEMBER : WEFT_ROLE_SERVER, 0));
-    if (flags & FLAG_OTHER) { /* somebody else is there */
+    if (flags & FLAG_OTHER) { /* another peer has connected */
         bool for_good;
     const bool closes = weft_aggregator_take_closed(fake->agg, &closed, &for_good);
         WEFT_ASSERT(closes && closed == SHARD);
@@ -264,7 +265,7 @@ static void shard_turn(struct fake *fake, uint8_t flags)
     }
 }
 
-/* The shard answers what it was sent first, before or after that is confirmed. */
+/* The shard replies to the oldest message, before or after that is confirmed. */
 static void shard_answers(struct fake *fake, const uint8_t *data)
 {
     const uint8_t flags = data[1];
@@ -397,7 +398,7 @@ static size_t record(struct fake *fake, const uint8_t *data, size_t size)
     return RECORD_BYTES + count;
 }
 
-/* Everybody leaves, the shard first: pushes were answered, or their workers had gone. */
+/* All peers leave, the shard first: each push was replied to, or its worker had left. */
 static void leave(struct fake *fake)
 {
     const struct weft_aggregator_counters *counters = weft_aggregator_counters(fake->agg);

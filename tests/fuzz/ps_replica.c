@@ -1,5 +1,5 @@
-/* Pieces of transfers from any bytes: a replica refuses them, or its shard has what they say. Each piece
- * is a length, u16 big-endian, and so many bytes. */
+/* Pieces of transfers from any bytes: a replica refuses them, or its shard has their contents. Each
+ * piece is a length, u16 big-endian, and that many bytes. */
 #include "ps/replica.h"
 #include "rpc/head.h"
 

@@ -1,6 +1,6 @@
-/* Blocks of gradients from any bytes: they are refused, or each block alone says the same; and those that
- * are made of any floats are read, and what that leaves is a float32. The first bytes say the type and
- * how long a block is. */
+/* Blocks of gradients from any bytes: they are refused, or each block extracted alone decodes to
+ * the same values. Blocks encoded from any floats can be decoded, and the remainder is a float32.
+ * The first bytes are the type and the block length. */
 #include "base/assert.h"
 #include "ps/values.h"
 
@@ -14,7 +14,7 @@ static bool same(float a, float b)
     return a == b || (isnan(a) && isnan(b));
 }
 
-/* Each in memory of just its size, so that a sanitizer sees what is read and written beyond. */
+/* Each in memory of exact size, so that a sanitizer detects accesses beyond. */
 static void read_any(uint8_t type, uint32_t floats, const uint8_t *data, size_t size)
 {
     const size_t blocks = weft_blocks_within(type, floats, size);

@@ -1,15 +1,15 @@
 /* A shard fed with arbitrary requests: any tag, any grid, any bytes, chunks in any order, some
- * missing, workers dying in between. The transport around it is the least that keeps the contract
- * of core/msg.h. The shard must neither crash nor leak a slot: when all messages are closed, it is
+ * missing, workers dying in between. The transport is the minimum that fulfils the contract of
+ * core/msg.h. The shard must neither crash nor leak a slot: when all messages are closed, it is
  * idle, or pulls wait for consistency.
  *
- * With HELD the second half of a message's chunks comes behind the next record: others are open, lists are
- * dropped or given, and workers come back meanwhile.
+ * With HELD the second half of a message's chunks arrives after the next record: meanwhile other
+ * messages are open, lists are dropped or received, and workers reconnect.
  *
- * Workers come back as the same process unless AGAIN is set with KILL, and number their pushes.
+ * Workers reconnect as the same process unless AGAIN is set with KILL, and number their pushes.
  *
- * An input that begins with 254 is of a shard that aggregators may connect to, so that workers park; a record
- * that begins with 253 comes a second later.
+ * If an input begins with 254, aggregators may connect to the shard, so workers can park; a record
+ * that begins with 253 arrives a second later.
  *
  * Input: records {op u8, flags u8, table u8, clock u8, elem_bytes u16, chunk_elems u16, total u16,
  * bytes u16} and the message's first bytes; the rest of a message is zero. The upper half of table
@@ -68,7 +68,7 @@ static weft_status send_reply(void *self, const struct weft_msg_send *send, uint
     return WEFT_OK;
 }
 
-/* Replies taken since the last time are delivered, or their worker is gone. */
+/* Deliver the replies accepted since the last call, or drop them if their worker is gone. */
 static void close_replies(struct fake *fake)
 {
     while (fake->replies > 0) {
@@ -126,7 +126,7 @@ static void held_end(struct fake *fake, bool gone)
         }
         end(fake, event, fake->held.flags, gone);
     }
-    if (gone) { /* SENT of all that is under way comes before PEER_DOWN */
+    if (gone) { /* SENT of all open messages precedes PEER_DOWN */
         close_replies(fake);
     }
 }
@@ -214,7 +214,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     config.slab_bytes = 4096;
     config.table_bytes_max = 1 << 16;
     const bool may_park = size > 0 && data[0] == 254;
-    config.aggregators_max = may_park; /* none comes, and each has 32 MiB */
+    config.aggregators_max = may_park; /* none connects, and each has 32 MiB */
     config.checkpoints = true;
     config.chunks_max = 64;
     config.clock_ns = transport_clock_ns;

@@ -27,7 +27,7 @@ static void expect_plans(struct weft_sched_service *service, uint64_t now_ns)
     }
 }
 
-/* The other half of the job first, so that there is a planner for what this one says. */
+/* The other half of the job first, so that a planner exists for the messages of this one. */
 static void serve(const uint8_t *data, size_t size)
 {
     struct weft_sched_service *service;

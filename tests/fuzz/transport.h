@@ -1,6 +1,6 @@
-/* The transport around a shard or an aggregator that is fed with arbitrary messages: the least that keeps the
- * contract of core/msg.h. What is sent is the target's own; here are memory that is posted, chunks of exact
- * size, the grid of a message, and a clock that never stands still. */
+/* The transport of a shard or an aggregator under arbitrary messages: the minimum that fulfils the
+ * contract of core/msg.h. Each target implements sending; here are posted memory, chunks of exact
+ * size, the grid of a message, and a clock that always advances. */
 #ifndef WEFT_TESTS_FUZZ_TRANSPORT_H
 #define WEFT_TESTS_FUZZ_TRANSPORT_H
 
@@ -23,7 +23,7 @@ struct transport {
     struct posted expects[EXPECTS];
     uint64_t ids;
     uint64_t now_ns;
-    bool again; /* send says AGAIN */
+    bool again; /* send returns AGAIN */
 };
 
 static uint64_t transport_clock_ns(void *arg)
@@ -74,8 +74,8 @@ transport_ops(weft_status (*send)(void *self, const struct weft_msg_send *send, 
     };
 }
 
-/* The memory that the message is for, whose `user` the event gets. It has as many messages more as `count`
- * says. NULL: nobody waits for it; or with `fits`, it is too long for whoever does. */
+/* The expectation that the message matches; the event gets its `user`. It accepts `count` more
+ * messages. NULL: no match; or with `fits`, the message is too long for the match. */
 static inline const struct weft_msg_expect *transport_match(struct transport *t,
                                                             struct weft_msg_event *event, bool fits)
 {

@@ -1,5 +1,5 @@
-/* HELLO, ACCEPT, COOKIE, UNKNOWN or REFUSED of any bytes: at most one decoder takes them, and what it takes
- * encodes again to the same bytes. */
+/* HELLO, ACCEPT, COOKIE, UNKNOWN or REFUSED of any bytes: at most one decoder accepts them, and the
+ * decoded message encodes to the same bytes. */
 #include "base/assert.h"
 #include "wire/packet.h"
 

@@ -45,7 +45,7 @@ static void check_control(const struct weft_wire_packet *packet, struct weft_wri
     WEFT_ASSERT((status == WEFT_OK) == !r.bad);
     WEFT_ASSERT(r.bad || eliciting == eliciting_walked);
     if (r.bad) {
-        /* Refused: whatever it was goes through unread, so that the comparison can go on. */
+        /* Refused: copy it undecoded, so that the comparison can continue. */
         weft_write_bytes(out, frame_start,
                          (size_t)(packet->control + packet->control_bytes - frame_start));
     }
@@ -69,7 +69,7 @@ static void check_data(const struct weft_wire_packet *packet, struct weft_writer
     weft_write_bytes(out, d.payload, (size_t)d.elems * d.elem_bytes);
 }
 
-/* Of a message whose chunks have the length of this one's payload. */
+/* For a message whose chunks have the length of this payload. */
 static void check_brief(const struct weft_wire_packet *packet, struct weft_writer *out)
 {
     struct weft_wire_brief b;

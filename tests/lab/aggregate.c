@@ -142,8 +142,8 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* One round of all slots: both workers send, then both read their sums. Returns the sums that did not
- * come in time. */
+/* One round of all slots: both workers send, then both read their sums. Returns the number of sums
+ * that did not arrive in time. */
 static uint32_t round_run(const int *fds, uint8_t frames[2][FRAME_MAX], uint32_t count,
                           uint32_t round)
 {
@@ -246,7 +246,7 @@ int main(int argc, char **argv)
     send_frame(fds[1], frame, frame_make(frame, macs[1], 1, &head, 2));
     for (uint32_t w = 0; w < 2; w++) {
         count = next_frame(fds[w], frame, WAIT_MS);
-        check(is_sum(frame, count, macs[w], w, 42), "the sum comes to each member");
+        check(is_sum(frame, count, macs[w], w, 42), "each member receives the sum");
     }
     head.member = 0;
     send_frame(fds[0], frame, frame_make(frame, macs[0], 0, &head, 40));
@@ -254,7 +254,7 @@ int main(int argc, char **argv)
     check(count > 0 && frame[HEADS + 1] == WEFT_AGG_SUM &&
               weft_wire_load_u32(frame + HEADS + WEFT_AGG_HEADER_BYTES) == 42,
           "a duplicate gets the sum again");
-    check(next_frame(fds[1], frame, 50) == 0, "and nobody else does");
+    check(next_frame(fds[1], frame, 50) == 0, "no other host receives it");
 
     uint32_t rounds = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 0;
     if (rounds > 0) {

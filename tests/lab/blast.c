@@ -1,7 +1,7 @@
 /* Sends and counts datagrams between hosts of a lab. tests/lab/network.sh measures rates, buffers and
  * losses with it.
  *
- *   blast send ADDRESS COUNT        as fast as the socket takes them: the rate of the host's own
+ *   blast send ADDRESS COUNT        as fast as the socket accepts them: the rate of the host's own
  *                                   queue, or at once when its link has no limit
  *   blast send ADDRESS COUNT marks  then, until the receiver has gone, a mark every 20 ms: what was
  *                                   before a mark has arrived before it, or never will

@@ -45,7 +45,7 @@ static int tcp_socket(const char *cc)
     return fd;
 }
 
-/* What the notes of the kernel's program add up to. */
+/* Sums of the records of the kernel's program. */
 struct seen {
     uint32_t next;
     uint64_t delivered;
@@ -100,8 +100,8 @@ static void look(const struct weft_dctcp *dctcp, struct seen *seen)
     }
 }
 
-/* Send as fast as it goes, receive in the same loop, and read the records every 20 ms. For so many
- * seconds in which this process had its turn: while it stands still, it sends nothing. */
+/* Send as fast as possible, receive in the same loop, and read the records every 20 ms, for
+ * `seconds` seconds of running time: while this process is not scheduled, it sends nothing. */
 static uint64_t transfer(int from, int to, double seconds, const struct weft_dctcp *dctcp,
                          struct seen *seen)
 {
@@ -128,7 +128,7 @@ static uint64_t transfer(int from, int to, double seconds, const struct weft_dct
         seconds -= fmin(after - now, TURN_S);
         now = after;
     }
-    /* What is on its way arrives, so that every mark has come back. */
+    /* Let all data in flight arrive, so that every mark is echoed. */
     shutdown(from, SHUT_WR);
     for (ssize_t n = 1; n > 0;) {
         n = recv(to, data, sizeof(data), 0);

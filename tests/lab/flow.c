@@ -150,7 +150,7 @@ static int send_weft(const char *host, uint16_t port, unsigned seconds, const ch
     printf("sent %llu again %llu lost %llu\n", (unsigned long long)c->data_sent,
            (unsigned long long)c->retransmitted_packets, (unsigned long long)c->lost_packets);
     weft_driver_close(driver);
-    return flow.down ? fail("the peer went away") : 0;
+    return flow.down ? fail("the connection ended") : 0;
 }
 
 /* ---- TCP ------------------------------------------------------------------------------------- */

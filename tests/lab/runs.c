@@ -1,9 +1,9 @@
-/* Numbered datagrams from one network to another, and in what runs they get lost:
+/* Sends numbered datagrams from one network to another, and counts runs of lost ones:
  *
  *     runs FROM_NETNS TO_NETNS ADDRESS COUNT      prints "sent N lost L runs R"
  *
- * One process does both sides in turn, a few packets at a time, and one at a time when many have not come
- * yet: no queue can overflow, however late a processor is that should bring them.
+ * One process handles both sides alternately, a few packets at a time, and one at a time while many
+ * are outstanding: so no queue overflows, however late the kernel delivers them.
  */
 #include "netns.h"
 
@@ -33,7 +33,7 @@ int main(int argc, char **argv)
         die("connect");
     }
     uint32_t count = (uint32_t)strtoul(argv[4], NULL, 10);
-    uint32_t next = 0; /* that should come */
+    uint32_t next = 0; /* expected next */
     uint32_t lost = 0;
     uint32_t runs = 0;
     for (uint32_t sent = 0; sent < count;) {

@@ -4,8 +4,8 @@
  * datagrams as the kernel cuts it, and each arrives NET_DELAY_NS later, in the order of sending.
  * Nothing else happens unless a test asks for it: loss, duplicates, reordering, another delay or a
  * gap between packets to one end, ends that do not reach each other, an end that is frozen, and
- * functions that see each datagram when it is sent and when it arrives. Everything follows from
- * one seed.
+ * functions that see each datagram when it is sent and when it arrives. One seed determines
+ * everything.
  *
  * Not a model of links: no queue, no bandwidth, no marks (src/sim/net.h has them). Not the
  * transport for the layers above the core, which is tests/unit/fake_msgr.h. */
@@ -27,7 +27,7 @@ struct net_datagram {
     uint64_t arrived_ns; /* at an end that is frozen; else 0 */
     struct weft_addr from;
     struct weft_addr to;
-    uint32_t from_end; /* who sent it */
+    uint32_t from_end; /* sender */
     uint32_t to_end;   /* the end that had the address `to` then; ENDS_MAX: none */
     enum weft_ecn ecn;
     bool fragment; /* as in struct weft_tx */
@@ -70,7 +70,7 @@ struct net {
     struct weft_prng prng;
     uint32_t loss_ppm;
     uint32_t duplicate_ppm;
-    uint32_t late_ppm; /* of datagrams that take up to late_ns more, and are overtaken */
+    uint32_t late_ppm; /* share of datagrams delayed by up to late_ns more, and overtaken */
     uint64_t late_ns;
     /* Called for each datagram, when it is sent and when it arrives. The function may change the
      * datagram; false drops it. */
@@ -313,7 +313,7 @@ static inline void net_deliver_at(struct net *net, struct net_end *to, const str
     weft_ep_prefetch(to->ep, copy, bytes);
     weft_ep_prefetch_chunk(to->ep, copy, bytes);
     weft_ep_recv(to->ep, from, ecn, copy, bytes, arrived_ns, net->now_ns);
-    net_drain(net, (uint32_t)(to - net->end)); /* CHUNK data lies in the copy */
+    net_drain(net, (uint32_t)(to - net->end)); /* CHUNK data is in the copy */
     free(copy);
 }
 

@@ -10,7 +10,7 @@ struct posted {
     weft_expect_id id;
 };
 
-/* Errors:  WEFT_NOMEM  all `max` places are taken. */
+/* Errors:  WEFT_NOMEM  all `max` slots are in use. */
 static inline weft_status posted_add(struct posted *all, uint32_t max,
                                      const struct weft_msg_expect *expect, weft_expect_id id)
 {

@@ -1,6 +1,6 @@
-/* A box as docs/PROTOCOL.md section 12 describes it, written a second time and in the plainest way: one
- * array element for each number, 64-bit sums, no bit tricks, its own decoder. What src/agg is
- * compared with. */
+/* The oracle for src/agg: an aggregator as in docs/PROTOCOL.md section 12, implemented
+ * independently and simply: one array element per number, 64-bit sums, no bit tricks, its own
+ * decoder. */
 #ifndef WEFT_TEST_AGG_MODEL_H
 #define WEFT_TEST_AGG_MODEL_H
 

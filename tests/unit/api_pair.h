@@ -51,7 +51,7 @@ static inline struct weft_transport_event api_await(struct weft_transport *t,
             assert_int_equal(weft_transport_progress(other, 0), WEFT_OK);
         }
     }
-    fail_msg("no event of type %u came: %s", type, weft_transport_error(t));
+    fail_msg("no event of type %u: %s", type, weft_transport_error(t));
     return event;
 }
 

@@ -1,4 +1,4 @@
-/* Calls of <weft/ps.h> that must succeed, and what the library says of others. */
+/* Calls of <weft/ps.h> that must succeed, and the error texts of calls that must fail. */
 #ifndef WEFT_TESTS_API_PS_CALLS_H
 #define WEFT_TESTS_API_PS_CALLS_H
 
@@ -31,7 +31,7 @@ static inline void must(const struct weft_ps *ps, weft_status status)
 static inline void says(const char *text, const char *part)
 {
     if (strstr(text, part) == NULL) {
-        fail_msg("\"%s\" does not say \"%s\"", text, part);
+        fail_msg("\"%s\" does not contain \"%s\"", text, part);
     }
 }
 

@@ -57,7 +57,7 @@ static inline void must_fail(const struct weft_ps *ps, weft_status status, weft_
     says(weft_ps_error(ps), words);
 }
 
-/* SGD with rate -1: a push adds what it holds, divided by the workers. */
+/* SGD with rate -1: a push adds its values divided by the number of workers. */
 static inline struct weft_table_options adding(const char *consistency)
 {
     struct weft_table_options options;

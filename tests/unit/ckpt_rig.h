@@ -29,7 +29,7 @@ struct server {
     uint32_t count;
     struct weft_ckpt_log *log;
     struct weft_ckpt_set set; /* restored */
-    uint64_t durable;         /* the last number that it may say is durable */
+    uint64_t durable;         /* the last number that it may report as durable */
 };
 
 static int dir_make(void **state)
@@ -70,7 +70,8 @@ static int dir_remove(void **state)
     return 0;
 }
 
-/* Files of a folder of the directory whose names have this part; empty ones do not count. */
+/* Number of files in a folder of the directory whose names contain this part; empty files do not
+ * count. */
 static uint32_t files_in(const char *folder, const char *part)
 {
     uint32_t count = 0;
@@ -111,7 +112,7 @@ static weft_status write_data(uint64_t number, uint32_t shard, uint64_t claim,
     }
     weft_ckpt_data_name(number, shard, claim, name);
     weft_status status = weft_ckpt_writer_open(dir, name, &head, &writer, error);
-    for (uint32_t i = 0; status == WEFT_OK && i < 2; i++) { /* two halves, in turn */
+    for (uint32_t i = 0; status == WEFT_OK && i < 2; i++) { /* two halves, alternately */
         status = weft_ckpt_writer_put(writer, 1, weights[i * 10], sizeof(weights) / 2, error);
         if (status == WEFT_OK) {
             status = weft_ckpt_writer_put(writer, 0, ids + i * 10, sizeof(ids) / 2, error);

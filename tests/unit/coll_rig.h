@@ -16,7 +16,7 @@ struct rig {
     void *work[FAKE_NODES][8];                 /* of operations that are open */
     struct weft_coll_done done[FAKE_NODES][8]; /* by user */
     uint32_t done_count[FAKE_NODES];
-    uint32_t closed[FAKE_NODES]; /* connections that the driver was asked to close */
+    uint32_t closed[FAKE_NODES]; /* connections that the driver is requested to close */
 };
 
 static inline struct weft_coll_config rig_config(uint32_t ranks)
@@ -110,7 +110,7 @@ static inline weft_status rig_begin(struct rig *r, uint32_t rank, struct weft_co
     WEFT_ASSERT(r->work[rank][call.user] == NULL);
     void *work = bytes == 0 ? NULL : aligned_alloc(64, (bytes + 63) / 64 * 64);
     if (work != NULL) {
-        memset(work, 0xa5, bytes); /* nobody may count on zeros */
+        memset(work, 0xa5, bytes); /* code must not rely on zeros */
     }
     call.work = work;
     call.timeout_ns = call.timeout_ns == 0 ? WEFT_NEVER : call.timeout_ns;

@@ -23,7 +23,7 @@ struct job {
     struct weft_comm *comm[JOB_RANKS_MAX];
 };
 
-/* What a rank does, in a thread of its own; a text = what went wrong. */
+/* The work of a rank, in its own thread; returns an error text, or NULL. */
 typedef const char *job_work(struct weft_comm *comm, uint32_t rank, void *arg);
 
 struct job_rank {

@@ -1,6 +1,6 @@
-/* How a test looks into an endpoint, and makes it do what only time would: the one place in tests
- * that knows how endpoints keep their peers. A peer's objects are described in src/core: conn.h,
- * recovery.h, and so on.
+/* Access of tests to the inside of an endpoint, and actions that otherwise only a timer causes. The
+ * only place in tests that knows how endpoints store their peers. A peer's objects are described in
+ * src/core: conn.h, recovery.h, and so on.
  */
 #ifndef WEFT_TESTS_CORE_INSPECT_H
 #define WEFT_TESTS_CORE_INSPECT_H
@@ -15,7 +15,7 @@
     return &ep->peers[peer];
 }
 
-/* PING it, as the keep-alive does. */
+/* Send PING, as the keep-alive does. */
 [[maybe_unused]] static void inspect_ping(struct weft_ep *ep, weft_peer peer)
 {
     struct peer *p = inspect_peer(ep, peer);

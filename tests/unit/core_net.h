@@ -1,5 +1,6 @@
-/* A few endpoints with a toy's cryptography over the network of ../lib/datagram_net.h, and messages between them: what
- * most tests of the core share. A tap sees every datagram and may change, drop or keep it. */
+/* Shared by most tests of the core: a few endpoints with toy cryptography over the network of
+ * ../lib/datagram_net.h, and messages between them. A tap sees every datagram and may change, drop
+ * or keep it. */
 #ifndef WEFT_TESTS_CORE_NET_H
 #define WEFT_TESTS_CORE_NET_H
 

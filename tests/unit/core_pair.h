@@ -17,7 +17,7 @@ enum { LOG_MAX = 4096 };
 
 /* Ends 0 and 1 of the network; 0 has connected to 1. */
 struct pair {
-    struct net net; /* first: on_event has no other way to the pair */
+    struct net net; /* first member: on_event derives the pair from it */
     weft_peer peer_of_0;
     weft_peer peer_of_1;
     struct weft_msg_event sent;

@@ -144,7 +144,8 @@ static inline void nodes_turn(struct node *a, struct node *b)
     }
 }
 
-/* For some time, and a few turns at least: a machine may stand still for all of that time. */
+/* Run for this time, and at least a few turns: the machine may be suspended for all of that
+ * time. */
 static inline void nodes_run(struct node *a, struct node *b, uint64_t for_ns)
 {
     uint64_t end_ns = weft_clock_now_ns() + for_ns;
@@ -164,7 +165,7 @@ static inline const struct node_event *nodes_await(struct node *a, struct node *
         ev = node_find(a, type, user);
     }
     if (ev == NULL) {
-        fail_msg("no event of type %d with user %llu came", (int)type, (unsigned long long)user);
+        fail_msg("no event of type %d with user %llu", (int)type, (unsigned long long)user);
     }
     return ev;
 }

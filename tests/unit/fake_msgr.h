@@ -1,8 +1,8 @@
-/* A transport in memory for tests of the layers above it: a few nodes, messages cut into chunks,
- * delivered one chunk a step in random order, losing what the bound allows. It keeps the contract
- * of core/msg.h and, by asserting, holds its users to theirs. Everything follows from one seed.
+/* A transport in memory for tests of the layers above it: a few nodes, and messages of chunks,
+ * delivered one chunk per step in random order, with losses up to the bound. It fulfils the
+ * contract of core/msg.h, and asserts that its users do. One seed determines everything.
  *
- * Not a model of a network: no acknowledgements, no timing beyond one tick a step. */
+ * Not a model of a network: no acknowledgements, no timing beyond one tick per step. */
 #ifndef WEFT_TESTS_FAKE_MSGR_H
 #define WEFT_TESTS_FAKE_MSGR_H
 
@@ -85,7 +85,7 @@ static inline weft_peer fake_peer(uint32_t node)
 static inline uint64_t fake_clock_ns(void *arg)
 {
     struct fake_net *net = arg;
-    return net->now_ns += 7; /* every look takes time */
+    return net->now_ns += 7; /* every reading advances the clock */
 }
 
 static inline struct weft_msg_event *fake_event(struct fake_node *node,
@@ -205,7 +205,7 @@ static inline struct fake_message *fake_find(struct fake_net *net, uint64_t seq)
     return NULL;
 }
 
-/* Also of what has happened since OPEN and is not polled yet. */
+/* Also for events since OPEN that are not polled yet. */
 static inline void fake_set_user(void *self, weft_peer peer, uint64_t seq, uint64_t user)
 {
     struct fake_node *node = self;
@@ -375,7 +375,7 @@ static inline bool fake_step(struct fake_net *net)
     return false;
 }
 
-/* Tell a and b that they are connected. */
+/* Connect a and b. */
 static inline void fake_connect(struct fake_net *net, uint32_t a, uint32_t b)
 {
     uint32_t ends[2] = {a, b};
@@ -388,7 +388,7 @@ static inline void fake_connect(struct fake_net *net, uint32_t a, uint32_t b)
     }
 }
 
-/* A node dies: its messages end, and those connected to it hear of it. */
+/* A node dies: its messages end, and its peers get PEER_DOWN. */
 static inline void fake_kill(struct fake_net *net, uint32_t dead)
 {
     net->nodes[dead].dead = true;
@@ -408,8 +408,8 @@ static inline void fake_kill(struct fake_net *net, uint32_t dead)
     }
 }
 
-/* The connection of two nodes ends; both live, and what they expected of each other is theirs to
- * cancel. */
+/* The connection of two nodes ends; both are alive, and must cancel their expectations for each
+ * other. */
 static inline void fake_break(struct fake_net *net, uint32_t a, uint32_t b)
 {
     for (uint32_t i = 0; i < FAKE_MESSAGES; i++) {
@@ -423,7 +423,7 @@ static inline void fake_break(struct fake_net *net, uint32_t a, uint32_t b)
     fake_event(&net->nodes[b], WEFT_EVENT_PEER_DOWN)->peer = fake_peer(a);
 }
 
-/* Another process takes the place of one that was killed. */
+/* A new process replaces a killed one. */
 static inline void fake_revive(struct fake_net *net, uint32_t node)
 {
     struct fake_node *n = &net->nodes[node];

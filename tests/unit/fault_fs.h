@@ -1,6 +1,6 @@
-/* A file system that fails, and memory that is not there: calls of the code under test, malloc, calloc
- * and realloc among them, go through here (the linker's --wrap), are counted, and one of them fails in a chosen way. Also the ways of a network file system that a test
- * on a local one does not meet.
+/* Injection of file system errors and allocation failures: calls of the code under test, including
+ * malloc, calloc and realloc, are wrapped (the linker's --wrap) and counted, and one of them fails
+ * in a chosen way. Also emulates behaviour of network file systems that a local one does not have.
  *
  * Link with fault_fs_args of tests/unit/meson.build.
  */
@@ -26,7 +26,7 @@ void fault_fs_disarm(void);
 uint32_t fault_fs_calls(void);
 bool fault_fs_met(void);
 
-/* What the call that failed was: "pread". */
+/* The name of the failed call, such as "pread". */
 const char *fault_fs_name(void);
 
 /* A network file system: the look-up of a name that was not there is remembered, and answered from
@@ -34,7 +34,7 @@ const char *fault_fs_name(void);
  * EEXIST (the reply was lost, and the request sent again). */
 void fault_fs_network(uint32_t stale);
 
-/* Called before each link(2), which another process may overtake then; NULL = nobody. */
+/* Called before each link(2), to emulate a process that is faster; NULL = none. */
 void fault_fs_before_link(void (*hook)(void *arg), void *arg);
 
 #endif

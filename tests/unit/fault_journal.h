@@ -1,6 +1,7 @@
-/* Every call by which a journal's files are touched, counted, and one of them made to fail. To be linked
- * with fault_journal_wraps of tests/unit/meson.build. Calls of the C library itself (opendir's open) and
- * of other objects are counted where they go through these names. 64: the build asks for 64-bit offsets. */
+/* Counts every call on a journal's files, and makes one of them fail. To be linked with
+ * fault_journal_wraps of tests/unit/meson.build. Calls of the C library itself (opendir's open) and
+ * of other objects are counted where they go through these names. 64: the build asks for 64-bit
+ * offsets. */
 #ifndef WEFT_TESTS_FAULT_JOURNAL_H
 #define WEFT_TESTS_FAULT_JOURNAL_H
 

@@ -25,7 +25,7 @@ enum {
     ROW_BYTES = 16, /* of an item, in a line */
     TEXT_BYTES_MIN = 8,
     TEXT_BYTES_MAX = 72,
-    TOLD_MAX = 8, /* differences that are told one by one */
+    TOLD_MAX = 8, /* differences that are reported individually */
     ITEM_BYTES_MAX = 8 << 20,
 };
 
@@ -181,7 +181,7 @@ static bool is_zero(const struct item *item, size_t at)
     return memcmp(item->bytes + at, zeros, weft_min_u64(ROW_BYTES, item->count - at)) == 0;
 }
 
-/* Returns the bytes that the line stands for. */
+/* Returns the number of bytes of the line. */
 static size_t row_print(FILE *out, const struct item *item, size_t at)
 {
     const uint8_t *bytes = item->bytes + at;
@@ -372,13 +372,13 @@ void golden_end(struct golden *g)
     if (records) {
         record(g);
     }
-    uint32_t differ = compare(g); /* what was written, too, can be read */
+    uint32_t differ = compare(g); /* also checks that the written file can be read */
     list_fini(&g->made);
     free(g);
     if (differ > 0) {
         fail_msg("%s: these bytes have changed. Other processes, and files on disks, have the old "
                  "ones: a change needs a new version of the format and a line in CHANGELOG.md. "
-                 "Where that is done, or only the inputs of this test are others, record anew: "
+                 "After that, or if only the inputs of this test changed, record again: "
                  "WEFT_GOLDEN_RECORD=1 meson test -C build test_golden",
                  path);
     }

@@ -1,6 +1,6 @@
-/* Bytes that must stay what they are: packets, checkpoints, journals and traces, made from fixed inputs
- * and compared with tests/golden/NAME.hex. It detects changed bytes, not wrong ones:
- * what each format means is tested elsewhere (test_wire_golden.c, test_ckpt_files.c, ...).
+/* Regression test of byte formats: packets, checkpoints, journals and traces are made from fixed
+ * inputs and compared with tests/golden/NAME.hex. It detects changed bytes, not wrong ones: the
+ * meaning of each format is tested elsewhere (test_wire_golden.c, test_ckpt_files.c, ...).
  *
  *     golden_begin("wire");  golden_item for each item, in any number;  golden_end: compares, and fails
  *     with the name of the item and the offset of the first byte that differs.

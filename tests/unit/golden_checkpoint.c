@@ -146,7 +146,7 @@ static void complain(void *arg, uint64_t number, const char *text)
     fail_msg("checkpoint %u: %s", (unsigned)number, text);
 }
 
-/* A process takes the shards. */
+/* A process claims the shards. */
 static struct weft_ckpt_log *claim(uint64_t process, uint64_t restored)
 {
     const struct weft_ckpt_claim claim = {.shards = SHARDS,
@@ -183,7 +183,7 @@ static uint32_t commit(struct cluster *c, struct weft_ckpt_log *log, uint64_t nu
     return partials;
 }
 
-/* What the last release wrote, which this one reads. */
+/* The format of the last release, which this one reads. */
 static void version_1(struct golden *g)
 {
     struct weft_ckpt_file files[] = {

@@ -1,6 +1,6 @@
-/* Journals of shards in files: pushes, clocks and tables of a small job, then each kind of record that
- * those do not make, and what the next process makes of it. Chunks are written down as they came, heads
- * with their times included: the order and the clock of the fake network are inputs, too. */
+/* Journals of shards in files: pushes, clocks and tables of a small job, then each other kind of
+ * record, and the state that the next process restores. Chunks are recorded as received, including
+ * the times in their heads: so the order and the clock of the fake network are inputs, too. */
 #define _GNU_SOURCE
 #include "golden.h"
 
@@ -34,13 +34,13 @@ void golden_journal(void **state)
     }
     cluster_run(&churn.c);
     golden_file(g, rig_path(1), "pushes and clocks");
-    journal_churn_save(&churn, 0); /* MARK; what is before it goes */
+    journal_churn_save(&churn, 0); /* MARK; earlier records are freed */
     journal_churn_push(&churn, 1);
     golden_file(g, rig_path(1), "after a checkpoint");
     struct weft_shard *shard = churn.c.shard[0];
     weft_shard_journal_renewed(shard, 1, 0x0102030405060708);
     weft_shard_journal_left(shard, 1);
-    shard->journal->full = true; /* then a cut goes on behind a GAP */
+    shard->journal->full = true; /* then a cut continues after a GAP */
     weft_shard_journal_cut_begin(shard);
     weft_shard_journal_left(shard, 0);
     golden_file(g, rig_path(1), "RENEWED, LEFT, GAP");

@@ -126,10 +126,10 @@ static void statuses(struct golden *g)
 struct job {
     struct cluster c;
     struct golden *g;
-    uint64_t seq; /* of the last message that was looked at */
-    bool packs;   /* of one whose worker asks for packed ids, only what is with them */
+    uint64_t seq; /* of the last examined message */
+    bool packs;   /* worker with packed ids: only messages with them */
     bool lists;   /* or for lists, too */
-    bool gives;   /* of those only LIST, and what comes before it */
+    bool gives;   /* of those only LIST, and the message before it */
     char names[NAMES_MAX][NAME_BYTES];
     uint32_t name_count;
 };
@@ -261,7 +261,7 @@ static void push_and_pull(struct job *job, uint16_t table, bool wide)
     done(job, op, WEFT_RPC_OK);
 }
 
-/* The connection to shard 0 breaks: TABLE says RESUME. */
+/* The connection to shard 0 breaks: TABLE has RESUME. */
 static void resume(struct job *job)
 {
     struct cluster *c = &job->c;
@@ -274,7 +274,7 @@ static void resume(struct job *job)
     run(job);
 }
 
-/* A checkpoint that the worker asks for: CUT, and what DURABLE_UPTO says when it counts. */
+/* A checkpoint requested by the worker: CUT, and DURABLE_UPTO once it is valid. */
 static void checkpoint(struct job *job)
 {
     struct weft_saved saved[SHARDS];
@@ -350,7 +350,7 @@ void golden_messages(void **state)
     open_tables(job);
     push_and_pull(job, 0, true);
     push_and_pull(job, 0, false);
-    push_and_pull(job, 0, true); /* its list is gone */
+    push_and_pull(job, 0, true); /* its list was evicted */
     cluster_stop(&job->c);
     free(job);
     golden_end(g);

@@ -66,7 +66,7 @@ void golden_trace(void **state)
                          0x2122232425262728, &feed);
     trace_fill(ep);
     weft_trace_feed_look(&feed, ep, 64, false);
-    trace_fill(ep); /* three times: the ring goes round */
+    trace_fill(ep); /* three times, so that the ring wraps */
     trace_fill(ep);
     trace_fill(ep);
     weft_trace_feed_look(&feed, ep, 64, true);

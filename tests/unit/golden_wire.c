@@ -102,7 +102,7 @@ static void frames(struct golden *g)
     frame(g, "MESSAGE", &f);
 }
 
-/* A header, and the chunk that its flags say. */
+/* A header, and the chunk that its flags describe. */
 static void chunk(struct golden *g, const char *name, uint8_t klass, uint8_t flags)
 {
     static const uint8_t payload[12] = {0xd1, 0xd2, 0xd3, 0xd4, 0xd5, 0xd6, 0xd7, 0xd8, 0xd9};
@@ -298,8 +298,8 @@ void golden_wire(void **state)
 
 /* ---- what two endpoints send each other -------------------------------------------------------- */
 
-/* Of each end the first packet of each class. The clock is virtual and the cryptography a toy's, so that
- * MACs, cookies and tags are the same each time: they say which bytes go into them. */
+/* The first packet of each class from each end. The clock is virtual and the cryptography a toy, so
+ * that MACs, cookies and tags are reproducible: they depend on the authenticated bytes. */
 static void kept_add(struct golden *g, const struct net *net, const char *about)
 {
     bool seen[ENDS_MAX][16] = {{false}};
@@ -327,7 +327,7 @@ static void run(struct golden *g, struct net *net, const char *about)
     net_free(net);
 }
 
-/* A packet of a connection that nobody knows. */
+/* A packet of an unknown connection. */
 static void stranger(struct golden *g)
 {
     uint8_t bytes[64] = {0};

@@ -44,7 +44,7 @@ static inline struct weft_ml_dataset ml_random_rows(struct weft_prng *prng, int 
     return ml_load("libsvm", text);
 }
 
-/* The line is no row, and the text says why. */
+/* The line is refused, and the text has the reason. */
 static inline void ml_check_refused(weft_ml_parse_fn *parse, const char *line, uint64_t number,
                                     const char *text)
 {

@@ -1,4 +1,4 @@
-/* Shards whose journals are files, in a directory of the test's own. */
+/* Shards whose journals are files, in a directory of the test. */
 #ifndef WEFT_TESTS_NODE_JOURNAL_RIG_H
 #define WEFT_TESTS_NODE_JOURNAL_RIG_H
 
@@ -19,12 +19,12 @@ static struct {
     struct weft_journal_options options;
     uint64_t claim, former; /* of the next process */
     bool fresh;
-    bool release;                               /* and the one before is given up */
+    bool release;                               /* and the predecessor's is released */
     struct weft_journal_file files[CHURN_SHARDS]; /* of the last process of each shard */
     struct weft_journal_news news;
     struct weft_error error;
     struct weft_shard_journal_report report;
-    weft_status opened, replayed, released; /* how far it came */
+    weft_status opened, replayed, released; /* results of the steps */
 } rig;
 
 static inline void rig_supply(struct weft_shard *shard)
@@ -33,7 +33,7 @@ static inline void rig_supply(struct weft_shard *shard)
     cluster_slabs(&churn.c, 0);
 }
 
-/* A process takes shard s, which is in its place in the cluster. */
+/* A process starts shard s of the cluster. */
 static inline void rig_attach(void *arg, uint32_t s)
 {
     (void)arg;

@@ -2,12 +2,12 @@
  * planted weight and planted factors, and a row is drawn from
  *
  *     ratings   2.5 + w_u + w_i + <p_u, p_i> + noise, noise uniform in [-0.4, 0.4): no model has a
- *               test RMSE below the noise's, 0.4 / sqrt(3) = 0.2309, but by chance; one without
- *               factors cannot get below about 0.38
+ *             test RMSE below the noise's, 0.4 / sqrt(3) = 0.2309, except by chance; one without
+ *             factors stays above about 0.38
  *     clicks    rating 5 with probability sigmoid(w_u + w_i + <p_u, p_i>), else 1: no model ranks
  *               better than the planted margin itself, which comes with the set
  *
- * Everything follows from the seed. For tests alone.
+ * The seed determines everything. For tests only.
  */
 #ifndef WEFT_TESTS_PLANTED_H
 #define WEFT_TESTS_PLANTED_H

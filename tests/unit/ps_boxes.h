@@ -1,6 +1,6 @@
-/* Jobs whose workers go by aggregators, one or a tree of them, over a transport in memory: gradients are
- * integers, so that no order of adding changes a bit, and not negative, so that a row that lacks one is too
- * small. */
+/* Jobs with aggregators, one or a tree of them, over a transport in memory. Gradients are integers,
+ * so that the order of additions does not matter, and positive, so that a row with a missing
+ * gradient is too small. */
 #ifndef WEFT_TESTS_PS_BOXES_H
 #define WEFT_TESTS_PS_BOXES_H
 
@@ -118,7 +118,7 @@ static inline struct box *box_at(struct bench *b, uint32_t node)
 
 /* ---- the job --------------------------------------------------------------------------------- */
 
-/* What the drivers do: connections that are wanted. */
+/* The drivers' work: make the requested connections. */
 static inline void connect_all(struct bench *b)
 {
     struct fake_net *net = b->c.net;
@@ -231,7 +231,7 @@ static inline void box_draw(struct bench *b, struct box *box, uint32_t workers)
     config->clock_arg = b->c.net;
 }
 
-/* Boxes, each below the shard or another one as `above` says: an index, or SHARD_ABOVE. */
+/* Aggregators, each below the shard or another aggregator: above[i] is an index, or SHARD_ABOVE. */
 static inline void bench_open_tree(struct bench *b, uint32_t workers, uint8_t mode, uint64_t seed,
                             uint32_t boxes, const uint32_t *above)
 {
@@ -359,7 +359,7 @@ static inline float must_be(const struct bench *b, uint32_t w, uint64_t id, uint
     return sum;
 }
 
-/* Ids from `first` on, so that several workers can ask for the same. */
+/* Ids from `first` on, so that several workers can request the same. */
 static inline void pull_start(struct bench *b, uint32_t w, struct pull *pull, uint32_t first)
 {
     weft_status status;
@@ -450,7 +450,8 @@ static inline void check_sums(const struct bench *b)
 
 /* ---- updates, where has_scheduler ------------------------------------------------------------- */
 
-/* The worker's update asks; it is granted by an aggregator as one of `members` of a sum, or direct. */
+/* The worker's update requests a grant: through an aggregator as one of `members` of a sum, or
+ * direct. */
 static inline void grant(struct bench *b, uint32_t w, uint32_t group, uint32_t members)
 {
     struct weft_ps_client *client = b->c.client[w];
@@ -531,7 +532,7 @@ static inline void fault(struct bench *b)
             fake_break(net, SHARD, 1 + w);
         }
         break;
-    case FAULT_BOX_HANGS: /* what it sends is held up for longer than the workers wait */
+    case FAULT_BOX_HANGS: /* its messages are delayed for longer than the workers' timeout */
         for (uint32_t i = 0; i < FAKE_MESSAGES; i++) {
             net->messages[i].held |= net->messages[i].live && net->messages[i].from == box->node;
         }
@@ -568,7 +569,7 @@ static inline void pull_some(struct bench *b)
     }
 }
 
-/* A job of random pushes and pulls, with so many faults at most. */
+/* A job of random pushes and pulls, with at most this many faults. */
 static inline void random_job(struct bench *b, uint32_t faults)
 {
     for (uint32_t clock = 0; clock < 6; clock++) {

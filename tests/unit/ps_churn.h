@@ -42,7 +42,7 @@ static inline void churn_init(struct churn *churn, uint8_t mode, uint64_t seed)
                                            .workers = CHURN_WORKERS,
                                            .staleness = mode == WEFT_TABLE_SSP ? 1 : 0,
                                            .learning_rate = CHURN_WORKERS};
-    /* No more memory than that takes: shards come and go by the hundred. */
+    /* Only as much memory as required: hundreds of shards are created. */
     churn->config.shard.rows_max = 10 * CHURN_IDS;
     churn->config.shard.list_ids = 100 * CHURN_IDS;
     churn->config.shard.dim_max = churn->config.client.dim_max = CHURN_DIM;
@@ -80,7 +80,7 @@ static inline struct weft_shard *churn_shard_again(struct churn *churn, uint32_t
     return before;
 }
 
-/* One that is nobody's any more, from a place that another one has. */
+/* Free a replaced shard; its slot has a new one. */
 static inline void churn_shard_free(struct churn *churn, uint32_t s, struct weft_shard *shard)
 {
     struct weft_shard *alive = churn->c.shard[s];
@@ -155,7 +155,8 @@ static inline weft_status churn_push(struct churn *churn, uint32_t w, uint32_t r
     return status;
 }
 
-/* End a clock now and then. Nobody runs ahead of the slowest so far that all operations wait for it. */
+/* End a clock occasionally. No worker is so far ahead of the slowest that all its operations
+ * wait. */
 static inline void churn_clock(struct churn *churn, uint32_t w)
 {
     const struct cluster *c = &churn->c;
@@ -167,8 +168,8 @@ static inline void churn_clock(struct churn *churn, uint32_t w)
     }
 }
 
-/* To the end: `work` ends what a worker has open, and says how much is left. Then what a BSP clock in
- * progress holds is stepped. */
+/* Finish all work: `work` ends a worker's open operations, and returns the remaining number. Then
+ * the sums of a BSP clock in progress are stepped. */
 static inline void churn_settle(struct churn *churn, uint32_t (*work)(void *arg, uint32_t w),
                                 void *arg)
 {

@@ -28,7 +28,7 @@ static inline void cluster_slabs(struct cluster *c, uint32_t s)
     }
 }
 
-/* All nodes take their events. */
+/* All nodes process their events. */
 static inline void cluster_poll(struct cluster *c)
 {
     struct weft_msg_event event;
@@ -66,7 +66,7 @@ static inline void cluster_run(struct cluster *c)
     }
 }
 
-/* Run until the operation is done, take its result, release it. */
+/* Run until the operation is done, return its result, release it. */
 static inline struct weft_ps_result cluster_wait(struct cluster *c, uint32_t worker, weft_ps_op op)
 {
     struct weft_ps_result result;

@@ -1,12 +1,12 @@
-/* Shards that keep journals, pushed to one operation at a time: what tests of one journal share. Where
- * the memory is, the test says. */
+/* Shared by tests of a journal: shards with journals, and pushes of one operation at a time. The
+ * test supplies the memory. */
 #ifndef WEFT_TESTS_PS_JOURNAL_CHURN_H
 #define WEFT_TESTS_PS_JOURNAL_CHURN_H
 
 #include "ps/shard_journal.h"
 #include "ps_churn.h"
 
-/* Give shard s, which nobody has connected to, its journal. */
+/* Attach a journal to shard s, which has no connections. */
 typedef void journal_churn_attach(void *arg, uint32_t s);
 
 static inline void journal_churn_start(struct churn *churn, uint64_t seed,
@@ -26,7 +26,7 @@ static inline void journal_churn_start(struct churn *churn, uint64_t seed,
     cluster_open(&churn->c, &churn->spec);
 }
 
-/* So many pushes, each of which is answered. */
+/* This many pushes, each with a reply. */
 static inline void journal_churn_push(struct churn *churn, uint32_t count)
 {
     uint32_t picked[CHURN_IDS];
@@ -37,7 +37,7 @@ static inline void journal_churn_push(struct churn *churn, uint32_t count)
     }
 }
 
-/* A checkpoint in memory of shard s, of which the shard hears. */
+/* Checkpoint shard s to memory, and report it to the shard as durable. */
 static inline void journal_churn_save(struct churn *churn, uint32_t s)
 {
     weft_saved_begin(&churn->saved[s], churn->c.shard[s]);

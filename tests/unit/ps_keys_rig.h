@@ -1,4 +1,4 @@
-/* A cluster whose workers and shards remember lists of ids. */
+/* A cluster whose workers and shards keep lists of ids. */
 #ifndef WEFT_TESTS_PS_KEYS_RIG_H
 #define WEFT_TESTS_PS_KEYS_RIG_H
 

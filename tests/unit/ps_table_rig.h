@@ -1,4 +1,4 @@
-/* A table in a test: its limits, and the slabs it asks for. */
+/* A table in a test: its limits, and the slabs that it requests. */
 #ifndef WEFT_TEST_PS_TABLE_RIG_H
 #define WEFT_TEST_PS_TABLE_RIG_H
 

@@ -1,4 +1,4 @@
-/* Messages between a scheduler's service and the daemons of a job that take no time, for tests. */
+/* Instant messages between a scheduler's service and the daemons of a job, for tests. */
 #ifndef WEFT_TESTS_SCHED_EXCHANGE_H
 #define WEFT_TESTS_SCHED_EXCHANGE_H
 

@@ -1,6 +1,6 @@
 /* A training job around a planner, in virtual time: workers read, compute and push; every transfer
- * takes as long as was planned, or longer (jitter). What must always hold is checked at every step,
- * with the rig's own count of versions, delays and norms. One seed gives one run.
+ * takes the planned time, or longer (jitter). Invariants are checked at every step, with the rig's
+ * own count of versions, delays and norms. One seed determines the run.
  */
 #ifndef WEFT_TESTS_UNIT_SCHED_RIG_H
 #define WEFT_TESTS_UNIT_SCHED_RIG_H
@@ -26,16 +26,16 @@ struct rig_setting {
     uint64_t bytes_min;
     uint64_t bytes_max;
     double norm_max;
-    uint32_t jitter_ppm; /* a transfer takes up to so much longer than planned */
+    uint32_t jitter_ppm; /* a transfer takes up to this much longer than planned */
     uint32_t
         trouble_ppm; /* of steps with a worker that leaves, a lost aggregator or a new capacity */
-    bool has_reads;  /* reads are asked for, too */
+    bool has_reads;  /* reads are requested, too */
 };
 
 struct rig_worker {
     bool is_outstanding; /* between read and commit */
     bool is_computing;
-    bool is_sending;   /* asked to send, or sending */
+    bool is_sending;   /* requested to send, or sending */
     uint64_t until_ns; /* of computing */
     uint64_t base;
     uint64_t clock;
@@ -375,7 +375,7 @@ static inline void rig_leave(struct rig *rig, uint32_t worker)
             if (group->members[i] != worker) {
                 continue;
             }
-            /* At the aggregator its update is in the sum, and nobody reports it. */
+            /* At the aggregator its update is in the sum, and is not reported separately. */
             group->members[i] = w->left == 0 ? WEFT_PLANNER_NONE : group->members[--group->count];
             break;
         }
@@ -452,7 +452,7 @@ static inline uint64_t rig_next_ns(const struct rig *rig)
 static inline void rig_step(struct rig *rig)
 {
     uint64_t next_ns = rig_next_ns(rig);
-    assert_true(next_ns != WEFT_NEVER); /* nobody waits forever */
+    assert_true(next_ns != WEFT_NEVER); /* no wait is unlimited */
     rig->now_ns = weft_max_u64(rig->now_ns, next_ns);
     for (uint32_t i = 0; i < rig->transfers_count;) {
         uint32_t count = rig->transfers_count;

@@ -1,4 +1,4 @@
-/* One shard on the fake transport, and a worker whose requests a test writes byte by byte. */
+/* One shard on the fake transport, and a worker whose requests the test writes byte by byte. */
 #ifndef WEFT_TESTS_SHARD_BENCH_H
 #define WEFT_TESTS_SHARD_BENCH_H
 

@@ -56,7 +56,7 @@ static inline void shard_rig_slabs(struct weft_shard *shard)
     }
 }
 
-/* Its events, progress, and the memory that it asks for. */
+/* Process its events, make progress, and supply the memory that it requests. */
 static inline void shard_rig_progress(struct weft_shard *shard, struct fake_net *net, uint32_t node)
 {
     struct weft_msg_event event;

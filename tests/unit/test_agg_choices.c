@@ -122,7 +122,7 @@ static bool is_hot(const struct weft_agg_candidate *rows, uint64_t id)
             return rows[i].is_hot;
         }
     }
-    fail_msg("row %llu is gone", (unsigned long long)id);
+    fail_msg("row %llu is missing", (unsigned long long)id);
     return false;
 }
 
@@ -160,14 +160,14 @@ static void rows_near_the_limit_stay_as_they_are(void **state)
     fill(rows, 2, 12); /* ranks 8 to 11 are between the limits, and were in */
     weft_agg_hot_choose(rows, ROWS, ROOM, &change);
     assert_int_equal(change.came, 2); /* ranks 0 and 1 */
-    assert_int_equal(change.left, 2); /* ranks 10 and 11 give way to them */
+    assert_int_equal(change.left, 2); /* ranks 10 and 11 are replaced by them */
     assert_int_equal(change.hot, ROOM);
     assert_true(is_hot(rows, 0) && is_hot(rows, 9) && !is_hot(rows, 10));
     fill(rows, 5, 15);
     weft_agg_hot_choose(rows, ROWS, ROOM, &change);
     assert_int_equal(change.came, 5);
     assert_true(!is_hot(rows, 12) && !is_hot(rows, 10) && is_hot(rows, 8));
-    /* Who was not in does not come in between the limits. */
+    /* A row that was not in the set does not enter between the limits. */
     fill(rows, 0, 8);
     weft_agg_hot_choose(rows, ROWS, ROOM, &change);
     assert_int_equal(change.came + change.left, 0);
@@ -179,7 +179,7 @@ static void rows_near_the_limit_stay_as_they_are(void **state)
     assert_int_equal(change.hot, 8);
 }
 
-/* Counts of all time would keep a row that is no longer updated. */
+/* Total counts would keep a row that is no longer updated. */
 static void differences_count_not_totals(void **state)
 {
     (void)state;

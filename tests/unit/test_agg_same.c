@@ -215,7 +215,7 @@ static uint16_t ip_sum(const uint8_t *ip)
     return (uint16_t)sum;
 }
 
-/* An answer goes back to where its question came from, with lengths that are right. */
+/* A reply is sent to the source of its request, with correct lengths. */
 static void check_heads(const uint8_t *frame, uint32_t count, bool cut)
 {
     assert_memory_equal(frame, "\x02\0\0\0\0\2\x02\0\0\0\0\1", 12);
@@ -268,7 +268,7 @@ static enum weft_agg_action action_of(enum weft_agg_verdict verdict)
     }
 }
 
-/* The ACK says of each number in the window what the model knows of it. */
+/* The ACK has, for each number in the window, the state of the model. */
 static void check_ack(const struct rig *r, const struct packet *question, const uint8_t *answer)
 {
     uint32_t member = model_be(question->bytes + 6, 2);
@@ -554,7 +554,7 @@ static void kernel_host_and_model_agree(void **state)
     weft_aggregate_close(kernel);
 }
 
-/* What is not for the box goes on to the kernel's own stack, untouched. */
+/* Packets that are not for the aggregator are passed to the kernel's stack, unchanged. */
 static void others_pass(void **state)
 {
     (void)state;
@@ -600,13 +600,13 @@ static void packet_of_sevens(struct packet *p, const struct weft_wire_agg *head,
     *p = (struct packet){.count = WEFT_AGG_HEADER_BYTES + body};
     weft_wire_agg_encode(p->bytes, head);
     for (uint32_t i = 0; i < body; i += 4) {
-        /* What is a block's head in ROWS is 0. */
+        /* In ROWS the head of a block is 0. */
         bool first = head->kind == WEFT_AGG_ROWS && i % WEFT_AGG_ROW_BYTES == 0;
         weft_wire_store_u32(p->bytes + WEFT_AGG_HEADER_BYTES + i, first ? 0 : 7);
     }
 }
 
-/* What the program returned for it. */
+/* Returns the program's verdict. */
 static uint32_t run_sevens(struct weft_aggregate *kernel, const struct weft_wire_agg *head,
                            uint32_t body, uint8_t *answer)
 {
@@ -621,8 +621,8 @@ static uint32_t run_sevens(struct weft_aggregate *kernel, const struct weft_wire
     return run.action;
 }
 
-/* The kernel has no floats: neither a configuration nor an epoch of them is taken, and what comes
- * as floats all the same is not added. */
+/* The kernel has no floats: it refuses a configuration or an epoch with floats, and does not add
+ * packets with floats. */
 static void the_kernel_refuses_floats(void **state)
 {
     (void)state;
@@ -657,7 +657,7 @@ static void the_kernel_refuses_floats(void **state)
     weft_aggregate_close(kernel);
 }
 
-/* ---- emptied while packets come -------------------------------------------------------------- */
+/* ---- emptied while packets arrive ------------------------------------------------------------ */
 
 enum { BURST = 500000, BEGUN_MIN = 20000 };
 

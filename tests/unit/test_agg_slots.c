@@ -1,5 +1,5 @@
-/* What the rules of slots, windows and banks are for, one situation at a time; test_agg_same compares
- * them with a model in random ones. */
+/* The rules of slots, windows and banks, one situation at a time; test_agg_same compares them with
+ * a model in random situations. */
 #include "agg/box.h"
 
 #include <setjmp.h>
@@ -233,7 +233,7 @@ static void the_old_epoch_drains_first(void **state)
     assert_int_equal(row(0, 3, 2, 7), WEFT_AGG_ADDED);
 }
 
-/* An answer that was lost can be asked for until its sender says that it has it. */
+/* A lost reply can be requested again until its receiver confirms it. */
 static void the_window_moves_when_the_sender_says_so(void **state)
 {
     (void)state;
@@ -252,7 +252,7 @@ static void the_window_moves_when_the_sender_says_so(void **state)
     assert_int_equal(weft_agg_window_look(&w, UINT32_MAX), WEFT_AGG_WINDOW_PASSED);
     assert_int_equal(weft_agg_window_look(&w, 255), WEFT_AGG_WINDOW_NEW);
     assert_int_equal(weft_agg_window_look(&w, 256), WEFT_AGG_WINDOW_AHEAD);
-    weft_agg_window_advance(&w, 200); /* what is not settled here does not move it */
+    weft_agg_window_advance(&w, 200); /* unsettled numbers do not advance it */
     assert_int_equal(w.base, 0);
 }
 

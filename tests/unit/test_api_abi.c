@@ -278,7 +278,8 @@ static void structs_of_servers_of_users(void **state)
     SIZE(weft_fabric_server_counters, 72);
 }
 
-/* A program of any age: what it does not have is not touched, what it has and we do not is refused. */
+/* Programs of other releases: fields that they lack are not written, fields unknown here are
+ * refused. */
 static void structs_of_another_size(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Collective operations through <weft/coll.h> over loopback: every kind, many at a time and from several
- * threads, loss with error feedback, groups, and calls that make no sense. */
+/* Collective operations through <weft/coll.h> over loopback: every kind, many at a time and from
+ * several threads, loss with error feedback, groups, and invalid calls. */
 #include "comm_job.h"
 
 #include <assert.h>
@@ -323,7 +323,8 @@ static const char *by_id_and_any(struct weft_comm *comm, uint32_t rank, void *ar
         CHECK(weft_comm_wait(comm, id[1], JOB_TIMEOUT_NS, NULL) == WEFT_OK);
         return NULL;
     }
-    struct one_waiter waiter[WAITERS] = {{.comm = comm}, /* first in the queue of those who sleep */
+    struct one_waiter waiter[WAITERS] = {{.comm = comm}, /* first in the queue of sleeping
+                                                          * threads */
                                          {.comm = comm, .id = id[1], .by_id = true},
                                          {.comm = comm, .id = id[0], .by_id = true}};
     uint32_t n = round->both ? 3 : 2, ended = 0;
@@ -347,7 +348,8 @@ static const char *by_id_and_any(struct weft_comm *comm, uint32_t rank, void *ar
     return NULL;
 }
 
-/* A thread may have said that it waits and not do it yet, so not every round is asked to be as meant. */
+/* A thread may have announced its wait but not begun it, so not every round must have the intended
+ * order. */
 static void who_waits_for_one_gets_it(void **state)
 {
     (void)state;
@@ -363,7 +365,7 @@ static void who_waits_for_one_gets_it(void **state)
     job_close(&job);
 }
 
-/* ---- who drives ------------------------------------------------------------------------------ */
+/* ---- which thread leads ---------------------------------------------------------------------- */
 
 enum { STREAMS = 3, STREAM_ROUNDS = 120 };
 
@@ -435,7 +437,7 @@ static const char *streams(struct weft_comm *comm, uint32_t rank, void *arg)
     for (uint32_t i = 0; i < STREAMS; i++) {
         CHECK(pthread_create(&stream[i].thread, NULL, stream_run, &stream[i]) == 0);
     }
-    for (uint32_t i = 0; i < 10; i++) { /* something for the thread, whoever drives */
+    for (uint32_t i = 0; i < 10; i++) { /* work for the thread, whichever thread leads */
         weft_comm_counters_get(comm, &counters);
         pause_ms(1);
     }
@@ -467,7 +469,7 @@ static const char *one_sleeps(struct weft_comm *comm, uint32_t rank, void *arg)
     (void)arg;
     struct weft_comm_op op = job_op(WEFT_COMM_ALL_REDUCE, in[rank], out[rank], RANKS * COUNT);
     for (uint32_t i = 0; i < 20; i++) {
-        RUN(&op); /* so the caller drives, and nobody does after it */
+        RUN(&op); /* so the caller leads, and no thread does afterwards */
     }
     CHECK(weft_comm_begin(comm, &op, &id) == WEFT_OK);
     pause_ms(rank == 0 ? 300 : 0);
@@ -560,7 +562,7 @@ struct lossy {
     uint64_t missing[RANKS];
 };
 
-/* What was sent in all rounds is what arrived plus what is kept. */
+/* The sum sent in all rounds equals the sum that arrived plus the residuals. */
 static const char *with_feedback(struct weft_comm *comm, uint32_t rank, void *arg)
 {
     struct lossy *l = arg;
@@ -622,7 +624,7 @@ static void what_is_missing_is_kept_and_comes_later(void **state)
     job_close(&job);
 }
 
-/* ---- what makes no sense --------------------------------------------------------------------- */
+/* ---- invalid calls --------------------------------------------------------------------------- */
 
 static void calls_that_are_wrong_are_refused_in_words(void **state)
 {
@@ -657,7 +659,7 @@ static void calls_that_are_wrong_are_refused_in_words(void **state)
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(rows); i++) {
         weft_status status = weft_comm_run(job.comm[0], &rows[i], NULL);
         if (status != WEFT_INVALID) {
-            print_message("row %zu is taken\n", i);
+            print_message("row %zu is accepted\n", i);
         }
         assert_int_equal(status, WEFT_INVALID);
         if (strstr(weft_comm_error(job.comm[0]), words[i]) == NULL) {

@@ -23,7 +23,7 @@ static const char *ends_with(struct weft_comm *comm, weft_status status, const c
     uint64_t id;
     struct weft_comm_op op = job_op(WEFT_COMM_ALL_REDUCE, &in, &out, 1);
     if (weft_comm_begin(comm, &op, &id) != WEFT_PEER) {
-        return "another operation was begun";
+        return "another operation has begun";
     }
     return weft_comm_failure(comm) != NULL ? NULL : "no failure";
 }
@@ -313,7 +313,7 @@ static void a_forked_child_cannot_use_it(void **state)
                        weft_comm_join(job.comm[0], NULL, 0) == WEFT_STATE &&
                        strstr(weft_comm_error(NULL), "fork") != NULL;
         weft_comm_abort(job.comm[0], "the child");
-        weft_comm_close(job.comm[0]); /* does not say CLOSE to the parent's peers */
+        weft_comm_close(job.comm[0]); /* sends no CLOSE to the parent's peers */
         _exit(refused ? 0 : 1);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);

@@ -1,5 +1,5 @@
-/* <weft/fabric.h>: a server whose steps, answers and closed updates are this test's, and workers that push
- * whole updates. Values are whole numbers, so that sums are exact. */
+/* <weft/fabric.h>: a server whose hooks for steps, replies and closed updates are in this test, and
+ * workers that push whole updates. Values are whole numbers, so that sums are exact. */
 #include "comm_job.h"
 
 #include <pthread.h>
@@ -16,11 +16,11 @@
 enum { WORKERS = 2, DIM = 300, BLOCK = 256, N = 20, TAU_MAX = 2, COMMITTED_MAX = 64 };
 enum { OURS, THEIRS }; /* tables: stepped by the test, and by their optimizer */
 
-/* What the server's functions have seen. */
+/* Counts of the server's functions. */
 struct seen {
     pthread_mutex_t lock;
     uint64_t steps;
-    uint64_t bad; /* arguments that make no sense */
+    uint64_t bad; /* invalid arguments */
     uint64_t requests;
     uint64_t absent;
     struct weft_fabric_committed committed[COMMITTED_MAX];
@@ -62,7 +62,7 @@ static bool update(void *user, const struct weft_fabric_update *u)
     return true;
 }
 
-/* Of our table: the weights and a thousand for each step; -1 where nobody has pushed. */
+/* For our table: the weights plus a thousand per step; -1 for a row without pushes. */
 static void request(void *user, const struct weft_fabric_request *r)
 {
     struct seen *seen = user;
@@ -140,7 +140,7 @@ static void site_start(struct site *site, uint32_t shards, const char *consisten
     }
 }
 
-/* What the functions have seen is whole when this returns. */
+/* When this returns, the counts are complete. */
 static void site_stop(struct site *site)
 {
     for (uint32_t w = 0; w < WORKERS; w++) {
@@ -292,7 +292,7 @@ static void must_fail(const struct weft_fabric_server_config *config, weft_statu
     assert_int_equal(weft_fabric_server_open(config, &server), wanted);
     assert_null(server);
     if (strstr(weft_fabric_server_error(), words) == NULL) {
-        fail_msg("\"%s\" does not say \"%s\"", weft_fabric_server_error(), words);
+        fail_msg("\"%s\" does not contain \"%s\"", weft_fabric_server_error(), words);
     }
 }
 

@@ -1,5 +1,5 @@
-/* Gaps, residuals and counts against slow readable oracles, on random masks; and the promise of
- * error feedback: what arrived plus what is kept is what was sent. */
+/* Gaps, residuals and counts compared with simple oracles, on random masks; and the invariant of
+ * error feedback: arrived plus kept equals sent. */
 #include "base/bits.h"
 #include "base/prng.h"
 
@@ -72,7 +72,7 @@ static void gaps_are_the_missing_elements(void **state)
             for (; at < first + count; at++) {
                 assert_false(arrived(&s.mask, at));
             }
-            /* A run is whole: what follows it is there. */
+            /* A run is maximal: the next element has arrived. */
             assert_true(at == s.mask.elements || arrived(&s.mask, at));
             missing += count;
         }

@@ -19,7 +19,7 @@
 #include <unistd.h>
 #include <weft/ps.h>
 
-/* Never what is tested. */
+/* Long enough never to expire in the test. */
 static const uint64_t long_ns = 120 * WEFT_NS_PER_S;
 
 static struct weft_ps *connect_to(const struct test_server *server, const char *metrics,
@@ -82,7 +82,7 @@ static double scrape(const char *url, const char *name, const char *with)
     return sum;
 }
 
-/* The program is away when it is asked, and copies when it comes by. */
+/* The program does not poll when queried, and makes the copy at its next poll. */
 static void shows_what_was_pushed(uint32_t thread)
 {
     struct test_server server;
@@ -116,7 +116,8 @@ static void with_a_thread(void **state)
     shows_what_was_pushed(1);
 }
 
-/* ---- asked while the program sleeps in a call -------------------------------------------------- */
+/* ---- queried while the program sleeps in a call
+ * ------------------------------------------------ */
 
 struct asker {
     const char *url;
@@ -131,7 +132,7 @@ static void *ask(void *arg)
     return NULL;
 }
 
-/* The answer comes out of the sleep, in whatever order the two begin. */
+/* The query ends the sleep and gets its answer, in whatever order the two begin. */
 static void a_sleep_is_no_hindrance(void **state)
 {
     (void)state;
@@ -259,7 +260,7 @@ static void a_transport(uint8_t thread)
         fail_msg("%s", weft_transport_error(NULL));
     }
     const char *url = weft_transport_metrics(transport);
-    /* Nobody is there: the handshake is sent again and again, and counted. */
+    /* No peer is there: the handshake is retried and counted. */
     assert_int_equal(weft_transport_connect(transport, "127.0.0.1", 9, &peer), WEFT_OK);
     do {
         (void)weft_transport_progress(transport, WEFT_NS_PER_MS);

@@ -1,4 +1,4 @@
-/* <weft/ps.h> against real shards in threads: what arrives, what is lost, operations and clocks. */
+/* <weft/ps.h> with real shards in threads: delivery, loss, operations and clocks. */
 #include "api_ps_rig.h"
 #include "base/bits.h"
 #include "io/clock.h"
@@ -218,7 +218,7 @@ static void operations_have_places(void **state)
     must(ps, weft_push(table, ids, rows, N, 0, &ops[0]));
     must(ps, weft_pull(table, ids, got[1], N, 0, &ops[1]));
     must(ps, weft_pull(table, ids, got[2], N, 0, &ops[2]));
-    /* All places are taken, also of what is done but not waited for. */
+    /* All slots are in use, also by completed operations that were not waited for. */
     must_fail(ps, weft_pull(table, ids, got[0], N, 0, &ops[3]), WEFT_AGAIN, "weft_wait");
     must_fail(ps, weft_push_wait(table, ids, rows, N, 0, NULL), WEFT_AGAIN, "ops_max");
     must(ps, weft_wait(ps, ops[2], 120000 * ms_ns, NULL));
@@ -237,7 +237,7 @@ static void operations_have_places(void **state)
     must_fail(ps, weft_wait(ps, UINT64_MAX, 0, NULL), WEFT_INVALID, "operation");
     must(ps, weft_wait(ps, ops[0], WEFT_NEVER, NULL));
     must(ps, weft_wait(ps, ops[1], WEFT_NEVER, NULL));
-    /* Under way at the end: their memory is ours again. */
+    /* In progress at the end: their memory is released. */
     must(ps, weft_pull(table, ids, got[0], N, 0, &ops[0]));
     weft_ps_close(ps);
     site_stop(&site);
@@ -280,7 +280,7 @@ static void nothing_is_allowed_and_nonsense_is_not(void **state)
     site_stop(&site);
 }
 
-/* ---- what is lost ---------------------------------------------------------------------------- */
+/* ---- loss ------------------------------------------------------------------------------------ */
 
 /* Rows that the push before named as missed are those that did not change. */
 static void lost_pushes_are_named(struct weft_ps *ps, struct weft_ps_table *table,
@@ -289,7 +289,7 @@ static void lost_pushes_are_named(struct weft_ps *ps, struct weft_ps_table *tabl
 {
     uint64_t *bits = calloc(n / 64 + 2, sizeof(*bits));
     float *got = calloc(n * DIM, sizeof(*got));
-    bits[n / 64 + 1] = UINT64_MAX; /* beyond what it needs: cleared */
+    bits[n / 64 + 1] = UINT64_MAX; /* beyond the required words: cleared */
     assert_int_equal(weft_result_missed(ps, bits, n / 64 + 2), n);
     assert_int_equal(bits[n / 64 + 1], 0);
     assert_int_equal(weft_bits_count(bits, n), result->rows_missed);
@@ -380,7 +380,7 @@ static void a_pull_waits_for_the_slowest_worker(void **state)
     must(a, weft_pull(table_a, &id, got, 1, 0, &op));
     must_fail(a, weft_wait(a, op, 50 * ms_ns, NULL), WEFT_TIMEOUT, "pull of table 0");
     must_fail(a, weft_test(a, op, NULL), WEFT_AGAIN, "operation");
-    must(a, weft_ps_flush(a, 120000 * ms_ns)); /* a pull that waits is not in its way */
+    must(a, weft_ps_flush(a, 120000 * ms_ns)); /* a waiting pull does not block it */
     must(b, weft_push_wait(table_b, &id, one, 1, 0, NULL));
     must(b, weft_clock(table_b));
     must(b, weft_ps_flush(b, 120000 * ms_ns));
@@ -391,7 +391,7 @@ static void a_pull_waits_for_the_slowest_worker(void **state)
     site_stop(&site);
 }
 
-/* A program that is started again goes on where all its workers were. */
+/* A restarted program continues at the clock of its workers. */
 static void a_second_life_joins_the_table(void **state)
 {
     (void)state;
@@ -417,7 +417,7 @@ static void a_second_life_joins_the_table(void **state)
     site_stop(&site);
 }
 
-/* ---- who is there ---------------------------------------------------------------------------- */
+/* ---- records --------------------------------------------------------------------------------- */
 
 static void its_rpcs_are_recorded(void **state)
 {

@@ -99,7 +99,7 @@ static void must_fail(const struct weft_ps_config *config, weft_status wanted, c
     }
 }
 
-/* One step: what both have pushed is there. */
+/* One step: both pushes are applied. */
 static void train(struct weft_ps *const ps[WORKERS])
 {
     struct weft_ps_table *tables[WORKERS];
@@ -127,7 +127,8 @@ static void workers_join_and_finish(void **state)
     struct weft_ps_config config = config_for(&job);
     struct weft_ps *ps[WORKERS];
     for (uint32_t w = 0; w < WORKERS; w++) {
-        ps[w] = connect_with(&config); /* a rank is given, the number of workers told */
+        ps[w] = connect_with(&config); /* the coordinator assigns the rank and the number of
+                                        * workers */
         assert_int_equal(weft_ps_worker(ps[w]), w);
         assert_int_equal(weft_ps_workers(ps[w]), WORKERS);
         assert_int_equal(weft_ps_shards(ps[w]), SHARDS);
@@ -136,8 +137,8 @@ static void workers_join_and_finish(void **state)
     assert_false(job_is_over(&job, 0));
     weft_ps_close(ps[0]);
     weft_ps_close(ps[1]);
-    /* A farewell waits half a second for its answer. If this process was stopped just then, a
-     * worker of the same rank says it again. */
+    /* Leaving waits half a second for its answer. If this process was stopped meanwhile, a worker
+     * of the same rank leaves again. */
     while (!job_is_over(&job, 5 * WEFT_NS_PER_S)) {
         config.workers = WORKERS;
         for (config.worker = 0; config.worker < WORKERS; config.worker++) {
@@ -163,7 +164,7 @@ static void who_leaves_in_the_middle_is_not_done(void **state)
         weft_ps_abort(ps);
     }
     weft_ps_abort(NULL);
-    /* Nor is who closes after a server went. */
+    /* Nor does a worker that closes after a server ended. */
     config.worker = 0;
     config.keepalive_ns = 50 * WEFT_NS_PER_MS;
     struct weft_ps *ps = connect_with(&config);
@@ -225,7 +226,7 @@ static void the_environment_names_it(void **state)
     struct weft_ps *ps = connect_with(&config);
     assert_int_equal(weft_ps_workers(ps), WORKERS);
     weft_ps_close(ps);
-    /* Who names the servers himself is no member, nor who wants no coordinator. */
+    /* A worker that names the servers is no member, nor one that disables the coordinator. */
     setenv("WEFT_COORDINATOR", "127.0.0.1:9", 1);
     config.servers = servers;
     ps = connect_with(&config);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* ---- what is refused ------------------------------------------------------------------------- */
+/* ---- refusals -------------------------------------------------------------------------------- */
 
 static void configs_are_checked(void **state)
 {
@@ -56,7 +56,7 @@ static void configs_are_checked(void **state)
     assert_null(ps);
 }
 
-/* What a program leaves out comes from the environment. */
+/* Settings that the program omits are read from the environment. */
 static void the_environment_fills_in(void **state)
 {
     (void)state;
@@ -99,7 +99,7 @@ static void the_environment_fills_in(void **state)
     site_stop(&site);
 }
 
-/* ---- who is there ---------------------------------------------------------------------------- */
+/* ---- connections ----------------------------------------------------------------------------- */
 
 static void *start_late(void *arg)
 {
@@ -119,7 +119,7 @@ static void the_server_may_come_later(void **state)
     test_server_stop(&site.servers[0]);
     assert_int_equal(pthread_create(&thread, NULL, start_late, &site), 0);
     struct weft_ps_config config = config_for(site.list);
-    config.peer_timeout_ns = WEFT_NS_PER_S; /* it gives up once, and tries again */
+    config.peer_timeout_ns = WEFT_NS_PER_S; /* it times out once, and retries */
     struct weft_ps *ps = connect_with(&config);
     (void)pthread_join(thread, NULL);
     struct weft_table_options options = adding("asp");
@@ -184,7 +184,7 @@ static void a_rank_beyond_the_servers_workers(void **state)
     site_stop(&site);
 }
 
-/* Two processes with one rank: the older one is told, and does not come back. */
+/* Two processes with one rank: the older one is notified, and does not reconnect. */
 static void a_rank_is_for_one(uint64_t reconnect_ns)
 {
     uint64_t id = 9;
@@ -240,7 +240,7 @@ static void *connect_early(void *arg)
     return NULL;
 }
 
-/* Shard 1 is not there yet when another process takes the rank at shard 0. */
+/* Shard 1 has not started yet when another process takes the rank at shard 0. */
 static void a_rank_is_taken_while_connecting(void **state)
 {
     (void)state;
@@ -263,8 +263,8 @@ static void a_rank_is_taken_while_connecting(void **state)
     site_stop(&site);
 }
 
-/* What the pull that was given up had borrowed is ours: the answer of the shard that lives, which
- * comes when the second worker ends its clock, must not be written there. */
+/* The abandoned pull no longer borrows its memory: the reply of the live shard, which arrives when
+ * the second worker ends its clock, must not be written there. */
 static void check_given_up(struct site *site, struct weft_ps *ps, const float *rows)
 {
     static float before[4096];
@@ -288,7 +288,8 @@ static void check_given_up(struct site *site, struct weft_ps *ps, const float *r
     weft_ps_close(other);
 }
 
-/* A killed server says nothing: what waits for it ends within the time-outs, with its name. */
+/* A killed server sends nothing: operations that wait for it end within the timeouts, and the error
+ * names it. */
 static void a_dead_server_is_noticed(void **state)
 {
     (void)state;
@@ -312,8 +313,8 @@ static void a_dead_server_is_noticed(void **state)
     for (uint32_t i = 0; i < N * DIM; i++) {
         rows[i] = -1;
     }
-    /* The pull is at the servers and waits for the other worker, who never comes: only the question
-     * whether they live can tell. */
+    /* The pull is at the servers and waits for the other worker, which never connects: only a
+     * keep-alive can detect the death. */
     must(ps, weft_pull(table, ids, rows, N, 0, &op));
     must_fail(ps, weft_wait(ps, op, 300 * ms_ns, NULL), WEFT_TIMEOUT, "pull of table 0");
     test_server_go_deaf(&site.servers[1]);
@@ -346,7 +347,8 @@ static void a_server_that_ends_says_so(void **state)
     weft_ps_close(ps);
 }
 
-/* A server that knows another clock of this worker: whatever waits for clocks ends, and says so. */
+/* A server with another clock of this worker: everything that waits for clocks ends, with that
+ * error. */
 static void a_refused_clock_is_said(void **state)
 {
     (void)state;
@@ -391,7 +393,7 @@ static void a_checkpoint_is_asked_for(void **state)
     site_stop(&site);
 }
 
-/* Longer than a server's patience: this one says that it will be deaf; nothing is outstanding. */
+/* Longer than a server's timeout: the worker announces IDLE; nothing is outstanding. */
 static void idle_is_allowed_any_time(void **state)
 {
     (void)state;

@@ -32,14 +32,14 @@ static void a_vector_needs_no_ids(void **state)
     struct site site;
     site_start(&site, 2, (struct ps_server_options){.workers = 1});
     struct weft_ps_config config = config_for(site.list);
-    config.rows_max = 100; /* the whole of it goes in three parts */
+    config.rows_max = 100; /* the vector is transferred in three parts */
     struct weft_ps *ps = connect_with(&config);
     struct weft_table_options options = vector(0);
     struct weft_ps_table *table = open_table(ps, &options);
     struct weft_result result = {.size = sizeof(result)};
     uint64_t op = 0;
     count_up(values, LENGTH, 1);
-    got[LENGTH] = -7; /* behind the end: nobody's */
+    got[LENGTH] = -7; /* beyond the end: unused */
     must(ps, weft_push_range_wait(table, 0, values, ROWS, 0, &result));
     assert_int_equal(result.elements_delivered, ROWS);
     must(ps, weft_pull_range_wait(table, 0, got, ROWS, 0, &result));
@@ -79,7 +79,7 @@ static void a_piece_must_be_there(void **state)
     struct weft_ps_table *table = open_table(ps, &options);
     struct weft_ps_table *other = open_table(ps, &sparse);
     must_fail(ps, weft_push_range(table, 1, values, ROWS, 0, &op), WEFT_INVALID,
-              "258 rows from 1 on are asked of table 0, which has 258");
+              "258 rows from 1 on are requested of table 0, which has 258");
     must_fail(ps, weft_pull_range_wait(table, UINT64_MAX, values, 2, 0, NULL), WEFT_INVALID,
               "which has 258");
     must_fail(ps, weft_push_range(table, 0, NULL, 1, 0, &op), WEFT_INVALID, "rows is NULL");
@@ -136,7 +136,7 @@ static void several_tables_in_one_operation(void **state)
     site_stop(&site);
 }
 
-/* One worker of a table that counts two: the mean over workers halves what it pushes, that over
+/* One worker of a table for two: the mean over workers halves its pushes, the mean over
  * contributors does not, and a sum is not divided. */
 static void means_are_over_workers_or_contributors(void **state)
 {
@@ -170,7 +170,7 @@ static void means_are_over_workers_or_contributors(void **state)
     site_stop(&site);
 }
 
-/* Gradients and weights as bf16: what is not there is kept, and zeros send it. */
+/* Gradients and weights as bf16: rounding errors are kept, and a push of zeros sends them. */
 static void values_may_be_half_as_long(void **state)
 {
     (void)state;
@@ -273,7 +273,7 @@ static void lists_go_as_a_whole_or_not_at_all(void **state)
     site_stop(&site);
 }
 
-/* ---- what is refused ------------------------------------------------------------------------- */
+/* ---- refusals -------------------------------------------------------------------------------- */
 
 static void gradients_must_be_finite(void **state)
 {
@@ -293,7 +293,7 @@ static void gradients_must_be_finite(void **state)
     says(weft_ps_error(ps), "gradient");
     assert_int_equal(result.chunks_refused, 1);
     row[1] = 2;
-    must(ps, weft_push_wait(table, &id, row, 1, 0, NULL)); /* it goes on */
+    must(ps, weft_push_wait(table, &id, row, 1, 0, NULL)); /* the worker continues */
     must(ps, weft_pull_wait(table, &id, got, 1, 0, NULL));
     assert_memory_equal(got, row, sizeof(row));
     weft_ps_close(ps);
@@ -404,7 +404,7 @@ static void options_are_checked_here(void **state)
     site_stop(&site);
 }
 
-/* Words become what the specification has: each option does something. */
+/* Options are converted to the specification: each option has an effect. */
 static void options_reach_the_server(void **state)
 {
     (void)state;

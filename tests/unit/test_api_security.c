@@ -107,7 +107,7 @@ static void open_says(const struct weft_transport_config *config, weft_status st
     assert_non_null(strstr(weft_transport_error(NULL), action));
 }
 
-/* Must run before a key is taken from the environment. */
+/* Must run before a key is read from the environment. */
 static void no_key_is_said(void **state)
 {
     (void)state;
@@ -141,7 +141,7 @@ static void nothing_unauthenticated_leaves_this_host(void **state)
     weft_transport_close(api_open(&config));
 }
 
-/* Two ends that do not get together: both say why. */
+/* Two ends that cannot connect: both report the reason. */
 static void strangers(const struct weft_transport_config *config_b,
                       const struct weft_transport_config *config_a, const char *word_b,
                       const char *word_a)
@@ -153,7 +153,7 @@ static void strangers(const struct weft_transport_config *config_b,
     struct weft_transport *a = api_open(&config);
     struct weft_transport_event event = {.size = sizeof(event)};
     uint64_t end_ns = weft_clock_now_ns() + api_limit_ns;
-    bool heard = false; /* a thread that is kept from its CPU may have said nothing in its time */
+    bool heard = false; /* a thread that is not scheduled may have reported nothing in time */
     while (!heard && weft_clock_now_ns() < end_ns) {
         (void)api_connect(a, b);
         do {
@@ -162,12 +162,12 @@ static void strangers(const struct weft_transport_config *config_b,
         } while (weft_transport_wait(a, 0, &event) != WEFT_OK);
     }
     if (!heard) {
-        fail_msg("the accepting end says: %s", weft_transport_error(b));
+        fail_msg("text of the accepting end: %s", weft_transport_error(b));
     }
     assert_int_equal(event.type, WEFT_TRANSPORT_DOWN);
     assert_int_equal(event.down, WEFT_TRANSPORT_DOWN_NO_ANSWER);
     if (strstr(weft_transport_error(a), word_a) == NULL) {
-        fail_msg("the connecting end says: %s", weft_transport_error(a));
+        fail_msg("text of the connecting end: %s", weft_transport_error(a));
     }
     weft_transport_close(a);
     weft_transport_close(b);

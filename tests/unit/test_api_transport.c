@@ -225,7 +225,7 @@ static void critical_ranges_arrive_with_threads(void **state)
     critical_ranges_arrive(true);
 }
 
-/* What was missing twice running is critical the third time, so nothing is missing thrice. */
+/* Elements missing twice in a row are critical the third time, so none is missing three times. */
 static void nothing_is_missing_thrice(void **state)
 {
     (void)state;
@@ -301,7 +301,7 @@ static void events_wait_to_be_polled(void **state)
     close_ends(&e);
 }
 
-/* Places in the queue come back: far more messages than it holds. */
+/* Slots of the queue are reused: far more messages than its capacity. */
 static void thousands_of_messages(void **state)
 {
     (void)state;
@@ -320,7 +320,7 @@ static void thousands_of_messages(void **state)
     close_ends(&e);
 }
 
-/* The receiver flushes, then closes: the sender has its SENT before it hears of the end. */
+/* The receiver flushes, then closes: the sender gets SENT before DOWN. */
 static void flush_before_close(bool thread)
 {
     struct weft_transport_config config = api_config();
@@ -431,7 +431,7 @@ static void a_timeout_ends_a_send_short(void **state)
     close_ends(&e);
 }
 
-/* Nothing is owed, so nobody would notice that the other end is deaf, but by asking. */
+/* Nothing is outstanding, so only a keep-alive detects that the other end does not respond. */
 static void a_keepalive_finds_the_deaf(void **state)
 {
     (void)state;

@@ -52,7 +52,7 @@ static struct weft_ps_config config_for(const struct job *job, uint32_t worker)
     return config;
 }
 
-/* SGD with rate -1: a push adds half of what it holds, for there are two workers. */
+/* SGD with rate -1: a push adds half of its values, because there are two workers. */
 static struct weft_table_options adding(uint32_t feedback_rows)
 {
     struct weft_table_options options;
@@ -248,7 +248,7 @@ static void must_fail(const struct weft_ps_config *config, const char *words)
     struct weft_ps *ps = NULL;
     assert_int_equal(weft_ps_connect(config, &ps), WEFT_INVALID);
     if (strstr(weft_ps_error(NULL), words) == NULL) {
-        fail_msg("\"%s\" does not say \"%s\"", weft_ps_error(NULL), words);
+        fail_msg("\"%s\" does not contain \"%s\"", weft_ps_error(NULL), words);
     }
 }
 
@@ -314,7 +314,7 @@ static void what_does_not_fit_is_refused(void **state)
     job_stop(&job);
 }
 
-/* Without a scheduler updates may be counted all the same, and servers keep their own bound. */
+/* Servers can count updates and enforce a bound of their own without a scheduler. */
 static void servers_alone_keep_a_bound(void **state)
 {
     (void)state;
@@ -346,8 +346,8 @@ static void servers_alone_keep_a_bound(void **state)
     }
 }
 
-/* Workers leave and servers end while their last reports are on their way, or are lost and have to go
- * again. */
+/* Workers leave and servers end while their last reports are in flight, or are lost and must be
+ * resent. */
 static void the_last_commit_is_reported(void **state)
 {
     (void)state;

@@ -64,7 +64,7 @@ static void false_calls_the_handler_with_its_place(void **state)
     if (setjmp(after_handler) == 0) {
         line = __LINE__ + 1;
         WEFT_ASSERT(1 + 1 == 3);
-        fail_msg("execution went on");
+        fail_msg("execution continued");
     }
     assert_non_null(strstr(seen_file, "test_base_assert.c"));
     assert_int_equal(seen_line, line);

@@ -1,4 +1,4 @@
-/* Bitmaps against an oracle that keeps one bool a bit. */
+/* Bitmaps compared with an oracle of one bool per bit. */
 #include "base/bits.h"
 #include "base/prng.h"
 

@@ -1,4 +1,4 @@
-/* The names of jobs that every protocol takes, and words for statuses that no release knows yet. */
+/* Job names that every protocol accepts, and names for unknown statuses. */
 #include "base/names.h"
 
 #include <setjmp.h>

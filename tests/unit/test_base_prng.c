@@ -1,4 +1,4 @@
-/* The generator is a contract: a seed in a bug report must give the same run for ever. Golden values
+/* The generator is a contract: a seed in a bug report must give the same run forever. Golden values
  * come from the published algorithms (splitmix64 of seed 1234567 and xoshiro256** of state 1, 2, 3,
  * 4 are the values that other implementations test against). */
 #include "base/prng.h"

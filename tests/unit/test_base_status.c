@@ -1,4 +1,4 @@
-/* Every status has its own name and a text that says what to do; unknown values are survived. */
+/* Every status has a unique name and a text with the next action; unknown values are handled. */
 #include "base/status.h"
 
 #include <setjmp.h>
@@ -53,7 +53,7 @@ static void unknown_values_have_a_name(void **state)
     (void)state;
     static const int unknown[] = {WEFT_STATUS_COUNT, WEFT_STATUS_COUNT + 1, 1000, -1};
     for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
-        /* Stored bytewise: the value comes from outside, say from a file. */
+        /* Stored bytewise: the value is external, for instance from a file. */
         weft_status status;
         memcpy(&status, &unknown[i], sizeof(status));
         assert_string_equal(weft_status_name(status), "WEFT_?");

@@ -1,5 +1,5 @@
-/* Checkpoint files: every byte counts, the newest good one is found, a full disk leaves what was
- * there, pruning never takes the last one. */
+/* Checkpoint files: every changed byte is detected, the newest valid checkpoint is found, a full
+ * disk leaves existing files intact, pruning never removes the last checkpoint. */
 #include "ckpt_rig.h"
 
 #include <signal.h>
@@ -13,7 +13,7 @@ static weft_status make(struct server *server, uint64_t number, uint64_t base,
     return server_write(server, number, base, error);
 }
 
-/* Larger than what the writer passes on to the disk at a time, in pieces that end within pages. */
+/* Larger than the writer's batches to the disk, in pieces that end within pages. */
 static void large_tensors(void **state)
 {
     (void)state;
@@ -125,7 +125,7 @@ static void every_byte(void **state)
         }
         assert_int_equal(found(), 2);
     }
-    /* Torn: a file that ends anywhere; a data file that is gone. */
+    /* Torn: a file truncated anywhere; a missing data file. */
     for (uint32_t f = 0; f < 2; f++) {
         char path[256], bytes[4096];
         snprintf(path, sizeof(path), "%s/%s", dir, names[f]);
@@ -210,7 +210,7 @@ static void deltas_and_pruning(void **state)
     must(server_look(&a, 8, 1, &error), &error);
     assert_int_equal(files_in(".", "safetensors"), 2);
     assert_int_equal(found(), 8);
-    /* A delta whose base is gone is no checkpoint. */
+    /* A delta without its base is no checkpoint. */
     must(make(&a, 9, 7, &error), &error);
     assert_int_equal(found(), 8);
     server_end(&a);
@@ -276,7 +276,8 @@ static void version_1(void **state)
     server_end(&a);
 }
 
-/* A write that fails at any point: said in words, nothing left over, the one before is found. */
+/* A write that fails at any point: an error text, no leftover files, and the previous checkpoint is
+ * found. */
 static void disk_full(void **state)
 {
     (void)state;

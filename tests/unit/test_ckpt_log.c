@@ -1,5 +1,6 @@
-/* Who may write into a checkpoint directory, and what counts: servers that are replaced at any moment,
- * servers that must agree, a file system that fails at any call, and one on the network. */
+/* Write access to a checkpoint directory, and validity of checkpoints: servers that are replaced at
+ * any moment, servers that must agree, a file system that fails at any call, and a network file
+ * system. */
 #include "ckpt_rig.h"
 #include "fault_fs.h"
 
@@ -28,7 +29,7 @@ static weft_status write_refused(struct server *server, uint64_t number)
     return status;
 }
 
-/* ---- who may write --------------------------------------------------------------------------- */
+/* ---- write access ---------------------------------------------------------------------------- */
 
 /* The one that was replaced wakes up: nothing that it writes counts, and nothing of its successor's is
  * touched, whatever numbers they have. */
@@ -89,7 +90,7 @@ static void replaced_before_the_link(void **state)
     server_end(&new);
 }
 
-/* Stopped while it starts, and another process took its place: it does not take it back. */
+/* Stopped while it starts, and replaced by another process: it does not reclaim the shards. */
 static void start_and_write(void *arg)
 {
     struct overtaken *overtaken = arg;
@@ -117,7 +118,7 @@ static void overtaken_while_it_starts(void **state)
     server_end(&other);
 }
 
-/* The directory of a new job was empty when it was looked at, and is not any more. */
+/* The directory of a new job was empty when it was checked, and is no longer. */
 static void a_new_job_begins_in_an_empty_directory(void **state)
 {
     (void)state;
@@ -134,7 +135,7 @@ static void a_new_job_begins_in_an_empty_directory(void **state)
     server_end(&b);
 }
 
-/* Overtaken by another server's record, not by a successor's: it goes on with the next number. */
+/* Overtaken by another server's record, not by a successor's: it continues with the next number. */
 static void write_seven(void *arg)
 {
     struct overtaken *overtaken = arg;
@@ -211,7 +212,7 @@ static void servers_agree(void **state)
     assert_non_null(strstr(error.text, "checkpoint 5"));
     server_end(&b);
     server_end(&a);
-    /* Start all again: the first one to serve says 4, and the other one goes along. */
+    /* Restart all: the first one to serve chooses 4, and the other one follows. */
     assert_int_equal(server_try(&a, 2, 0, 1, &error), WEFT_OK);
     assert_int_equal(a.set.number, 4);
     server_start(&b, 2, 1, 1);
@@ -229,8 +230,9 @@ static void damage(uint64_t number, uint32_t shard, uint64_t claim)
     assert_int_equal(truncate(path, 100), 0);
 }
 
-/* A part that another server's start has found damaged does not complete a checkpoint of that number
- * again, nor one that is based on it; and who reads the log later finds the same as those who live. */
+/* A part that another server's start has found damaged does not complete a checkpoint of that
+ * number again, nor one that is based on it; and a later reader of the log finds the same as the
+ * running servers. */
 static void damaged_parts_stay_out(void **state)
 {
     (void)state;
@@ -251,7 +253,7 @@ static void damaged_parts_stay_out(void **state)
     assert_int_equal(a2.durable, 100);
     assert_int_equal(found(), 100);
     write_part(&a2, 120);
-    must(server_write(&b, 120, 110, &error), &error); /* b has not heard of it */
+    must(server_write(&b, 120, 110, &error), &error); /* b does not know of it */
     must(server_look(&a2, 120, 1, &error), &error);
     assert_int_equal(a2.durable, 100);
     assert_int_equal(found(), 100);
@@ -266,7 +268,8 @@ static void damaged_parts_stay_out(void **state)
     server_end(&a2);
 }
 
-/* What was set aside keeps its record: what an earlier claim settled would be something else without. */
+/* A file that was set aside keeps its record: without it the result of an earlier claim would
+ * change. */
 static void later_readers_agree(void **state)
 {
     (void)state;
@@ -298,7 +301,7 @@ static void later_readers_agree(void **state)
     server_end(&a2);
 }
 
-/* A damaged manifest: the files that it named are not taken for a killed writer's. */
+/* A damaged manifest: the files that it named are not mistaken for those of a killed writer. */
 static void damaged_manifest_keeps_its_files(void **state)
 {
     (void)state;
@@ -341,7 +344,7 @@ static void other_shape(void **state)
     server_end(&one);
 }
 
-/* A damaged claim costs nothing of what its process wrote. */
+/* A damaged claim invalidates nothing that its process wrote. */
 static void damaged_claim(void **state)
 {
     (void)state;
@@ -353,7 +356,7 @@ static void damaged_claim(void **state)
     snprintf(path, sizeof(path), "%s/log/000000000001", dir);
     assert_int_equal(truncate(path, 20), 0);
     assert_int_equal(found(), 3);
-    assert_int_equal(complaints, 2); /* the claim, and what was restored by it */
+    assert_int_equal(complaints, 2); /* the claim, and its restore record */
     server_start(&a, 1, 0, 1);
     assert_int_equal(a.set.number, 3);
     server_end(&a);
@@ -383,7 +386,8 @@ static void later_version_stops(void **state)
     assert_int_equal(found(), 3);
 }
 
-/* What killed writers left goes when their shards have another owner; a live one's stays. */
+/* Leftovers of killed writers are removed when their shards have another owner; files of a live one
+ * stay. */
 static void leftovers(void **state)
 {
     (void)state;
@@ -411,7 +415,7 @@ static void leftovers(void **state)
     server_end(&b);
 }
 
-/* Serial numbers stay taken: a log in which records were removed has no holes. */
+/* Serial numbers are not reused: a log with removed records has no holes. */
 static void numbers_stay_taken(void **state)
 {
     (void)state;
@@ -441,7 +445,7 @@ struct outcome {
     uint64_t durable;
 };
 
-/* The second server of two is started again and takes part in two more checkpoints. */
+/* The second server of two is restarted, and participates in two more checkpoints. */
 static struct outcome scenario(struct server *a)
 {
     struct weft_error error = {.text = ""};
@@ -481,7 +485,7 @@ static void set_scenario(struct server *a)
     server_end(&b);
 }
 
-/* One call after another fails, in each way. Whatever was said to be durable is found, and whole. */
+/* Each call in turn fails, in each way. Everything reported as durable is found complete. */
 static void every_call_fails(void **state)
 {
     (void)state;
@@ -555,8 +559,8 @@ static void refused_start_changes_nothing(void **state)
     }
 }
 
-/* A part is four times on the disk: its data, their names, the record, the record's name. What is not is
- * never promised. */
+/* A part is four times on the disk: its data, their names, the record, the record's name. Nothing
+ * else is ever reported as durable. */
 static void synchronised_before_promised(void **state)
 {
     (void)state;
@@ -583,7 +587,7 @@ static void synchronised_before_promised(void **state)
     assert_int_equal(synchronised, 4);
 }
 
-/* The same scene where look-ups are stale and every link reports that the name was taken. */
+/* The same scenario with stale lookups, and every link reporting that the name exists. */
 static void network_file_system(void **state)
 {
     (void)state;
@@ -598,7 +602,7 @@ static void network_file_system(void **state)
     server_end(&a);
 }
 
-/* Look-ups that stay stale: it is said, and nothing is guessed. */
+/* Permanently stale lookups: reported as an error, nothing is guessed. */
 static void stale_for_good(void **state)
 {
     (void)state;
