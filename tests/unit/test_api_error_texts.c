@@ -227,7 +227,7 @@ static void bad_sends(void **state)
     ASSERT_SAYS(t, weft_transport_send(t, &s), WEFT_PEER, "peer 1000", "connect");
     s = good;
     s.critical = NULL;
-    ASSERT_SAYS(t, weft_transport_send(t, &s), WEFT_INVALID, "critical is NULL", "name the");
+    ASSERT_SAYS(t, weft_transport_send(t, &s), WEFT_INVALID, "critical is NULL", "pass the");
     range.count = 5;
     ASSERT_SAYS(t, weft_transport_send(t, &good), WEFT_INVALID, "range 0", "the message has 8");
     range = (struct weft_range){.first = UINT32_MAX, .count = UINT32_MAX};
