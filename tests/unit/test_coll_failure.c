@@ -66,7 +66,7 @@ static void test_dies(void **state)
     }
 }
 
-/* Only two ranks lose their connection: the two others hear of it from them. */
+/* Only two ranks lose their connection: they notify the two others. */
 static void test_told(void **state)
 {
     (void)state;
@@ -87,8 +87,9 @@ static void test_told(void **state)
     rig_free(r);
 }
 
-/* A rank closes when all it takes part in is done: no failure. When not: a failure after a while, in
- * which another reason could be told. And with a rank that has left nothing can be begun. */
+/* A rank that closes after all its operations are done causes no failure. Otherwise the failure is
+ * delayed, so that another reason can arrive first. No operation can begin with a rank that has
+ * left. */
 static void test_leaves(void **state)
 {
     (void)state;
@@ -162,7 +163,7 @@ static void test_closes_unconfirmed(void **state)
     }
 }
 
-/* Both say what each called. */
+/* Both errors name both calls. */
 static void test_mismatch(void **state)
 {
     (void)state;
@@ -257,7 +258,7 @@ static void test_mismatch_of_each_field(void **state)
     rig_free(r);
 }
 
-/* Nobody waits longer than the time-out, and all name the rank that has not come. */
+/* No rank waits longer than the timeout, and all name the missing rank. */
 static void test_timeout(void **state)
 {
     (void)state;
@@ -280,7 +281,7 @@ static void test_timeout(void **state)
     rig_run(r);
     assert_int_equal(weft_coll_failure(r->coll[0])->reason, WEFT_COLL_FINE);
     r->net->now_ns += 2 * WEFT_NS_PER_S;
-    rig_run(r); /* they ask one another how far they are, and the answer may take its time */
+    rig_run(r); /* they query each other's progress, and the answer may be late */
     assert_int_equal(weft_coll_failure(r->coll[0])->reason, WEFT_COLL_FINE);
     assert_true(weft_coll_deadline(r->coll[0]) <= r->net->now_ns + WEFT_NS_PER_S);
     r->net->now_ns += WEFT_NS_PER_S;
@@ -292,8 +293,8 @@ static void test_timeout(void **state)
     rig_free(r);
 }
 
-/* Three elements have one owner, rank 3, so nobody else hears of rank 1. It does not call, rank 3 waits
- * for it and the others for rank 3, whose clock is the last to run out. */
+/* Three elements have one owner, rank 3, so no other rank receives from rank 1. It does not call;
+ * rank 3 waits for it, and the others for rank 3, whose timeout is the last to expire. */
 static void test_timeout_behind_another(void **state)
 {
     (void)state;
@@ -320,7 +321,7 @@ static void test_timeout_behind_another(void **state)
     rig_free(r);
 }
 
-/* A call that does not fit lets go of what came ahead of it: what comes next is not too much. */
+/* A mismatched call releases its early messages, so that the next ones do not exceed the limit. */
 static void test_mismatch_with_much_ahead(void **state)
 {
     (void)state;
@@ -340,7 +341,7 @@ static void test_mismatch_with_much_ahead(void **state)
         struct weft_coll_call call = call_of(1);
         call.count = 7413;
         assert_int_equal(rig_begin(r, 1, call), WEFT_OK);
-        do { /* that it does not fit is told late */
+        do { /* the mismatch is reported late */
             for (uint32_t i = 0; i < FAKE_MESSAGES; i++) {
                 struct fake_message *m = &r->net->messages[i];
                 m->held = m->live && m->send.tag >> 60 == 2;
@@ -358,8 +359,9 @@ static void test_mismatch_with_much_ahead(void **state)
     }
 }
 
-/* One calls it with no elements, and is done at once: what has come, or comes, shows that they differ.
- * Of three elements nothing goes to rank 1 but from their owner, which waits for it: then it is asked. */
+/* One rank calls it without elements, and is done at once: messages that have arrived, or arrive
+ * later, show the mismatch. With three elements only their owner sends to rank 1, and it waits for
+ * rank 1: then it queries it. */
 static void test_mismatch_with_nothing(void **state)
 {
     (void)state;
@@ -393,7 +395,8 @@ static void test_mismatch_with_nothing(void **state)
     }
 }
 
-/* A rank that goes in the middle of what it sends ahead has left, it has not broken the protocol. */
+/* A rank that closes in the middle of its early messages has left; it has not violated the
+ * protocol. */
 static void test_leaves_ahead(void **state)
 {
     (void)state;
@@ -536,7 +539,7 @@ static void test_send_recv_fails(void **state)
     for (uint32_t i = 0; i < COUNT; i++) {
         in[2][i] = (float)(i + 1);
     }
-    for (uint32_t steps = 0; steps < 100; steps += 3) { /* with part of it under way */
+    for (uint32_t steps = 0; steps < 100; steps += 3) { /* with part of it in flight */
         struct rig *r = rig_new(N, steps);
         memset(out[0], 0, sizeof(out[0]));
         assert_int_equal(rig_begin(r, 0, pair_of(WEFT_COLL_RECV)), WEFT_OK);
@@ -616,7 +619,7 @@ static void test_recv_waits_for_collective(void **state)
     rig_free(r);
 }
 
-/* ---- a rank that says what no correct one says ----------------------------------------------- */
+/* ---- a rank that sends invalid messages ------------------------------------------------------ */
 
 static void put(uint8_t *to, uint64_t value, int bytes)
 {
@@ -802,7 +805,7 @@ static void test_aborted(void **state)
     rig_free(r);
 }
 
-/* Of another start of the job, of no rank, or of a rank that is there: to be closed, and ignored. */
+/* Of another start of the job, of no rank, or of a connected rank: closed and ignored. */
 static void test_strangers(void **state)
 {
     (void)state;
@@ -860,7 +863,7 @@ static void test_bad_control(void **state)
     }
 }
 
-/* A rank that is ahead by as much as it may; the others call later, and all of it is there. */
+/* A rank that is ahead by the maximum; the others call later, and all messages are kept. */
 static void test_ahead(void **state)
 {
     (void)state;
@@ -899,8 +902,8 @@ static void test_ahead(void **state)
     rig_free(r);
 }
 
-/* A single message that is longer than what may wait in the pool: it waits at the sender until the
- * receiver is there, whoever calls first. */
+/* A single message longer than the pool: it waits at the sender until the receiver calls, whichever
+ * calls first. */
 static void test_longer_than_the_pool(void **state)
 {
     (void)state;
@@ -930,7 +933,8 @@ static void test_longer_than_the_pool(void **state)
     }
 }
 
-/* Many small operations one way: the sender never hears of the receiver but by what it is told. */
+/* Many small operations in one direction: the sender learns the receiver's progress only from its
+ * control messages. */
 static void test_many_ahead(void **state)
 {
     (void)state;

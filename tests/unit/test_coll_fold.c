@@ -13,7 +13,7 @@
 
 enum { ELEMS = 700, SOURCES = 5 };
 
-/* All 65,536 halves: loaded as the formula says, stored back as they were. */
+/* All 65,536 halves: loaded by the formula, and unchanged when stored back. */
 static void test_f16_all(void **state)
 {
     (void)state;

@@ -272,7 +272,7 @@ static void test_in_place(void **state)
     }
 }
 
-/* Of nothing: done at once, and it takes part in the order of operations. */
+/* Without elements: done at once, but counted in the order of operations. */
 static void test_nothing(void **state)
 {
     (void)state;
@@ -361,8 +361,8 @@ static void test_refused(void **state)
     rig_free(r);
 }
 
-/* Between each two ranks, both ways, long and short, with tags that are asked for in another order than
- * they are sent, and some that are sent twice: those go by the order of the calls. */
+/* Between each two ranks, in both directions, long and short, with tags received in another order
+ * than sent, and some sent twice: those match in the order of the calls. */
 static void test_send_recv(void **state)
 {
     (void)state;
@@ -416,8 +416,8 @@ static void test_send_recv(void **state)
     }
 }
 
-/* A send of nothing takes its turn among the others of its tag; and of many recvs that are called before
- * any send each gets what the send of the same turn sends, to the last slot. */
+/* An empty send keeps its place among the others of its tag. Of many recvs that are called before
+ * any send, the n-th gets the data of the n-th send, up to the last slot. */
 static void test_send_recv_many(void **state)
 {
     (void)state;
@@ -463,8 +463,8 @@ static void test_send_recv_many(void **state)
     }
 }
 
-/* 2^31 elements are one operation where slices fit their messages, and are refused where not; nobody
- * touches the buffers before they are begun. */
+/* 2^31 elements are one operation if slices fit their messages, and are refused otherwise; the
+ * buffers are not accessed before the operation begins. */
 static void test_very_long(void **state)
 {
     (void)state;

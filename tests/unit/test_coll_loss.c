@@ -1,6 +1,6 @@
-/* Bounded loss in all_reduce: equal bits at all ranks, the sum is what the masks say, division by the
- * contributors of each grain or by n with feedback, and feedback loses nothing. Values are small whole
- * numbers, so that sums are exact in any order. */
+/* Bounded loss in all_reduce: equal bits at all ranks, sums that match the masks, division by the
+ * contributors of each grain or by n with feedback, and no loss with feedback. Values are small
+ * whole numbers, so that sums are exact in any order. */
 #include "coll_rig.h"
 
 #include <setjmp.h>
@@ -54,8 +54,8 @@ static struct weft_coll_call reduce_call(enum weft_coll_reduction reduction, uin
                                    .bound_ppm = bound_ppm};
 }
 
-/* Each element is the sum of a set of contributions that has its owner's; what is missing is what the
- * senders were told. */
+/* Each element is the sum of a set of contributions that includes its owner's; the missing ones
+ * match the senders' reports. */
 static void test_sum(void **state)
 {
     (void)state;
@@ -87,7 +87,7 @@ static void test_sum(void **state)
     rig_free(r);
 }
 
-/* All contribute the same, so any mean of them is that, whoever is missing. */
+/* All contribute the same values, so every mean equals these, whichever contribution is missing. */
 static void test_mean_by_contributors(void **state)
 {
     (void)state;
@@ -141,7 +141,7 @@ static void test_missed_twice(void **state)
 {
     (void)state;
     struct rig *r = rig_new(N, 9);
-    r->net->loss_ppm = 900000; /* of what the bound allows: nearly all of it */
+    r->net->loss_ppm = 900000; /* nearly all losses that the bound allows */
     memset(residual, 0, sizeof(residual));
     memset(missed, 0, sizeof(missed));
     uint32_t most = 0, twice = 0;

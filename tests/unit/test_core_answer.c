@@ -41,7 +41,7 @@ static void ask(struct net *net)
     net_message(net, 0, net->end[0].peer, 1, &request, sizeof(request), &request_memory);
 }
 
-/* End 0 asks, end 1 answers at once. */
+/* End 0 sends requests, end 1 replies at once. */
 static struct net *joined(bool later)
 {
     struct net *net = calloc(1, sizeof(*net));
@@ -80,7 +80,7 @@ static uint64_t sent_by(const struct net *net, uint32_t end)
     return net_counters(net, end)->datagrams_sent;
 }
 
-/* Datagrams of each end for ASKS requests and their answers, and for what comes after the last. */
+/* Datagrams of each end for ASKS requests and their replies, and after the last. */
 static void count(bool later, uint64_t asker_p[2], uint64_t answerer_p[2])
 {
     struct net *net = joined(later);
@@ -118,7 +118,7 @@ static void it_takes_a_datagram_each_way(void **state)
     assert_int_equal(asker[1] + answerer[1], 0);
 }
 
-/* That it comes late is no round trip, and no reason to be patient with what is lost. */
+/* The delay of a confirmation is not a round trip, and must not lengthen the probe timeout. */
 static void the_round_trip_is_known_all_the_same(void **state)
 {
     (void)state;
@@ -162,7 +162,7 @@ static void a_lost_confirmation_comes_again(void **state)
         ask(net);
         net_run(net, gap_ns);
         lose.from = 0;
-        lose.count = lost; /* the confirmation by itself, and what asks after it */
+        lose.count = lost; /* the separate confirmation, and the probes for it */
         net_run(net, 5 * WEFT_NS_PER_S);
         assert_int_equal(lose.count, 0);
         assert_int_equal(net->end[1].sent, lost + 1);
@@ -172,7 +172,7 @@ static void a_lost_confirmation_comes_again(void **state)
     net_free(net);
 }
 
-/* Requests with the confirmation of the answer before, of which one is lost on its way. */
+/* Requests with the confirmation of the previous reply; one of them is lost. */
 static void a_lost_request_takes_a_confirmation_along(void **state)
 {
     (void)state;
@@ -238,7 +238,8 @@ static void who_closes_confirms_first(void **state)
     net_free(net);
 }
 
-/* Several requests at a time: the answers of all are confirmed, whatever went with what. */
+/* Several requests at a time: all replies are confirmed, whichever packet carried the
+ * confirmation. */
 static void many_at_a_time(void **state)
 {
     (void)state;
@@ -260,7 +261,7 @@ static void many_at_a_time(void **state)
     net_free(net);
 }
 
-/* Two chunks, of which the first goes beside the DONE. */
+/* Two chunks; the first is sent with the DONE. */
 static void answer_in_two(struct net *net, uint32_t end, weft_peer peer)
 {
     static const float values[2] = {1, 2};
@@ -284,8 +285,8 @@ static void answer_in_two(struct net *net, uint32_t end, weft_peer peer)
     assert_int_equal(e->msgr.ops->send(e->msgr.self, &send, net->now_ns, &seq), WEFT_OK);
 }
 
-/* Who sent it waits for its confirmation as ever: so it comes as ever, also when what closes it is the
- * chunk with the DONE, sent again. */
+/* The sender waits for its confirmation as usual, so it is sent as usual, also if the message is
+ * closed by a retransmission of the chunk with the DONE. */
 static void of_two_chunks_it_is_none(void **state)
 {
     (void)state;

@@ -73,7 +73,7 @@ static void test_any_run_of_messages_keeps_the_bound(void **state)
             together += r.lost_max[from];
         }
     }
-    print_message("K of each message alone %llu, with what the others left %llu\n",
+    print_message("K of each message alone %llu, with the remainder of the others %llu\n",
                   (unsigned long long)alone, (unsigned long long)together);
     assert_true(together > alone + SEEDS * MESSAGES / 3);
 }
@@ -108,13 +108,14 @@ static void test_unused_chunks_are_not_kept(void **state)
     struct weft_bounds bounds = {0};
     assert_int_equal(reserve(&bounds, 0, 450000, 10 * ELEMS, ELEMS, 9), 1); /* of 4.5 */
     assert_int_equal(reserve(&bounds, 0, 450000, 10 * ELEMS, ELEMS, 0), 5); /* 0.5 + 4.5 */
-    assert_int_equal(reserve(&bounds, 0, 900000, ELEMS, ELEMS, 0), 0);      /* one chunk must come */
+    assert_int_equal(reserve(&bounds, 0, 900000, ELEMS, ELEMS, 0), 0);      /* one chunk must
+                                                                             * arrive */
     assert_int_equal(reserve(&bounds, 0, 900000, ELEMS, ELEMS, 0), 0);      /* 1.8: 1 is lost */
     assert_int_equal(reserve(&bounds, 0, 100000, 2 * ELEMS, ELEMS, 0), 1);  /* 0.8 + 0.2 */
 }
 
-/* Each stream has its own fraction, in any order; so many, and the one that was not used for longest
- * begins anew. */
+/* Each stream has its own fraction, in any order. Beyond the maximum number of streams, the least
+ * recently used one starts again. */
 static void test_streams_are_apart(void **state)
 {
     (void)state;

@@ -152,8 +152,8 @@ static void test_delay_holds_the_queue_at_its_target(void **state)
     }
 }
 
-/* Delay alone leaves as many packets as receivers' credit keeps in queues; loss does not, and long
- * packets are their own reason. */
+/* Delay alone does not reduce the window below the packets that receivers' credit keeps in queues;
+ * loss does, and so do long packets. */
 static void test_delay_leaves_what_credit_keeps_standing(void **state)
 {
     (void)state;

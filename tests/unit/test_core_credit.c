@@ -267,7 +267,7 @@ static void test_on_one_host_the_budget_is_a_constant(void **state)
     free(values);
 }
 
-/* A packet of end 0 that claims so many DATA packets more. */
+/* A packet of end 0 that claims this many more DATA packets. */
 static void claim(struct pair *t, uint64_t number, uint16_t data_count)
 {
     uint8_t bytes[64];
@@ -328,7 +328,7 @@ static void wants(struct weft_ep *ep, uint32_t i, uint32_t holds, uint64_t class
     p->credit.turn = turn;
 }
 
-/* Peer 0 has waited longest and has not used what it has: it is busy with another receiver. */
+/* Peer 0 has waited longest and has not used its credit: it is busy with another receiver. */
 static void test_by_turns_who_holds_least_goes_first(void **state)
 {
     (void)state;
@@ -359,8 +359,9 @@ static void backlogs(struct weft_ep *ep, uint32_t peers, uint64_t now_ns)
     }
 }
 
-/* The last round had four senders, which had other receivers, too. Of the next one the first message comes
- * a little earlier: the shares of the others are kept for a round trip, and no longer. */
+/* The last round had four senders, which also had other receivers. The first message of the next
+ * round arrives slightly earlier: the shares of the others are reserved for a round trip, and no
+ * longer. */
 static void test_the_first_of_a_round_waits_for_the_others(void **state)
 {
     (void)state;
@@ -407,8 +408,9 @@ static void test_grants_to_several_senders_are_few(void **state)
     }
 }
 
-/* Senders that all have used little of late, for they had little to send: what they hold beyond it does not
- * count, and is no more than the budget once more, whatever they want. */
+/* Senders that have used little credit recently, because they had little to send: credit beyond
+ * that does not count against the budget, but is limited to one more budget, whatever they
+ * request. */
 static void test_credit_that_is_not_used_has_a_limit(void **state)
 {
     (void)state;
@@ -443,7 +445,8 @@ static void test_credit_that_is_not_used_has_a_limit(void **state)
     }
 }
 
-/* Many that take turns share more, for most of it lies with the busy; in an incast all of it comes at once. */
+/* Many senders with round-robin credit share a larger budget, because most of it is held by busy
+ * senders; in an incast all of it is used at once. */
 static void test_by_turns_the_budget_grows_with_the_senders(void **state)
 {
     (void)state;
@@ -506,12 +509,12 @@ static void test_a_receiver_may_pause_while_packets_gather(void **state)
     weft_ep_free(ep);
 }
 
-/* A link of 200 Mbit/s with a buffer before a host on whose processors others compute, too: this end's
- * process does not run in the first `asleep_ns` of every 10 ms. */
+/* A link of 200 Mbit/s with a buffer in front of a busy host: this end's process does not run in
+ * the first `asleep_ns` of every 10 ms. */
 struct busy_host {
     uint64_t asleep_ns;
-    uint64_t buffer_ns; /* what the buffer holds */
-    uint64_t link_ns;   /* when what is in it has left */
+    uint64_t buffer_ns; /* capacity of the buffer, as link time */
+    uint64_t link_ns;   /* when its contents have left */
     uint32_t dropped;
 };
 
@@ -589,9 +592,9 @@ static double busy_message(struct pair *t, struct busy_host *h, const float *val
     return (double)(t->net.now_ns - from_ns) / (double)(CHUNKS * busy_packet_ns);
 }
 
-/* A process that others keep off the processor for 5 of 10 ms has credit out for as long, and its link
- * does not rest; when it is prompt again the credit is as little as before; and where the buffer
- * does not hold so much, few packets are lost by trying. */
+/* A process that does not run for 5 of 10 ms has outstanding credit for that time, so its link is
+ * not idle. When it runs promptly again, its credit shrinks to the previous amount. If the buffer
+ * is too small for that credit, few packets are lost by probing. */
 static void test_who_is_kept_from_running_has_more_credit_out(void **state)
 {
     struct pair *t = *state;

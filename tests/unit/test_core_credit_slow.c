@@ -46,7 +46,7 @@ static uint64_t wire_ns(uint64_t bytes)
     return bytes * 8 * WEFT_NS_PER_S / slow.rate_bps;
 }
 
-/* Takes what goes to the receiver. */
+/* Intercepts packets to the receiver. */
 static bool port(struct net *net, struct net_datagram *d)
 {
     if (!addr_equal(&d->to, &net->end[1].addr)) {
@@ -159,8 +159,8 @@ static void a_fast_link_has_at_most_256_kb_more_on_its_way(void **state)
     assert_true(slow.port_most <= PORT_BYTES);
 }
 
-/* 240 us and 400 us: of 12 ms, and a quarter more, come as many bytes as the processor takes
- * meanwhile. */
+/* 240 us and 400 us per packet: the outstanding credit is at most the bytes processed in 12 ms,
+ * plus a quarter. */
 static void a_slow_link_has_at_most_12_ms_more_on_its_way(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Credit is for those that can use it: two senders to one receiver, of which one has ended its message and
- * told of another. */
+/* Credit is for those that can use it: two senders to one receiver, of which one has ended its
+ * message and announced another. */
 #include "core_net.h"
 
 enum { CHUNK_BYTES = 1408, BUDGET = 24, SHORT_CHUNKS = 62, LONG_CHUNKS = 400, WINDOW = 2 };
@@ -56,9 +56,9 @@ static void window_open(struct net *net, uint32_t end)
     inspect_peer(net->end[end].ep, 0)->cc.rate_bps = 0;
 }
 
-/* An urgent message has ended, and its sender, which is busy, has told of one behind it. It gets what it
- * may begin with in the old place; then those with a message under way come first, as long as nothing of
- * the next one has come. */
+/* An urgent message has ended, and its busy sender has announced another. That gets its initial
+ * credit at the old priority. Then senders with a message in progress come first, until a chunk of
+ * the announced message arrives. */
 static void a_backlog_alone_does_not_keep_its_place(void **state)
 {
     (void)state;
@@ -87,13 +87,14 @@ static void a_backlog_alone_does_not_keep_its_place(void **state)
         assert_true(net_step(net, net->now_ns + WEFT_NS_PER_MS));
     }
     weft_core_credit_look(ep, p);
-    assert_int_equal(p->credit.priority, 1); /* as its packet says */
+    assert_int_equal(p->credit.priority, 1); /* from its packet */
     net_free(net);
 }
 
-/* A sender kept to a window of two packets, with the shorter message and so the first place, beside one that
- * credit alone limits: what the first holds beyond its window is for the other, whose message takes 17
- * round trips at least; it took 54 when half of the credit lay with the first. */
+/* A sender limited to a window of two packets, with the shorter message and so first in order,
+ * beside one limited only by credit: credit that the first holds beyond its window is available to
+ * the other, whose message takes at least 17 round trips; it took 54 while the first held half of
+ * the credit. */
 static void what_a_window_keeps_unused_is_for_others(void **state)
 {
     (void)state;
@@ -114,8 +115,8 @@ static void what_a_window_keeps_unused_is_for_others(void **state)
     net_free(net);
 }
 
-/* Two senders that credit alone limits: a little credit is soon used up, and that little was used tells nothing
- * then. */
+/* Two senders limited only by credit: a small credit is used up quickly, so low use does not show
+ * another limit. */
 static void who_uses_all_that_it_holds_has_no_limit(void **state)
 {
     (void)state;

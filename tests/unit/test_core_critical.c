@@ -1,12 +1,12 @@
-/* Critical chunks by mask, and rule 7: what must not be missing is there, in every run of losses. */
+/* Critical chunks by mask, and rule 7: critical chunks arrive under every pattern of losses. */
 #include "core/misses.h"
 
 #include "core_pair.h"
 
 enum { N = 3000, CHUNKS = 9, BIG = 352 * 2600, BIG_CHUNKS = 2600 };
 
-/* Half of the chunks may be missing, but not these. The grid stays, also where so much loss makes a path
- * look shorter than it is. */
+/* Half of the chunks may be missing, but not these. The grid does not change, although this much
+ * loss may look like a smaller path MTU. */
 static uint64_t send_masked(struct pair *t, const float *values, uint32_t n, const uint64_t *mask,
                             uint8_t leading)
 {
@@ -113,7 +113,7 @@ static void test_the_bound_leaves_room_for_the_critical(void **state)
     free(values);
 }
 
-/* A peer that lies about parts is counted and changes nothing. */
+/* False claims of a peer about parts are counted, and change nothing. */
 static void test_lies_are_refused(void **state)
 {
     struct pair *t = *state;
@@ -131,7 +131,7 @@ static void test_lies_are_refused(void **state)
     }
     assert_int_not_equal(p->rx.live, 0);
     struct rx_msg *m = &p->rx.msgs[1];
-    assert_false(m->critical_known); /* so that the next two are looked at */
+    assert_false(m->critical_known); /* so that the next two are examined */
     uint64_t before = weft_ep_counters(t->net.end[1].ep)->bad_range;
     frame.chunks = m->chunks + 1;
     assert_true(weft_core_critical_recv(t->net.end[1].ep, p, &frame));

@@ -1,4 +1,4 @@
-/* Whose chunks go next, and the limit on this host's own queue (core/egress.c). */
+/* Order of sending, and the limit on this host's own queue (core/egress.c). */
 #include "core_net.h"
 
 enum { CHUNK_BYTES = 1408, SENT_MAX = 256 };
@@ -55,8 +55,8 @@ static void message(struct net *net, uint32_t to, uint32_t chunks, uint8_t prior
     message_of(net, to, chunks, priority, false);
 }
 
-/* Packets that end 0 hands over, until it has no more or has to know of the queue; of each, the end
- * it goes to. */
+/* Packets that end 0 sends, until it has no more or must query the queue; and the destination of
+ * each. */
 static uint32_t hand_over(struct net *net, uint32_t *to_p, uint64_t *bytes_p)
 {
     uint32_t count = 0;
@@ -99,8 +99,8 @@ static void equal_messages_go_one_after_another(void **state)
     net_free(net);
 }
 
-/* Where all send to all, the peer goes first whose credit has waited longest; after a burst it is the
- * other's turn. A more urgent message goes before all the same. */
+/* In an all-to-all, the peer with the oldest credit is served first; after a burst the other
+ * follows. A more urgent message still precedes both. */
 static void where_all_send_to_all_the_oldest_credit_goes_first(void **state)
 {
     (void)state;
@@ -118,7 +118,7 @@ static void where_all_send_to_all_the_oldest_credit_goes_first(void **state)
     assert_true(changes(to, 24) > 1);
     net_run(net, 100 * WEFT_NS_PER_MS);
     ep->credit.round_shared = true;
-    message(net, 2, 12, 0); /* answers, say: the first is of use when it is there */
+    message(net, 2, 12, 0); /* replies, for example: each is useful as soon as it arrives */
     message(net, 1, 12, 0);
     assert_int_equal(hand_over(net, to, &bytes), 24);
     assert_int_equal(to[0], 2);
@@ -156,7 +156,8 @@ static void waiting_messages_follow_the_order(void **state)
     net_free(net);
 }
 
-/* Credit that comes to a peer with none begins to wait then; more does not make it younger or older. */
+/* The age of credit begins when a peer without credit receives some; further credit does not change
+ * it. */
 static void credit_waits_from_its_first_packet(void **state)
 {
     (void)state;
@@ -194,8 +195,8 @@ static void urgent_and_short_messages_go_first(void **state)
     net_free(net);
 }
 
-/* FINISH, which tells that the pass is over when the packet with PASS_END is lost, does not wait for
- * the next reason to look at its peer. */
+/* FINISH, which reports the end of the pass if the packet with PASS_END is lost, does not wait for
+ * the next event of its peer. */
 static void finish_follows_the_last_chunk_at_once(void **state)
 {
     (void)state;
@@ -243,7 +244,7 @@ static void finish_is_sent_where_packets_were_lost(void **state)
     net_free(net);
 }
 
-/* Two messages to one peer: it is told of the second at once, and grants for both. */
+/* Two messages to one peer: the second is announced at once, and the peer grants for both. */
 static void what_waits_behind_a_message_is_told_and_granted_for(void **state)
 {
     (void)state;
@@ -267,8 +268,8 @@ static bool drop_of_end_1(struct net *net, struct net_datagram *d)
     return !addr_equal(&d->from, &net->end[1].addr);
 }
 
-/* A message that is given up before it was sent is backlog no more, or the receiver would hold credit
- * for it and take the round for unfinished. */
+/* A message that is cancelled before it is sent is no longer in the backlog. Otherwise the receiver
+ * would hold credit for it and consider the round unfinished. */
 static void a_backlog_that_is_given_up_is_taken_back(void **state)
 {
     (void)state;
@@ -292,8 +293,8 @@ static void a_backlog_that_is_given_up_is_taken_back(void **state)
     net_free(net);
 }
 
-/* The correction of a backlog was lost, or it was never meant: a peer that is told what credit it has
- * and sends no DATA has none, whatever else it sends. */
+/* The correction of a backlog was lost, or the backlog was false: if a peer has credit and sends no
+ * DATA, its backlog counts as zero, whatever else it sends. */
 static void a_backlog_that_never_comes_ends(void **state)
 {
     (void)state;
@@ -313,7 +314,7 @@ static void a_backlog_that_never_comes_ends(void **state)
     net_free(net);
 }
 
-/* An end from long ago does not come back when the count of packets has gone round. */
+/* An old end does not become valid again when the packet count wraps. */
 static void an_old_backlog_stays_over(void **state)
 {
     (void)state;
@@ -383,7 +384,7 @@ static void chunks_wait_for_the_host_s_queue_and_control_does_not(void **state)
     net_free(net);
 }
 
-/* The queue as a link of 1 byte in 8 ns drains it, looked at when end 0 asks. */
+/* The queue drained by a link of 1 byte per 8 ns, read when end 0 requests it. */
 struct queue {
     uint64_t bytes;
     uint64_t at_ns;
@@ -396,7 +397,7 @@ static void queue_drain(struct queue *q, uint64_t now_ns)
     q->at_ns = now_ns;
 }
 
-/* Run for so long; end 0 is progressed `late_ns` after it asked to be. */
+/* Run for this time; end 0 is progressed `late_ns` after its deadline. */
 static void run_queued(struct net *net, struct queue *q, uint64_t ns, uint64_t late_ns)
 {
     struct weft_ep *ep = net->end[0].ep;
@@ -458,7 +459,7 @@ static void the_limit_follows_what_keeps_the_link_busy(void **state)
     net_free(net);
 }
 
-/* 12,000 bytes were handed over; `left` of them are there after so long. */
+/* 12,000 bytes were sent; `left` of them are queued after this time. */
 static void drain(struct net *net, uint64_t left, uint64_t ns)
 {
     struct weft_ep *ep = net->end[0].ep;
@@ -489,7 +490,7 @@ static void the_rate_is_that_of_a_queue_that_was_never_empty(void **state)
     net_free(net);
 }
 
-/* Where 12,000 bytes take milliseconds, control packets for all peers would stand behind them. */
+/* If 12,000 bytes take milliseconds, control packets for all peers would wait behind them. */
 static void on_a_slow_link_four_packets_are_enough(void **state)
 {
     (void)state;
@@ -512,7 +513,7 @@ static void on_a_slow_link_four_packets_are_enough(void **state)
     net_free(net);
 }
 
-/* A rate that is wrong by far, as after a link has changed, is found anew. */
+/* A rate that is wrong by far, as after a change of the link, is measured again. */
 static void a_rate_that_is_wrong_by_far_is_forgotten(void **state)
 {
     (void)state;
@@ -529,8 +530,8 @@ static void a_rate_that_is_wrong_by_far_is_forgotten(void **state)
     net_free(net);
 }
 
-/* Datagrams to a host whose Ethernet address is not known lie in the kernel for seconds; those to
- * others go on. */
+/* Datagrams to a host with unresolved Ethernet address stay in the kernel for seconds; those to
+ * others continue. */
 static void what_does_not_drain_keeps_nobody_back(void **state)
 {
     (void)state;
@@ -546,7 +547,7 @@ static void what_does_not_drain_keeps_nobody_back(void **state)
     }
     assert_int_equal(ep->egress.room_bytes, limit_of(net));
     ep->egress.handed_over = true;
-    weft_ep_queued(ep, stuck + limit_of(net), net->now_ns); /* what is behind it counts */
+    weft_ep_queued(ep, stuck + limit_of(net), net->now_ns); /* datagrams behind it count */
     assert_int_equal(ep->egress.room_bytes, 0);
     net->now_ns += WEFT_NS_PER_MS;
     weft_core_egress_turn(ep, net->now_ns);
@@ -555,7 +556,7 @@ static void what_does_not_drain_keeps_nobody_back(void **state)
     net_free(net);
 }
 
-/* Where the kernel takes what it is given at once there is no queue to limit. */
+/* If the kernel transmits everything at once, there is no queue to limit. */
 static void the_limit_goes_where_nothing_queues(void **state)
 {
     (void)state;
@@ -576,7 +577,7 @@ static void the_limit_goes_where_nothing_queues(void **state)
     net_free(net);
 }
 
-/* A peer whose turn has not come has nothing to answer: no probes, however long the queue. */
+/* A peer that was not sent to yet has nothing to acknowledge: no probes, however long the queue. */
 static void no_probes_while_chunks_wait_for_their_turn(void **state)
 {
     (void)state;
@@ -625,8 +626,8 @@ static void short_headers_say_whether_the_sender_has_other_receivers(void **stat
     net_free(net);
 }
 
-/* The first burst is short, for the link may be idle; what a grant in the middle of a message brings goes as
- * one, although nothing is under way any more. */
+/* The first burst is short, because the link may be idle. The chunks of a grant in the middle of a
+ * message are sent as one burst, although nothing is in flight any more. */
 static void a_grant_in_the_middle_of_a_message_is_one_burst(void **state)
 {
     (void)state;
@@ -647,7 +648,7 @@ static void a_grant_in_the_middle_of_a_message_is_one_burst(void **state)
     weft_core_peer_ready(net->end[0].ep, p);
     uint32_t packets;
     while ((packets = weft_ep_send(net->end[0].ep, net->now_ns, &tx)) == 1) {
-        net_burst(net, &net->end[0], &tx); /* what is due besides */
+        net_burst(net, &net->end[0], &tx); /* other due packets */
     }
     assert_int_equal(packets, 30);
     net_burst(net, &net->end[0], &tx);

@@ -3,8 +3,8 @@
 
 static const uint64_t rate_bps_first = 200000000;
 
-/* A queue that a link drains in order. `own` bytes of it are the endpoint's, `other` a sender's that
- * keeps as many there. Their order is taken as mixed, so that each drains by its part. */
+/* A queue that a link drains in order. `own` bytes of it are the endpoint's, `other` a sender's
+ * that keeps as many there. They are treated as mixed, so that each drains in proportion. */
 struct line {
     struct net *net;
     uint64_t rate_bps;
@@ -47,7 +47,8 @@ static void pass(struct line *line, uint64_t ns)
     line->net->now_ns += ns;
 }
 
-/* For so long the endpoint always has chunks to send. Returns its part of the link. */
+/* Run for this time with an endpoint that always has chunks to send. Returns its share of the
+ * link. */
 static double run(struct line *line, uint64_t ns)
 {
     struct weft_ep *ep = line->net->end[0].ep;
@@ -85,7 +86,7 @@ static void alone_the_limit_stays_a_millisecond(void **state)
     line_free(line);
 }
 
-/* Half of four milliseconds of the link is what a TCP connection was seen to keep there. */
+/* A TCP connection was observed to keep half of four milliseconds of the link there. */
 static void beside_other_traffic_the_part_does_not_shrink(void **state)
 {
     (void)state;
@@ -107,7 +108,7 @@ static void beside_other_traffic_the_part_does_not_shrink(void **state)
     }
 }
 
-/* The other traffic came first: nothing tells but trials. */
+/* The other traffic began first: only trials detect it. */
 static void other_traffic_is_found_from_the_beginning(void **state)
 {
     (void)state;

@@ -207,7 +207,8 @@ static void test_idle_silences_the_other_end(void **state)
     assert_int_equal(t->down_count, 0);
 }
 
-/* A deadline passes although the other end does not look: it is told, and if it is dead we find out. */
+/* A deadline passes although the other end does not respond: it is notified, and if it is dead,
+ * that is detected. */
 static void test_deadline_towards_an_idle_peer(void **state)
 {
     struct pair *t = *state;
@@ -315,8 +316,8 @@ static void test_a_full_table_forgets_the_silent(void **state)
     assert_int_equal(t->up_count, 2);
 }
 
-/* One packet hangs while the whole ring goes by in acknowledgements; what is sent next must still
- * be tracked. */
+/* One packet stays unacknowledged while acknowledgements pass the whole ring; later packets must
+ * still be tracked. */
 static void test_ring_goes_by_in_acknowledgements(void **state)
 {
     struct pair *t = *state;
@@ -334,7 +335,7 @@ static void test_ring_goes_by_in_acknowledgements(void **state)
     assert_int_equal(p->recovery.in_flight_bytes, 100);
 }
 
-/* A PING that nobody answers is no reason for another: nothing waits for it. */
+/* An unanswered PING does not cause another: nothing waits for it. */
 static void test_a_ping_in_flight_arms_nothing(void **state)
 {
     struct pair *t = *state;
@@ -349,8 +350,8 @@ static void test_a_ping_in_flight_arms_nothing(void **state)
     assert_false(weft_ep_busy(t->net.end[0].ep));
 }
 
-/* A process that slept through its timer finds the answer in its socket, and has something new to
- * send before its timers run: nothing is asked for. */
+/* A process that slept past its timer finds the answer in its socket, and sends new data before its
+ * timers run: it sends no probe. */
 static void test_an_answer_that_is_there_is_not_asked_for(void **state)
 {
     struct pair *t = *state;
@@ -362,7 +363,7 @@ static void test_an_answer_that_is_there_is_not_asked_for(void **state)
     (void)send_floats(t, values, 1, 0);
     net_pump(&t->net);
     while (t->net.queued == 0 || t->net.queue[0].to_end != 0) {
-        assert_true(net_step(&t->net, until_ns)); /* the other end takes it */
+        assert_true(net_step(&t->net, until_ns)); /* the other end receives it */
         net_pump(&t->net);
     }
     struct net_datagram answer = net_dequeue(&t->net, 0);
@@ -380,8 +381,8 @@ static void test_an_answer_that_is_there_is_not_asked_for(void **state)
     assert_int_equal(weft_ep_counters(t->net.end[0].ep)->probes, 0);
 }
 
-/* What is to be sent at once begins with a few packets, and each burst is at most twice what is under
- * way: a link that was idle has something to carry while the next are built. */
+/* A large send begins with a few packets, and each burst is at most twice the data in flight: so an
+ * idle link is used while the next packets are built. */
 static void test_a_burst_begins_small(void **state)
 {
     enum { ELEMS = 352 * 40 };
@@ -405,15 +406,15 @@ static void test_a_burst_begins_small(void **state)
         under_way = p->recovery.in_flight_count;
         net_burst(&t->net, &t->net.end[0], &tx);
     }
-    assert_in_range(bursts, 4, 8); /* 4, 8, 24, the rest; the end of the pass says so apart */
+    assert_in_range(bursts, 4, 8); /* 4, 8, 24, the rest; the end of the pass is separate */
     run_for(t, WEFT_NS_PER_S);
     assert_int_equal(t->sent.outcome, WEFT_MSG_COMPLETE);
     free(memory);
     free(values);
 }
 
-/* A chunk longer than the pacer's bucket, as after the path has shrunk, goes when the bucket is full:
- * it does not wait for a probe. */
+/* A chunk longer than the pacer's bucket, as after the path MTU has shrunk, is sent when the bucket
+ * is full: it does not wait for a probe. */
 static void test_a_full_bucket_lets_a_longer_chunk_go(void **state)
 {
     enum { ELEMS = 352 * 2, BUCKET_BYTES = 1280 };

@@ -27,7 +27,7 @@ static struct net *net_empty(void)
     return net;
 }
 
-/* ---- those who said IDLE --------------------------------------------------------------------- */
+/* ---- peers that sent IDLE -------------------------------------------------------------------- */
 
 static struct net *asleep(struct weft_ep_config *server)
 {
@@ -55,14 +55,14 @@ static void a_sleeper_has_ten_minutes(void **state)
     assert_int_equal(net_counters(net, 1)->datagrams_sent, sent);
     assert_int_equal(net->end[1].downs, 0);
     assert_false(weft_ep_busy(net->end[1].ep));
-    net->tap = lose_from_0; /* it sleeps on: the three CLOSEs lie in its socket */
+    net->tap = lose_from_0; /* it stays asleep: the three CLOSEs are in its socket */
     net_run(net, 2 * WEFT_NS_PER_S);
     assert_int_equal(net->end[1].downs, 1);
     assert_int_equal(net->end[1].why, WEFT_DOWN_SILENT);
     assert_int_equal(net_counters(net, 1)->datagrams_sent, sent + 3);
     assert_int_equal(inspect_peer(net->end[1].ep, 0)->conn.state, PEER_FREE);
     assert_int_equal(net->end[0].downs, 1);
-    assert_int_equal(net->end[0].why, WEFT_DOWN_CLOSED); /* what it finds when it wakes */
+    assert_int_equal(net->end[0].why, WEFT_DOWN_CLOSED); /* found when it wakes */
     net_free(net);
 }
 
@@ -86,7 +86,7 @@ static void a_sleeper_that_speaks_has_them_anew(void **state)
     net_free(net);
 }
 
-/* It says IDLE in the middle of its own message: a liar, who must not hold memory for ever. */
+/* A peer that sends IDLE in the middle of its own message must not hold memory forever. */
 static void a_sleeper_in_the_middle_of_a_message(void **state)
 {
     (void)state;
@@ -272,7 +272,7 @@ static void a_half_open_peer_is_closed_without_a_word(void **state)
         end_open(net, 1, &config);
         struct net_end *server = &net->end[1];
         (void)net_connect(net, 0, 1);
-        net_run(net, NET_DELAY_NS); /* HELLO is there, ACCEPT on its way, or yet to be sent */
+        net_run(net, NET_DELAY_NS); /* HELLO has arrived, ACCEPT is in flight, or not sent yet */
         assert_int_equal(inspect_peer(server->ep, 0)->conn.state, PEER_HALF_OPEN);
         static const float value = 1;
         uint64_t seq;
@@ -285,7 +285,7 @@ static void a_half_open_peer_is_closed_without_a_word(void **state)
         net_pump(net);
         net->tap = lose_from_0;
         uint64_t sent = net_counters(net, 1)->datagrams_sent;
-        inspect_peer(server->ep, 0)->conn.need_accept = true; /* its HELLO came again */
+        inspect_peer(server->ep, 0)->conn.need_accept = true; /* its HELLO arrived again */
         weft_ep_close(server->ep, 0, net->now_ns);
         net_run(net, WEFT_NS_PER_S);
         assert_int_equal(net_counters(net, 1)->datagrams_sent, sent);
@@ -299,7 +299,7 @@ static void a_half_open_peer_is_closed_without_a_word(void **state)
 
 /* ---- a sleeper that moves -------------------------------------------------------------------- */
 
-/* End 0 sends, but its new address loses the first datagrams, and what is sent to it waits. */
+/* End 0 sends, but its new address loses the first datagrams, and datagrams to it wait. */
 static bool asleep_elsewhere(struct net *net, struct net_datagram *d)
 {
     uint32_t *lose = net->tap_arg;
@@ -310,7 +310,8 @@ static bool asleep_elsewhere(struct net *net, struct net_datagram *d)
     return *lose == 0;
 }
 
-/* DONE is the last that end 0 hears at its first address; it moves, says IDLE and sleeps. */
+/* DONE is the last packet that end 0 receives at its first address; it moves, sends IDLE and
+ * sleeps. */
 static struct net *moved_to_sleep(uint8_t mode, uint64_t rekey_packets, uint32_t *lose)
 {
     static const float values[352];
@@ -364,7 +365,7 @@ static void a_sleeper_that_moved_is_waited_for(void **state)
     }
 }
 
-/* It is there again, but nothing that is sent to it arrives: like any other it has the peer timeout. */
+/* It is awake again, but nothing sent to it arrives: the peer timeout applies, as to any peer. */
 static void a_sleeper_that_wakes_elsewhere_must_answer(void **state)
 {
     (void)state;
@@ -389,7 +390,7 @@ static void ping_kept(struct net *net)
     net_pump(net);
 }
 
-/* PING, IDLE three times, PING: whatever comes first, the newest of what has come counts. */
+/* PING, IDLE three times, PING: in any order of arrival, the newest packet counts. */
 static void the_newest_packet_says_who_sleeps(void **state)
 {
     (void)state;
@@ -421,8 +422,8 @@ static void the_newest_packet_says_who_sleeps(void **state)
     }
 }
 
-/* A search for longer packets that is due when it goes to sleep: its question would be the newest
- * packet, and not say IDLE. */
+/* A size probe that is due when the peer goes to sleep: the probe would be the newest packet,
+ * without IDLE. */
 static void a_sleeper_asks_for_no_sizes(void **state)
 {
     (void)state;
@@ -448,7 +449,7 @@ static void a_sleeper_asks_for_no_sizes(void **state)
     assert_true(inspect_peer(net->end[1].ep, 0)->conn.idle);
     assert_int_equal(net->end[1].downs, 0);
     assert_int_equal(net_counters(net, 0)->mtu_probes, probes);
-    net->tap = NULL; /* awake: it asks as soon as it has heard something */
+    net->tap = NULL; /* awake: it probes as soon as it has received something */
     static const float values[352];
     static float got[352];
     net_message(net, 0, peer, 1, values, sizeof(values), got);
@@ -458,8 +459,8 @@ static void a_sleeper_asks_for_no_sizes(void **state)
     net_free(net);
 }
 
-/* It goes to sleep as soon as nothing is outstanding, and looks at that when it polls PEER_UP: the
- * first PING has not been sent then, and IDLE has nothing to be said with. */
+/* It goes to sleep as soon as nothing is outstanding, which it checks when it polls PEER_UP: the
+ * first PING is not sent yet then, so no packet can carry IDLE. */
 static void a_sleeper_waits_for_its_first_answer(void **state)
 {
     (void)state;
@@ -491,7 +492,7 @@ static void a_sleeper_waits_for_its_first_answer(void **state)
     }
 }
 
-/* ---- what nobody may guess ------------------------------------------------------------------- */
+/* ---- unpredictable values -------------------------------------------------------------------- */
 
 static bool redirect(struct net *net, struct net_datagram *d)
 {
@@ -501,7 +502,7 @@ static bool redirect(struct net *net, struct net_datagram *d)
     return true;
 }
 
-/* A number that is told to everybody, the connection id, must not give away the next challenge. */
+/* A public number, the connection id, must not reveal the next challenge. */
 static void a_challenge_is_drawn_by_the_provider(void **state)
 {
     (void)state;
@@ -563,13 +564,14 @@ static void connection_ids_are_drawn_by_the_provider(void **state)
     assert_int_not_equal(ids[0], ids[1]);
 }
 
-/* End 1 hears nothing of end 0 but HELLOs. */
+/* End 1 receives only HELLOs of end 0. */
 static bool only_hellos(struct net *net, struct net_datagram *d)
 {
     return !addr_equal(&d->from, &net->end[0].addr) || d->bytes == WEFT_HELLO_BYTES;
 }
 
-/* The last word of a connection that its maker gave up comes after the next connection. */
+/* The last packet of a connection that its initiator abandoned arrives after the next
+ * connection. */
 static void what_was_given_up_does_not_replace(void **state)
 {
     (void)state;

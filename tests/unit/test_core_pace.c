@@ -148,7 +148,7 @@ static void a_rate_may_change_on_the_way(void **state)
     uint64_t slow = counters(net, 0)->data_sent;
     assert_in_range(slow, 82, 92); /* of 86.2 */
     assert_int_equal(inspect_peer(net->end[1].ep, 0)->rx.msgs[seq & MSG_MASK].priority, 4);
-    /* A later start stops it, and the receiver hears of another rank. */
+    /* A later start stops it, and the receiver is sent another rank. */
     assert_int_equal(pace(net, seq, net->now_ns + 10 * WEFT_NS_PER_MS, 100 * 1000 * 1000, 0),
                      WEFT_OK);
     net_run(net, 9 * WEFT_NS_PER_MS);
@@ -188,7 +188,7 @@ static void lower_rank_goes_first(void **state)
     net_free(net);
 }
 
-/* 70 messages, all but the first taken back: their numbers, more than a window, are not missed. */
+/* 70 messages, all but the first withdrawn: their numbers, more than a window, leave no gap. */
 static void one_that_was_taken_back_leaves_no_hole(void **state)
 {
     (void)state;
@@ -233,7 +233,7 @@ static void one_that_has_begun_is_not_taken_back(void **state)
     net_free(net);
 }
 
-/* Nobody grants it: its deadline ends it, and the receiver has seen none of it. */
+/* Without a grant its deadline ends it, and the receiver has seen none of it. */
 static void the_deadline_of_a_held_message_holds(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* What the path does to two endpoints: packets too long for it, marks that are cleared, addresses
- * that change, peers that fall silent, close or start anew. */
+/* Effects of the path on two endpoints: packets that exceed its MTU, cleared marks, changed
+ * addresses, peers that become silent, close or restart. */
 #include "../lib/datagram_net.h"
 #include "base/bits.h"
 #include "core_inspect.h"
@@ -282,7 +282,7 @@ static void test_black_hole_in_the_middle_of_a_message(void **state)
     struct path_rig *t = *state;
     open_both(t);
     transfer(t, 352 * 100, 0);
-    run_for(t, 30 * WEFT_NS_PER_US); /* the first packets are on their way */
+    run_for(t, 30 * WEFT_NS_PER_US); /* the first packets are in flight */
     t->mtu = 1300;
     run_for(t, WEFT_NS_PER_S);
     assert_int_equal(t->net.end[0].sent, 1); /* with its grid, in fragments */
@@ -297,7 +297,7 @@ static void test_black_hole_in_the_middle_of_a_message(void **state)
     run_for(t, WEFT_NS_PER_S);
     assert_int_equal(t->net.end[0].sent, 2);
     assert_int_equal(t->fragmented, before);
-    /* What was laid out before does not, and goes all the same. */
+    /* Chunks laid out before exceed it, and are sent nevertheless. */
     transfer(t, 352 * 10, 352);
     run_for(t, WEFT_NS_PER_S);
     assert_int_equal(t->net.end[0].sent, 3);
@@ -319,7 +319,7 @@ static void test_the_longest_message_on_a_short_path(void **state)
     assert_true(t->fragmented > 0);
 }
 
-/* What passes is longer than the base, and says nothing of what is longer still. */
+/* The size that passes is above the base, and implies nothing for longer sizes. */
 static void test_black_hole_above_what_passes(void **state)
 {
     struct path_rig *t = *state;
@@ -338,8 +338,8 @@ static void test_black_hole_above_what_passes(void **state)
     assert_false(weft_ep_busy(t->net.end[0].ep));
 }
 
-/* A size that is asked for is on its way, and does not pass. A chunk laid out for a longer path is
- * larger than the window, and does not wait for what becomes of the other. */
+/* A size probe is in flight, and will not pass. A chunk laid out for a longer path is larger than
+ * the window, and does not wait for the outcome of the probe. */
 static void test_a_size_in_question_holds_no_chunk_back(void **state)
 {
     enum { LONG_CHUNK = 2208 };
@@ -348,7 +348,7 @@ static void test_a_size_in_question_holds_no_chunk_back(void **state)
     t->config[0].packet_bytes_sure = 1200;
     t->config[1].packet_bytes = 8972;
     t->mtu = 1300;
-    open_both(t); /* 50 ms: the third try is given up after 70 */
+    open_both(t); /* 50 ms: the third attempt is abandoned after 70 */
     struct peer *p = inspect_peer(t->net.end[0].ep, t->peer);
     assert_true(p->path.probe_pn != 0);
     p->cc.cwnd_bytes = WEFT_CC_PACKETS_MIN * p->path.packet_bytes;
@@ -371,8 +371,8 @@ static void test_black_hole_under_a_single_chunk(void **state)
     assert_int_equal(counters(t, 0)->mtu_black_holes, 1);
 }
 
-/* Confirmations alone: the packet that holds all DONEs is longer than what passes now, and the
- * sender, which has them all, says nothing more. Its first message holds all of them back. */
+/* Confirmations only: the packet with all DONEs exceeds the current MTU, and the sender of the
+ * messages sends nothing more. Its first message blocks all of them. */
 static void test_black_hole_under_confirmations(void **state)
 {
     enum { MESSAGES = 52, FIRST_TAG = 1 };
@@ -523,11 +523,11 @@ static void test_a_peer_that_moves_is_followed(void **state)
     assert_int_equal(counters(t, 1)->path_changes, 1);
     assert_int_equal(inspect_peer(t->net.end[1].ep, 0)->conn.addr.bytes[0], 77);
     assert_int_equal(t->net.end[0].downs + t->net.end[1].downs, 0);
-    /* Measured anew. */
+    /* Measured again. */
     assert_true(inspect_peer(t->net.end[1].ep, 0)->recovery.srtt_ns < WEFT_NS_PER_MS);
 }
 
-/* The question whether a size passes arrives by the old way, its answer comes by the new one. */
+/* A size probe arrives over the old path, its acknowledgement over the new one. */
 static bool move_with_the_probe(struct net *net, struct net_datagram *d)
 {
     struct path_rig *t = (struct path_rig *)net;
@@ -598,8 +598,8 @@ static void test_copies_from_elsewhere_move_nobody(void **state)
     assert_in_range(counters(t, 1)->path_challenges, 1, 11);
 }
 
-/* A copy of every packet overtakes it, and all the same the address that the original comes from is
- * sent a challenge when the first of them arrives. */
+/* A copy of every packet overtakes it; nevertheless the address of the original is sent a challenge
+ * when the first original arrives. */
 static void test_copies_that_come_first_do_not_delay_a_move(void **state)
 {
     bool (*const copy[])(struct net *, struct net_datagram *) = {copy_first, copy_first_from_many};
@@ -621,7 +621,7 @@ static void test_copies_that_come_first_do_not_delay_a_move(void **state)
     assert_true(counters(t, 1)->path_challenges <= counters(t, 1)->bad_peer);
 }
 
-/* A peer moved twice, and the answer that it sent from the first place comes late. */
+/* A peer moved twice, and the response that it sent from the first address arrives late. */
 static void test_an_answer_from_before_a_move_moves_nobody(void **state)
 {
     struct path_rig *t = *state;
@@ -648,7 +648,8 @@ static void test_an_answer_from_before_a_move_moves_nobody(void **state)
     assert_int_equal(p->conn.addr.bytes[0], 67);
 }
 
-/* He knows that a challenge came and guesses its token, or sends the true one from a third place. */
+/* An attacker knows of a challenge and guesses its token, or sends the correct token from a third
+ * address. */
 static void test_a_wrong_answer_moves_nobody(void **state)
 {
     struct path_rig *t = *state;
@@ -773,7 +774,7 @@ static void test_late_packets_of_a_closed_connection(void **state)
     struct path_rig *t = *state;
     open_both(t);
     transfer(t, 352 * 20, 0);
-    /* The message is on its way when the other end closes. */
+    /* The message is in flight when the other end closes. */
     assert_true(net_step(&t->net, WEFT_NEVER - 1));
     weft_ep_close(t->net.end[1].ep, 0, t->net.now_ns);
     run_for(t, 200 * WEFT_NS_PER_US);
@@ -810,7 +811,7 @@ static void test_an_hour_of_sleep_kills_nobody(void **state)
     open_both(t);
     transfer(t, 352 * 100, 0);
     t->cut = true;
-    run_for(t, 2 * WEFT_NS_PER_S); /* asking since two of five seconds */
+    run_for(t, 2 * WEFT_NS_PER_S); /* probing since two of five seconds */
     assert_true(counters(t, 0)->probes > 0);
     t->net.now_ns += 3600 * WEFT_NS_PER_S;
     t->cut = false;

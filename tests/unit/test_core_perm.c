@@ -88,7 +88,7 @@ typedef uint32_t order_fn(uint64_t key, uint32_t n, uint32_t index);
 
 static uint32_t mixed(uint64_t key, uint32_t n, uint32_t index)
 {
-    /* The statistics ask either for one index of many keys or for all in order. */
+    /* The statistics query either one index of many keys, or all indices in order. */
     static struct weft_perm perm;
     static uint64_t key_now;
     if (perm.n != n || key_now != key || perm.taken > index) {
@@ -108,7 +108,8 @@ static uint32_t identity(uint64_t key, uint32_t n, uint32_t index)
     return index;
 }
 
-/* Begins anywhere, then goes on in order: each position is uniform, and yet neighbours stay. */
+/* Begins at a random index, then continues in order: each position is uniform, but neighbours stay
+ * neighbours. */
 static uint32_t cyclic_shift(uint64_t key, uint32_t n, uint32_t index)
 {
     return (uint32_t)((weft_mix64(key) % n + index) % n);

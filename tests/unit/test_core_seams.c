@@ -15,8 +15,8 @@ static bool lose_first_packets(struct net *net, struct net_datagram *d)
     return true;
 }
 
-/* The PING that tells the other end that ACCEPT came is lost, and nothing else is to be said: it
- * must come again, or the other end forgets the connection that this one believes to have. */
+/* The PING that confirms ACCEPT is lost, and nothing else is to be sent: it must be repeated,
+ * otherwise the other end drops the connection that this end considers established. */
 static void check_up_in_spite_of_loss(uint8_t mode)
 {
     struct net *net = net_new(mode, mode);
@@ -104,8 +104,8 @@ static void data_forge(struct net *net, const struct peer *p, uint32_t msg)
     net_deliver(net, &net->end[1], &from, bytes, sizeof(bytes));
 }
 
-/* A peer may have as many sessions from one address as it has names. All of them end when a new
- * process speaks from there: more events than the ring takes at a time. */
+/* A peer may have a session per name from one address. All of them end when a new process sends
+ * from there: more events than the ring holds at a time. */
 static void test_a_session_replaces_more_than_the_ring_of_events_takes(void **state)
 {
     (void)state;
@@ -143,8 +143,8 @@ static void test_a_session_replaces_more_than_the_ring_of_events_takes(void **st
     net_free(net);
 }
 
-/* One packet ends a message and begins the one that takes its slot. The application has not seen yet
- * what the first one's mask says. */
+/* One packet ends a message and begins the one that reuses its slot. The application has not read
+ * the first message's mask yet. */
 static void test_a_slot_is_not_taken_before_its_mask_was_seen(void **state)
 {
     (void)state;
@@ -195,7 +195,7 @@ static void test_a_slot_is_not_taken_before_its_mask_was_seen(void **state)
 
 /* ---- idle -------------------------------------------------------------------------------------- */
 
-/* The packet that says IDLE may hold a PING, which is then not answered: it must not be waited for
+/* The packet with IDLE may contain a PING, which is not answered: so it must not be waited for
  * either. */
 static void test_an_idle_peers_ping_keeps_nobody_busy(void **state)
 {
@@ -213,8 +213,8 @@ static void test_an_idle_peers_ping_keeps_nobody_busy(void **state)
 
 /* ---- pauses ------------------------------------------------------------------------------------ */
 
-/* A deadline of long ago means that this process slept, which excuses everybody's silence. One that
- * was never set does not mean that. */
+/* A deadline long ago means that this process slept, which excuses the silence of all peers. A
+ * deadline that was never set does not. */
 static void test_a_broken_provider_is_no_pause(void **state)
 {
     (void)state;
@@ -258,9 +258,10 @@ static void test_a_packet_for_a_connection_closed_before_accept(void **state)
     net_free(net);
 }
 
-/* ---- who makes room ------------------------------------------------------------------------------ */
+/* ---- eviction of connections
+ * --------------------------------------------------------------------- */
 
-/* A slot that only waits for late packets goes before a handshake that is under way. */
+/* A slot that only waits for late packets is evicted before a handshake in progress. */
 static void test_a_closed_connection_makes_room_before_a_handshake(void **state)
 {
     (void)state;
@@ -350,8 +351,8 @@ static void test_one_chunk_below_the_bound_is_short(void **state)
     }
 }
 
-/* Within its bound a message is over when its pass is, on a way that keeps the order; on one that has
- * not, what was overtaken is waited for. */
+/* Within its bound a message ends with its pass, if the path preserves the order; otherwise it
+ * waits for overtaken packets. */
 static void test_the_end_of_a_pass_is_waited_behind_only_where_packets_overtake(void **state)
 {
     (void)state;
@@ -413,8 +414,8 @@ static bool number_taken(const struct peer *p, uint64_t number)
     return (p->ack.window[number / 64 % RX_WINDOW_BLOCKS] >> (number % 64) & 1) != 0;
 }
 
-/* What does not fit the message that it names is neither taken nor acknowledged, and a message that
- * nobody has described does not begin with it. */
+/* A packet that does not match the message it names is neither accepted nor acknowledged, and an
+ * undescribed message does not begin with it. */
 static void test_a_short_header_is_checked_against_its_message(void **state)
 {
     (void)state;
@@ -432,7 +433,7 @@ static void test_a_short_header_is_checked_against_its_message(void **state)
     hello_forge(net, 1000, 7, 70);
     const struct peer *p = inspect_peer(e->ep, 0);
     const struct weft_ep_counters *c = net_counters(net, 1);
-    brief_forge(net, p, 1, 1, 0, 4); /* described by nobody */
+    brief_forge(net, p, 1, 1, 0, 4); /* not described yet */
     assert_int_equal(c->bad_range, 1);
     assert_false(number_taken(p, 1));
     data_forge(net, p, 2); /* message 2, chunk 0 of two of 4 bytes */
@@ -458,7 +459,7 @@ static void test_a_short_header_is_checked_against_its_message(void **state)
         assert_false(number_taken(p, number));
     }
     assert_true(number_taken(p, 8) && number_taken(p, 9) && !number_taken(p, 10));
-    assert_int_equal(p->credit.data_count, 9); /* of what was refused nothing has acted */
+    assert_int_equal(p->credit.data_count, 9); /* refused packets had no effect */
     net_free(net);
 }
 
@@ -478,8 +479,8 @@ static bool count_headers(struct net *net, struct net_datagram *d)
     return true;
 }
 
-/* Fourteen bits of a message's number travel: messages around every place where they, or 32, begin
- * anew arrive as themselves. */
+/* Fourteen bits of a message's number are sent: messages around every wrap of these bits, or of 32
+ * bits, are identified correctly. */
 static void test_short_headers_where_message_numbers_wrap(void **state)
 {
     (void)state;
@@ -512,8 +513,8 @@ static void test_short_headers_where_message_numbers_wrap(void **state)
     free(bytes);
 }
 
-/* 32 bits of a packet's number travel with a short header: packets around every place where they begin
- * anew are opened under their whole number, which the nonce has in it. */
+/* A short header has 32 bits of a packet's number: packets around every wrap are opened under their
+ * full number, which is part of the nonce. */
 static void test_short_headers_where_packet_numbers_wrap(void **state)
 {
     (void)state;

@@ -163,7 +163,7 @@ static void expect_dropped(struct net *net, uint32_t end, const struct weft_addr
     assert_memory_equal(&before, &after, sizeof(before));
 }
 
-/* What the tap takes off the wire: the first datagram of a class to an end. */
+/* A datagram captured by the tap: the first of a class to an end. */
 struct catch
 {
     uint8_t klass;
@@ -270,8 +270,8 @@ static void replays_change_nothing(void **state)
     }
 }
 
-/* A packet that was verified but not acknowledged (no memory was posted) must not come twice either:
- * its frames have acted. */
+/* A packet that was verified but not acknowledged (no memory was posted) must not be accepted twice
+ * either: its frames have taken effect. */
 static void a_replay_of_what_was_not_acknowledged_is_a_duplicate(void **state)
 {
     (void)state;
@@ -305,7 +305,8 @@ static void another_job_key_is_told_at_both_ends(void **state)
     net_run(net, 10 * WEFT_NS_PER_S);
     assert_int_equal(net->end[0].ups + net->end[1].ups, 0);
     assert_int_equal(net->end[0].downs, 1);
-    assert_int_equal(net->end[0].why, WEFT_DOWN_SILENT); /* what was told was only a hint */
+    assert_int_equal(net->end[0].why, WEFT_DOWN_SILENT); /* the unauthenticated notice was only a
+                                                          * hint */
     assert_true(net_counters(net, 1)->bad_key > 0);
     assert_true(net_counters(net, 0)->refused > 0);
     assert_int_equal(weft_ep_hint(net->end[0].ep), WEFT_HINT_TOLD_KEY);
@@ -415,7 +416,7 @@ static bool cut_to_server_tap(struct net *net, struct net_datagram *d)
     return (d->data[0] & 15) > WEFT_CLASS_SEAL || d->to.bytes[0] != net->end[1].addr.bytes[0];
 }
 
-/* The same address, incarnation and connection id, but not the same HELLO: nobody's repetition. */
+/* The same address, incarnation and connection id, but another HELLO: not a retransmission. */
 static void another_hello_of_the_same_name_changes_nothing(void **state)
 {
     (void)state;
@@ -446,7 +447,7 @@ struct flood {
     uint32_t cookies;
 };
 
-/* Nothing to an invented address may be longer than what came from it, in sum. */
+/* The bytes sent to a spoofed address must not exceed those received from it, in total. */
 static bool flood_tap(struct net *net, struct net_datagram *d)
 {
     struct flood *f = net->tap_arg;
@@ -495,7 +496,7 @@ static void a_flood_of_hellos_grows_nothing(void **state)
     assert_int_equal(weft_toy_crypto_dhs(net->end[1].toy), 1 + 4);
     assert_int_equal(net->end[1].downs, 0);
     transfer(net, peer); /* the live one is well */
-    /* and a stranger who has a true address gets in */
+    /* and a new peer with a real address can connect */
     struct weft_ep_config config;
     net_config(&config, WEFT_MODE_AUTH);
     config.incarnation = 77;
@@ -560,7 +561,7 @@ static void a_full_table_never_gives_up_a_live_peer(void **state)
     net_free(net);
 }
 
-/* Those who proved their address stay when room is made, however long they take. */
+/* Handshakes with a proven address are not evicted, however long they take. */
 static void the_unproven_make_room_first(void **state)
 {
     (void)state;
@@ -741,8 +742,8 @@ static void unknown_of_ones_own_name_is_no_proof(void **state)
     }
 }
 
-/* A process that stands by says UNKNOWN of nothing: it has the name of the one that serves, whose connections
- * it does not know. */
+/* A standby process never sends UNKNOWN: it has the name of the active one, whose connections it
+ * does not know. */
 static void a_standby_says_unknown_when_it_serves(void **state)
 {
     (void)state;
@@ -794,7 +795,7 @@ static void unknown_answers_nothing_short_known_or_in_clear(void **state)
     }
 }
 
-/* A client that died and came back at its address, or an attacker with its old HELLO. */
+/* A client that died and reconnected from its address, or an attacker with its old HELLO. */
 static void a_new_session_replaces_the_old_one_at_its_first_packet(void **state)
 {
     (void)state;
@@ -885,7 +886,7 @@ static void one_rotation_at_a_time_is_unacknowledged(void **state)
     net_free(net);
 }
 
-/* Deliver `count` packets from the front of what was kept later than the rest. */
+/* Deliver the first `count` captured packets after the rest. */
 static void the_old_key_opens_late_packets_for_three_ptos(void **state)
 {
     (void)state;

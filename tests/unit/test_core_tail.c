@@ -10,7 +10,7 @@ static const uint64_t way_ns = 2500 * WEFT_NS_PER_US; /* with NET_DELAY_NS */
 static float sent[FLOATS];
 static float memory[FLOATS];
 
-/* Datagrams to lose: the next `count` of end `from` when `due` says so. */
+/* Datagrams to lose: the next `count` of end `from` while `due`. */
 static struct {
     uint32_t from;
     uint32_t count;
@@ -155,7 +155,7 @@ static bool over(const struct net *net, const struct net_datagram *d)
     return peer_of(net, 1)->rx.msgs[11 & MSG_MASK].pass_over;
 }
 
-/* A chunk of the last burst is lost, and then the ACKs that tell of it. */
+/* A chunk of the last burst is lost, and then the ACKs that report it. */
 static uint64_t with_acks_lost(uint32_t count)
 {
     struct net *net = joined(true);
@@ -192,7 +192,7 @@ static bool last(const struct net *net, const struct net_datagram *d)
     return m->active && m->pass_next == CHUNKS && control;
 }
 
-/* With all chunks there and DONE lost, too, the FINISH that asks for it is the only word left. */
+/* With all chunks received and DONE lost, too, only FINISH can request it. */
 static void finish_comes_again_before_the_probe_timeout(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* AES-GCM by ipsec-mb beside AES-GCM by libcrypto: equal bytes for all lengths and cuts, what one
- * seals the other opens, and no byte outside the given stretches is touched. Whole buffers end
+/* AES-GCM of ipsec-mb compared with libcrypto: equal bytes for all lengths and splits, each opens
+ * the output of the other, and no byte outside the given ranges is accessed. Whole buffers end
  * where memory ends, because the sanitizers do not see what the library's assembler reads.
  *
  * Skipped where the provider has no ipsec-mb; test_crypto_provider.c has the published vectors
@@ -25,7 +25,7 @@ static struct weft_provider *providers[2]; /* libcrypto, ipsec-mb */
 static struct weft_crypto cryptos[2];
 static struct weft_prng prng;
 
-/* Memory whose last byte is the last one that may be touched. */
+/* Memory that ends at an inaccessible page. */
 static uint8_t *edge(void)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);

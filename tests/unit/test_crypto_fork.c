@@ -1,4 +1,4 @@
-/* After a fork the child's provider and key are of no use, the parent's are as before. Three ways of
+/* After a fork the child's provider and key are unusable, the parent's are unchanged. Three ways of
  * forking: fork(), a bare clone system call that no handler of the C library sees (the kernel's
  * wiping must tell), and fork() on a kernel that does not wipe (the handler must). Linked with
  * --wrap=madvise for the last, and to know where key schedules lie.
@@ -148,7 +148,7 @@ static bool all_zero(const uint8_t *bytes, size_t count)
     return any == 0;
 }
 
-/* ipsec-mb's key schedules: gone when cleared, and not in a child at all. */
+/* ipsec-mb's key schedules: erased when cleared, and absent in a child. */
 static void key_schedules_are_erased(void **state)
 {
     (void)state;

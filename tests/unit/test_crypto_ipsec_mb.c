@@ -29,7 +29,7 @@
 
 enum { THREADS = 8, FIT = IMB_FEATURE_AESNI | IMB_FEATURE_PCLMULQDQ };
 
-/* What the process finds. */
+/* The simulated environment. */
 struct world {
     enum { AS_IT_IS, ABSENT, PRETENDED } found;
     const char *lacks; /* a function; NULL = none */

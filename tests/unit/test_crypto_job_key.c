@@ -69,7 +69,7 @@ static void assert_refused(weft_status wanted, const char *sentence)
     assert_int_equal(weft_job_key_read(path, &key, &error), wanted);
     assert_null(key);
     if (strstr(error.text, sentence) == NULL) {
-        fail_msg("\"%s\" does not say \"%s\"", error.text, sentence);
+        fail_msg("\"%s\" does not contain \"%s\"", error.text, sentence);
     }
     assert_null(strstr(error.text, "0001020304")); /* nothing of the key */
 }
@@ -163,7 +163,7 @@ static void links(void **state)
     assert_refused(WEFT_NOTFOUND, "cannot open"); /* a link to nothing */
     assert_int_equal(unlink(path), 0);
     if (!is_root) {
-        print_message("only root can make a link of somebody else's\n");
+        print_message("only root can make a link owned by another user\n");
         skip();
     }
 }
@@ -181,7 +181,7 @@ static void environment(void **state)
     assert_null(getenv("WEFT_JOB_KEY"));
     assert_int_equal(text[0], 0); /* the C library keeps the memory of setenv: overwritten */
     assert_int_equal(text[63], 0);
-    /* A bad one is taken away as well. */
+    /* An invalid one is removed as well. */
     assert_int_equal(setenv("WEFT_JOB_KEY", "0123", 1), 0);
     assert_int_equal(weft_job_key_take_environment(&key, &error), WEFT_DATA);
     assert_non_null(strstr(error.text, "WEFT_JOB_KEY is cut short: 4 "));
@@ -208,7 +208,7 @@ static void write_then_read(void **state)
     assert_int_equal(weft_job_key_fingerprint(again, texts[1]), WEFT_OK);
     assert_string_equal(texts[0], texts[1]);
     weft_job_key_free(again);
-    /* Not over what is there, nor through a link that leads nowhere. */
+    /* Neither over an existing file, nor through a dangling link. */
     assert_int_equal(weft_job_key_write(key, path, &error), WEFT_EXISTS);
     assert_int_equal(stat(path, &about), 0);
     assert_int_equal(about.st_size, WEFT_JOB_KEY_TEXT_BYTES + 1);

@@ -114,7 +114,7 @@ static void the_published_vector(void **state)
     check(HASH, a.h, sizeof(a.h));
     check(HASH, b.h, sizeof(b.h));
 
-    /* The vector goes on with AES-256-GCM under both keys of Split, counting from 0. */
+    /* The vector continues with AES-256-GCM under both keys of Split, with counters from 0. */
     uint8_t keys[2][WEFT_HASH_BYTES];
     weft_noise_split(&a, keys[0], keys[1]);
     for (uint32_t i = 0; i < 2; i++) {

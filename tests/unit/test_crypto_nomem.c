@@ -1,7 +1,7 @@
-/* Memory that runs out inside libcrypto and outside: the n-th allocation fails, alone or with all
- * after it, for n = 1, 2, 3, ... until everything gets through. Each failure must come back as a status;
- * hash and hmac, which have none, must make the provider refuse what follows. libcrypto's
- * allocations are counted through CRYPTO_set_mem_functions, ours through --wrap.
+/* Allocation failures inside and outside libcrypto: the n-th allocation fails, alone or with all
+ * after it, for n = 1, 2, 3, ... until a run succeeds. Each failure must be returned as a status;
+ * after a failure of hash or hmac, which return none, the provider must refuse further calls.
+ * libcrypto's allocations are counted through CRYPTO_set_mem_functions, ours through --wrap.
  */
 #include "crypto/job_key.h"
 #include "crypto/provider.h"

@@ -39,7 +39,7 @@ static int open_libcrypto(void **state)
     return 0;
 }
 
-/* AES-GCM is the fastest that this host has, unless asked otherwise. */
+/* AES-GCM is the fastest implementation on this host, unless configured otherwise. */
 static void it_says_who_does_aes_gcm(void **state)
 {
     (void)state;

@@ -54,7 +54,7 @@ static struct net *faults_net(uint64_t seed)
     return net;
 }
 
-/* Message i has so many elements. */
+/* Number of elements of message i. */
 static uint32_t elems_of(uint32_t i)
 {
     return 1 + i * (ELEMS - 1) / (MESSAGES - 1);
@@ -168,7 +168,7 @@ static void datagrams_are_overtaken(void **state)
     net_free(net);
 }
 
-/* It does nothing, and takes afterwards what came meanwhile, with the time at which it came. */
+/* It does nothing, and afterwards receives the datagrams of that time, with their arrival times. */
 static void a_frozen_end_takes_all_afterwards(void **state)
 {
     (void)state;

@@ -98,7 +98,7 @@ static void a_wake_ends_the_receive_call(void **state)
     (void)state;
     struct weft_addr from;
     assert_int_equal(weft_blocking_receive_open(&blocking, fd, &self, 1), WEFT_OK);
-    weft_blocking_receive_wake(&blocking); /* nobody sleeps */
+    weft_blocking_receive_wake(&blocking); /* no thread sleeps */
     assert_int_equal(receive(&from, MSG_DONTWAIT), -1);
     weft_blocking_receive_begin(&blocking);
     weft_blocking_receive_wake(&blocking);
@@ -110,7 +110,7 @@ static void a_wake_ends_the_receive_call(void **state)
     assert_int_equal(receive(&from, MSG_DONTWAIT), -1);
 }
 
-/* Anybody can send a datagram without bytes. */
+/* Any host can send an empty datagram. */
 static void only_its_own_is_a_wake(void **state)
 {
     (void)state;

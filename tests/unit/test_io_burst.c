@@ -1,5 +1,5 @@
-/* Bursts over real sockets: what goes into udp_tx comes out of udp_rx, datagram for datagram, with
- * and without GSO and GRO. */
+/* Bursts over real sockets: udp_rx delivers every datagram sent by udp_tx unchanged, with and
+ * without GSO and GRO. */
 #include "io/sock_addr.h"
 #include "io/udp/rx.h"
 #include "io/udp/socket.h"
@@ -91,7 +91,7 @@ static void take(struct pair *pair, const struct weft_rx_buffer *buffer)
     }
 }
 
-/* Receive until `count` datagrams are there. */
+/* Receive until `count` datagrams have arrived. */
 static void receive(struct pair *pair, uint32_t count)
 {
     struct pollfd wait = {.fd = pair->to_fd, .events = POLLIN};
@@ -108,8 +108,8 @@ static void receive(struct pair *pair, uint32_t count)
     assert_int_equal(pair->count, count);
 }
 
-/* A burst of `packets` datagrams whose buffers are cut at places of no meaning, so that a datagram
- * spans several and one spans several datagrams. */
+/* A burst of `packets` datagrams with arbitrary buffer boundaries, so that a datagram spans several
+ * buffers, and a buffer several datagrams. */
 static void fill(struct pair *pair, struct weft_tx *burst, uint32_t packets, uint32_t seg_bytes,
                  uint32_t last_bytes)
 {
@@ -168,8 +168,8 @@ static void same_bytes_with_and_without_offloads(void **state)
     assert_true(sum_through(false, false) == sum);
 }
 
-/* A kernel refuses GSO on a socket without UDP checksums (EINVAL), as it does on a route that
- * cannot compute them; datagrams one by one it takes. */
+/* A kernel refuses GSO on a socket without UDP checksums (EINVAL), as on a route that cannot
+ * compute them; it accepts single datagrams. */
 static void refused_gso_falls_back_for_good(void **state)
 {
     (void)state;
@@ -207,8 +207,8 @@ static void marks_arrive(void **state)
     pair_free(pair);
 }
 
-/* Short ones go by a call of their own, which leaves the mark to the socket: each has the bytes and
- * the mark of its burst all the same, whatever came before. */
+/* Short bursts use a separate call, which leaves the ECN mark to the socket: each has the bytes and
+ * the mark of its burst nevertheless, whatever was sent before. */
 static void short_ones_arrive_as_they_are(void **state)
 {
     (void)state;
@@ -240,7 +240,7 @@ static void short_ones_arrive_as_they_are(void **state)
     pair_free(pair);
 }
 
-/* Too long for UDP: dropped and counted, and the burst behind it still goes out. */
+/* Too long for UDP: dropped and counted, and the next burst is still sent. */
 static void impossible_packet_is_a_loss(void **state)
 {
     (void)state;
@@ -318,7 +318,7 @@ static void full_receiver_is_counted(void **state)
         uint64_t now_ns;
         (void)weft_rx_batch(pair->rx, false, &pair->counters, &now_ns, &buffers, &count);
     }
-    /* The count comes with the next datagram that fits. */
+    /* The count is reported with the next datagram that fits. */
     weft_sender_send(&pair->sender, pair->bursts, 1, &pair->counters);
     receive(pair, 40);
     assert_true(pair->counters.kernel_drops > 0);

@@ -52,7 +52,7 @@ static void looks_that_find_nothing_are_left_out(void **state)
     assert_int_equal(looks(&poll, 100, true), 100);
     (void)looks(&poll, 20, false);
     assert_int_equal(looks(&poll, 10 * WEFT_BUSY_POLL_PROBE_EVERY, false), 10);
-    /* One that finds something is enough: the other end may have begun to look, too. */
+    /* One successful poll is enough: the other end may have begun to poll, too. */
     while (!look(&poll, true)) {
     }
     assert_int_equal(looks(&poll, 100, true), 100);

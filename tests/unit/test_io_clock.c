@@ -68,7 +68,7 @@ static void map_follows_the_real_clocks(void **state)
     uint64_t now_ns = weft_clock_map_refresh(&map);
     uint64_t at_ns = weft_clock_map_stamp(&map, &realtime, now_ns);
     assert_true(at_ns <= now_ns);
-    /* Taken after before_ns; 50 ms are for a thread that was put aside between two readings. */
+    /* Taken after before_ns; 50 ms allow for a thread that is preempted between two readings. */
     assert_true(at_ns + 50 * WEFT_NS_PER_MS >= before_ns);
 }
 

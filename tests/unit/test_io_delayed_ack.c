@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Stands for the endpoint. */
+/* Replaces the endpoint. */
 static struct {
     bool owned;
     uint64_t sent;

@@ -89,8 +89,8 @@ static void count_call(void *arg)
     ++*(uint32_t *)arg;
 }
 
-/* The owner is called before what it sends can reach the other end: each message of b's has a call behind
- * its send, and the call comes before the message. */
+/* The hook is called before its messages can reach the other end: each message of b has a call
+ * after its send, and before the message arrives. */
 static void test_before_send(void **state)
 {
     const struct variant *v = *state;
@@ -194,7 +194,7 @@ static void test_own_grid(void **state)
     pair_close(&pair);
 }
 
-/* A message without memory keeps nobody out, and arrives once when memory is posted. */
+/* A message without memory blocks no other message, and arrives once when memory is posted. */
 static void test_memory_comes_late(void **state)
 {
     enum { COUNT = 300000 };
@@ -218,8 +218,8 @@ static void test_memory_comes_late(void **state)
     pair_close(&pair);
 }
 
-/* Memory comes when a part of the message has been dropped and more of it is on the way: what is on
- * the way counts, what is sent anew does not count twice. */
+/* Memory is posted when a part of the message was dropped and more of it is in flight: chunks in
+ * flight count, resent chunks do not count twice. */
 static void test_memory_comes_in_between(void **state)
 {
     enum { COUNT = 6 << 20 };
@@ -300,7 +300,8 @@ static void test_many(void **state)
     pair_close(&pair);
 }
 
-/* Nobody posts memory: the sender's deadline ends it, and both ends know nothing came. */
+/* Without posted memory the sender's deadline ends the message, and both ends report that nothing
+ * arrived. */
 static void test_deadline_without_memory(void **state)
 {
     struct pair pair;
@@ -315,7 +316,7 @@ static void test_deadline_without_memory(void **state)
     assert_int_equal(s->e.received, 0);
     assert_int_equal(weft_bits_count(s->mask, s->e.chunks), 0);
     assert_int_equal(node_count(&pair.b, WEFT_EVENT_RECEIVED), 0);
-    copies(&pair, 1000, 10); /* the connection goes on */
+    copies(&pair, 1000, 10); /* the connection continues */
     free(sent);
     pair_close(&pair);
 }
@@ -382,7 +383,7 @@ static bool cut_after(void **state, const struct cut *cut, uint64_t span_ns)
     return opened;
 }
 
-/* A machine that stands still takes time away: again, with more of it. */
+/* If the machine is suspended, repeat with more time. */
 static void cut(void **state, struct cut cut)
 {
     uint64_t span_ns = 20 * WEFT_NS_PER_MS;
@@ -516,7 +517,7 @@ static void test_refused_arguments(void **state)
     pair_close(&pair);
 }
 
-/* The other end closes: what was not confirmed is UNKNOWN, what was half here SHORT. */
+/* The other end closes: unconfirmed messages are UNKNOWN, partly received ones SHORT. */
 static void test_closed(void **state)
 {
     struct pair pair;
@@ -525,7 +526,7 @@ static void test_closed(void **state)
     node_send(&pair.a, (struct weft_msg_send){.peer = pair.peer, .base = x, .total = 4,
                                               .tag = 77, .user = 5});
     nodes_run(&pair.a, &pair.b, 5 * WEFT_NS_PER_MS);
-    weft_driver_close(pair.b.driver); /* says CLOSE, and waits for an answer for 50 ms at most */
+    weft_driver_close(pair.b.driver); /* sends CLOSE, and waits at most 50 ms for an answer */
     pair.b.driver = NULL;
     const struct node_event *s = nodes_await(&pair.a, NULL, WEFT_EVENT_SENT, 5);
     const struct node_event *down = nodes_await(&pair.a, NULL, WEFT_EVENT_PEER_DOWN, 0);
@@ -540,7 +541,7 @@ static void test_closed(void **state)
     pair_close(&pair);
 }
 
-/* It comes back at the same port: connecting anew works, with everything as at first. */
+/* It restarts at the same port: a new connection works as the first one did. */
 static void test_restarted(void **state)
 {
     struct pair pair;
@@ -562,7 +563,7 @@ static void test_restarted(void **state)
     node_close(&pair.a);
 }
 
-/* Nobody is there: tried until the peer timeout. And somebody who comes late is found. */
+/* No peer: retried until the peer timeout. A peer that starts late is found. */
 static void test_nobody_there(void **state)
 {
     struct node a;
@@ -581,7 +582,7 @@ static void test_nobody_there(void **state)
     weft_driver_unreached(a.driver, why);
     assert_non_null(strstr(why, "nothing listens at 127.0.0.1:"));
     node_close(&a);
-    config = node_config(*state, 1); /* which has all the time that it may take */
+    config = node_config(*state, 1); /* with the longest timeout */
     node_open(&a, &config);
     assert_int_equal(weft_driver_connect(a.driver, "127.0.0.1", port, &peer, NULL), WEFT_OK);
     node_send(&a, (struct weft_msg_send){.peer = peer, .base = &x, .total = 1, .user = 4});
@@ -621,8 +622,8 @@ static void test_call_each_other(void **state)
     pair_close(&pair);
 }
 
-/* It stops turning with something outstanding: gone after the peer timeout. One that said IDLE may
- * be away for as long as it likes. */
+/* A peer that stops progressing with something outstanding is declared dead after the peer timeout.
+ * A peer that sent IDLE may be silent without limit. */
 static void test_silence_and_idle(void **state)
 {
     struct pair pair;
@@ -645,7 +646,7 @@ static void test_silence_and_idle(void **state)
     assert_int_equal(node_count(&pair.a, WEFT_EVENT_PEER_DOWN), 0);
     node_expect(&pair.b, (struct weft_msg_expect){.sink = WEFT_SINK_COPY, .tag = 3, .memory = &y,
                                                   .memory_bytes = 4});
-    float z = 2.0F; /* what it sends ends its being idle */
+    float z = 2.0F; /* sending ends its idle state */
     node_send(&pair.b, (struct weft_msg_send){.peer = node_find(&pair.b, WEFT_EVENT_PEER_UP, 0)
                                                           ->e.peer,
                                               .base = &z, .total = 1, .tag = 99});
@@ -658,7 +659,7 @@ static void test_silence_and_idle(void **state)
     pair_close(&pair);
 }
 
-/* Who is refused is told that it is not by chance. */
+/* A refused peer is told that the refusal is permanent. */
 static void test_refused_for_good(void **state)
 {
     struct pair pair;
@@ -717,7 +718,7 @@ static void test_wrong_key_and_mode(void **state)
     refused(v, 7, WEFT_MODE_NONE, WEFT_HINT_TOLD_MODE, WEFT_HINT_MODE);
 }
 
-/* A higher mode than configured is taken. */
+/* A higher mode than configured is accepted. */
 static void test_higher_mode(void **state)
 {
     struct pair pair;
@@ -740,7 +741,7 @@ static void test_table_full(void **state)
     node_open(&b, &config);
     for (uint32_t i = 0; i < 3; i++) {
         config = node_config(*state, 10 + i);
-        if (i == 2) { /* who does not get in */
+        if (i == 2) { /* the one that is refused */
             config.udp.ep.peer_timeout_ns = WEFT_NS_PER_S;
         }
         node_open(&callers[i], &config);

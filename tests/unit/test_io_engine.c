@@ -73,7 +73,7 @@ static struct weft_msg_event await(struct weft_engine *engine, enum weft_msg_eve
             return event;
         }
     }
-    fail_msg("no event of type %d came", (int)type);
+    fail_msg("no event of type %d", (int)type);
     return event;
 }
 
@@ -169,8 +169,8 @@ static void a_message_and_its_mask(void **state)
     free(values);
 }
 
-/* BURST messages close while nobody polls a ring of two: the engine waits, still answers commands,
- * and afterwards every event is there. */
+/* BURST messages close while a ring of two is not polled: the engine waits, still answers commands,
+ * and afterwards delivers every event. */
 static void full_ring_holds_the_engine_up(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* A configuration of an endpoint that is refused: the status is INVALID, the text names the field and
- * its value, and says what is allowed. Each field at both ends of its range, over both drivers; and the
- * core refuses what the UDP driver refuses. */
+/* Refused configurations of an endpoint: the status is INVALID, the text has the field, its value,
+ * and the allowed range. Each field at both ends of its range, over both drivers; and the core
+ * refuses what the UDP driver refuses. */
 #include "core/trace.h"
 #include "io/driver.h"
 #include "io/ep_config.h"
@@ -51,7 +51,7 @@ static const struct value {
     set_field *set;
     uint32_t refused_by; /* drivers */
     uint64_t value;
-    const char *allowed; /* what the text says about it; NULL: no driver refuses the value */
+    const char *allowed; /* part of the text; NULL: no driver refuses the value */
 } values[] = {
     {FIELD(peers_max), BOTH, 0, "from 1 to 4096"},
     {FIELD(peers_max), 0, 1, NULL},

@@ -26,8 +26,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The kernel of the play: fails `times` times with `number`, then takes all; longer than `mtu` it
- * refuses for ever. */
+/* The simulated kernel: fails `times` times with `number`, then succeeds; datagrams longer than
+ * `mtu` always fail. */
 static struct {
     int number;
     int times;
@@ -60,7 +60,7 @@ static int kernel_send(int fd, struct mmsghdr *messages, unsigned int count, int
         bool segmented = messages[i].msg_hdr.msg_controllen > 0;
         uint32_t bytes = message_bytes(&messages[i].msg_hdr);
         if (bytes > kernel.mtu) {
-            errno = segmented ? EINVAL : EMSGSIZE; /* as Linux says it */
+            errno = segmented ? EINVAL : EMSGSIZE; /* as Linux reports it */
             return sent > 0 ? sent : -1;
         }
         messages[i].msg_len = bytes;
@@ -162,7 +162,7 @@ static void news_of_other_datagrams_are_read_off(void **state)
         assert_int_equal(counters.socket_errors, 3 * (i + 1));
     }
     assert_int_equal(counters.send_dropped, 0);
-    say(ECONNREFUSED, 1000); /* for ever: given up, not waited for */
+    say(ECONNREFUSED, 1000); /* permanently: dropped, without waiting */
     assert_int_equal(counters.send_dropped, 4);
     assert_true(kernel.calls < 60);
 }
@@ -345,7 +345,7 @@ static void namespace_child(const char *host, int header_bytes)
     MUST(weft_ep_packet_bytes(ep, ends.peer) <= most + 16);
     uint64_t dropped = weft_udp_counters(weft_driver_udp(ends.driver[0]))->send_dropped;
     MUST(loopback_mtu(1400));
-    MUST(transfer(&ends, 2)); /* its grid is too long: told, then sent in fragments */
+    MUST(transfer(&ends, 2)); /* its grid is too long: reported, then sent in fragments */
     MUST(weft_udp_counters(weft_driver_udp(ends.driver[0]))->send_dropped > dropped);
     MUST(weft_ep_counters(ep)->mtu_too_big > 0);
     MUST(weft_ep_packet_bytes(ep, ends.peer) <= 1400);

@@ -1,6 +1,5 @@
 /* The member thread against a coordinator on a real socket: joining, the list, publishing, being
- * replaced, a coordinator that goes and returns at the same port, and what is said when nobody
- * answers. */
+ * replaced, a coordinator that restarts at the same port, and the error text without an answer. */
 #include "coordinator.h"
 #include "free_port.h"
 
@@ -76,7 +75,7 @@ static void joins_and_lists(void **state)
     weft_member_thread_stop(worker, true);
     weft_member_thread_stop(second, true);
     struct pollfd fd = {.fd = weft_member_thread_fd(server), .events = POLLIN};
-    assert_int_equal(poll(&fd, 1, 120000), 1); /* told by a heartbeat */
+    assert_int_equal(poll(&fd, 1, 120000), 1); /* reported by a heartbeat */
     weft_member_thread_state(server, &seen);
     assert_true(seen.is_over);
     weft_member_thread_stop(server, true);
@@ -128,7 +127,7 @@ static void survives_the_coordinator(void **state)
     assert_int_equal(wait_for(worker, WEFT_MEMBER_WAIT_LISTED, &seen, &error), WEFT_OK);
     assert_int_equal(seen.list.addresses[0].port, 7700);
     weft_member_thread_state(server, &seen);
-    /* Its own, unless the worker was there first and was given that one. */
+    /* Its own, unless the worker joined first and was given that one. */
     assert_in_range(seen.grant.epoch, epoch, epoch + 1);
     weft_member_thread_stop(worker, false);
     weft_member_thread_stop(server, false);

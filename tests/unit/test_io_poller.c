@@ -32,7 +32,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* A process that was stopped and goes on ends its sleep early, but not twenty times in a row. */
+/* A stopped process that continues ends its sleep early, but not twenty times in a row. */
 static void sleep_for(uint64_t ns)
 {
     bool whole = false;
@@ -138,7 +138,7 @@ static void a_prepared_descriptor_turns_readable(void **state)
     weft_poller_prepare(&poller, until_ns);
     assert_int_equal(poll(&wait, 1, -1), 1);
     assert_true(weft_clock_now_ns() >= until_ns);
-    weft_poller_prepare(&poller, WEFT_NEVER); /* takes off that the timer has fired */
+    weft_poller_prepare(&poller, WEFT_NEVER); /* clears the expired timer */
     assert_int_equal(poll(&wait, 1, 0), 0);
     signal_fd(fd);
     assert_int_equal(poll(&wait, 1, -1), 1);
@@ -162,7 +162,7 @@ static void a_nap_does_not_look_at_the_descriptor_but_hears_a_wake(void **state)
     assert_true(whole);
     weft_poller_wake(&poller);
     assert_true(weft_poller_nap(&poller, 60 * WEFT_NS_PER_S));
-    assert_false(weft_poller_nap(&poller, WEFT_NS_PER_US)); /* taken off */
+    assert_false(weft_poller_nap(&poller, WEFT_NS_PER_US)); /* cleared */
 }
 
 int main(void)

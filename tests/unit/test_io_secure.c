@@ -86,7 +86,7 @@ static void inspect(struct relay *relay, uint8_t *bytes, size_t count)
     }
 }
 
-/* Hand on what is waiting. */
+/* Forward pending datagrams. */
 static void relay_turn(struct relay *relay)
 {
     static uint8_t bytes[65536];
@@ -107,7 +107,7 @@ static void relay_turn(struct relay *relay)
 
 /* ---- the ends -------------------------------------------------------------------------------- */
 
-/* The peer timeout of pairs that are opened now: long, but where nobody shall get in. */
+/* The peer timeout of the next pairs: long, except in tests of refusals. */
 static uint64_t patience_ns = 60 * WEFT_NS_PER_S;
 
 /* A configuration with provider and key, as a driver makes it. */
@@ -254,7 +254,7 @@ static enum weft_ep_hint hint_of(struct weft_engine *engine)
     return hint;
 }
 
-/* Keys are replaced on the way, bits are flipped, and each sum is right to the last bit. */
+/* Keys are updated during the transfer, bits are flipped, and each sum is exact. */
 static void transfer(uint8_t mode, uint32_t flip_every, bool *payload_seen_p)
 {
     struct pair pair;
@@ -315,7 +315,7 @@ static void another_key_is_told_at_both_ends(void **state)
     struct weft_job_key *keys[2] = {fresh_key(), fresh_key()};
     patience_ns = 2 * WEFT_NS_PER_S;
     pair_open(&pair, WEFT_MODE_AUTH, keys[0], keys[1]);
-    run_until(&pair, &pair.down, 1); /* after the peer timeout: what it is told may be a lie */
+    run_until(&pair, &pair.down, 1); /* only after the peer timeout: the notice may be forged */
     assert_int_equal(pair.up, 0);
     assert_int_equal(hint_of(pair.sender), WEFT_HINT_TOLD_KEY);
     assert_int_equal(weft_ep_hint(weft_udp_ep(weft_driver_udp(pair.receiver))), WEFT_HINT_KEY);

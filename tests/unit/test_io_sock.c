@@ -1,4 +1,4 @@
-/* Addresses and opening: what is loopback; a port in use is named. */
+/* Addresses and opening: loopback detection; the error names a port in use. */
 #include "io/sock_addr.h"
 #include "io/udp/socket.h"
 

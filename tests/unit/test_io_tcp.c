@@ -1,5 +1,5 @@
-/* TCP's own troubles: connections that break, strangers that connect, bytes changed on the way.
- * What it shares with UDP is in test_io_driver.c. This test looks inside. */
+/* Failures specific to TCP: connections that break, strangers that connect, bytes changed in
+ * transit. Common behaviour with UDP is in test_io_driver.c. This test accesses internal state. */
 #define _GNU_SOURCE /* accept4 */
 #include "driver_pair.h"
 #include "io/tcp/internal.h"
@@ -67,8 +67,8 @@ static struct weft_driver_counters counters_of(const struct node *n)
 
 /* ---- connections that break ------------------------------------------------------------------ */
 
-/* In the middle of a message both ways: both ends are told, the sender that it does not know, and a
- * new connection works. */
+/* A break in the middle of messages in both directions: both ends get an event, the senders with
+ * outcome UNKNOWN, and a new connection works. */
 static void test_torn(void **state)
 {
     enum { COUNT = 4 << 20 };
@@ -137,8 +137,8 @@ static void test_replaced(void **state)
     ends_close(&ends);
 }
 
-/* What happened outside of a step, or while its last bytes were written, is told by the next one at
- * once: nothing comes any more that would wake it. */
+/* An event outside of a step, or while its last bytes were written, is reported by the next step at
+ * once: no later packet would wake it. */
 static void test_told_at_once(void **state)
 {
     enum { COUNT = 8 << 20 };
@@ -169,7 +169,7 @@ static void test_told_at_once(void **state)
     }
     assert_true(left); /* a step had ended with SENT untold */
     assert_int_equal(node_find(&ends.a, WEFT_EVENT_SENT, 1)->e.outcome, WEFT_MSG_SHORT);
-    /* And the end of a connection, asked for between two steps. */
+    /* And the end of a connection, requested between two steps. */
     weft_driver_disconnect(ends.a.driver, ends.peer);
     uint64_t sleeps = counters_of(&ends.a).socket.sleeps;
     (void)weft_driver_step(ends.a.driver, WEFT_NS_PER_S, node_handle, &ends.a);
@@ -180,8 +180,8 @@ static void test_told_at_once(void **state)
     ends_close(&ends);
 }
 
-/* A child that was forked has the descriptors too, so closing one does not take it out of epoll: the
- * parent must not be woken by a connection that is gone. */
+/* A child that was forked has the descriptors too, so closing one does not take it out of epoll:
+ * the parent must not be woken by a closed connection. */
 static void test_forked(void **state)
 {
     (void)state;
@@ -209,7 +209,7 @@ static void test_forked(void **state)
     assert_int_equal(waitpid(child, NULL, 0), child);
 }
 
-/* A child that closes what it inherited does not take the parent's connections out of epoll. */
+/* A child that closes inherited descriptors does not remove the parent's connections from epoll. */
 static void test_forked_close(void **state)
 {
     (void)state;
@@ -218,7 +218,7 @@ static void test_forked_close(void **state)
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        weft_driver_close(ends.b.driver); /* the keys are gone, so nothing is sent */
+        weft_driver_close(ends.b.driver); /* the keys are erased, so nothing is sent */
         _exit(0);
     }
     assert_int_equal(waitpid(child, NULL, 0), child);
@@ -233,7 +233,7 @@ static void test_forked_close(void **state)
     ends_close(&ends);
 }
 
-/* A peer that said IDLE and whose host is gone is found out after the sleep time, not never. */
+/* A peer that sent IDLE and whose host has disappeared is detected after the sleep time. */
 static void test_asleep(void **state)
 {
     (void)state;
@@ -256,7 +256,8 @@ static void test_asleep(void **state)
     node_close(&b);
 }
 
-/* Who did not listen for most of the peer timeout asks first, whatever the clock says. */
+/* An end that did not receive for most of the peer timeout probes first, regardless of the
+ * clock. */
 static void test_slept(void **state)
 {
     (void)state;
@@ -313,7 +314,7 @@ static void stranger_waits(struct node *n)
     }
 }
 
-/* Turn the node until the other end closes; what it said before goes to answer. */
+/* Run the node until the other end closes; its last bytes are stored in answer. */
 static size_t answer_of(struct node *n, int fd, uint8_t *answer, size_t room)
 {
     uint64_t end_ns = weft_clock_now_ns() + node_limit_ns;
@@ -356,7 +357,7 @@ static void test_garbage(void **state)
     say(fd, hello, sizeof(hello));
     assert_int_equal(answer_of(&ends.b, fd, answer, sizeof(answer)), 0);
     assert_int_equal(counters_of(&ends.b).ep.bad_packet, 1);
-    /* Another version is told which one is spoken here. */
+    /* A peer with another version is sent the supported one. */
     hello[0] = 0x10 | WEFT_CLASS_HELLO;
     fd = stranger(&ends.b);
     say(fd, hello, sizeof(hello));
@@ -373,7 +374,7 @@ static void test_garbage(void **state)
 
 /* ---- a recorded HELLO ------------------------------------------------------------------------ */
 
-/* A provider that counts Diffie-Hellman: what a stranger must not be able to ask for. */
+/* A provider that counts Diffie-Hellman operations, which a stranger must not be able to cause. */
 static uint64_t dh_count;
 static const struct weft_crypto_ops *counted_ops;
 
@@ -395,7 +396,7 @@ static void count_dh(const struct node *n)
     dh_count = 0;
 }
 
-/* What an honest worker sends first, taken from the wire: it connects to a socket of ours. */
+/* Record the first bytes of an honest worker, which connects to a socket of this test. */
 static void record_hello(uint8_t hello[WEFT_HELLO_BYTES])
 {
     struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -429,8 +430,8 @@ enum { REPLAY_SOCKETS = 200 };
 
 struct replayer {
     uint8_t hello[WEFT_HELLO_BYTES];
-    bool leaves; /* closes each connection as soon as it has said HELLO */
-    bool insists; /* says HELLO again when it is answered */
+    bool leaves; /* closes each connection after sending HELLO */
+    bool insists; /* sends HELLO again after an answer */
     int fds[REPLAY_SOCKETS];
     uint32_t sent;
 };
@@ -457,8 +458,8 @@ static void replay(struct replayer *r, const struct node *to, uint32_t count)
     }
 }
 
-/* Thousands of copies of a HELLO with the right MAC, before honest workers come and meanwhile: they
- * come in by their first attempts, and the copies cost next to no Diffie-Hellman. */
+/* Thousands of copies of a HELLO with the right MAC, before and while honest workers connect: these
+ * connect at their first attempts, and the copies cause almost no Diffie-Hellman operations. */
 static void replayed_hello(bool leaves, bool insists)
 {
     enum { BEFORE = 2000, WORKERS = 5, A_TURN = 8 };
@@ -512,7 +513,7 @@ static void test_replayed_hello(void **state)
     replayed_hello(true, false);
 }
 
-/* A COOKIE from somebody who lacks the job key is an attempt that failed, and no more. */
+/* A COOKIE from a peer without the job key is only a failed attempt. */
 static void test_false_cookie(void **state)
 {
     (void)state;
@@ -589,7 +590,8 @@ static void test_first_record(void **state)
     struct weft_driver_config config = node_config(&tcp_none, 2);
     node_open(&n, &config);
     static const uint8_t ping[] = {VERSION, 0x02, 0, 3, 0, 1, WEFT_FRAME_PING};
-    /* Too long for somebody who has proved nothing, and one with DATA: nobody gets up. */
+    /* A record too long for an unauthenticated peer, and one with DATA: no connection is
+     * established. */
     int fd = shaken(&n);
     uint8_t record[WEFT_WIRE_RECORD_FIRST_MAX + 8];
     memset(record, WEFT_FRAME_PING, sizeof(record));
@@ -611,7 +613,7 @@ static void test_first_record(void **state)
     assert_int_equal(node_count(&n, WEFT_EVENT_PEER_UP), 1);
     assert_int_equal(node_find(&n, WEFT_EVENT_PEER_UP, 0)->e.name, 77);
     assert_int_equal(recv(fd, answer, sizeof(answer), 0), 4 + 2 + WEFT_ACK_BYTES);
-    /* What breaks the protocol ends the connection, and CLOSE says so. */
+    /* A protocol violation ends the connection, with CLOSE as the reason. */
     static const uint8_t bad[] = {VERSION, 0x02, 0, 3, 0, 1, 18};
     say(fd, bad, sizeof(bad));
     assert_int_equal(answer_of(&n, fd, answer, sizeof(answer)), 4 + 2 + WEFT_CLOSE_BYTES);
@@ -714,7 +716,8 @@ static void test_too_early(void **state)
     }
 }
 
-/* Many who connect and say nothing: the oldest go, nothing grows, and who is honest gets in. */
+/* Many silent connections: the oldest are evicted, memory does not grow, and an honest peer can
+ * connect. */
 static void test_silent_strangers(void **state)
 {
     enum { STRANGERS = 40 };
@@ -747,7 +750,7 @@ static void test_silent_strangers(void **state)
     node_close(&n);
 }
 
-/* One who says half of HELLO is sent away after 5 s. */
+/* A connection with half a HELLO is closed after 5 s. */
 static void test_slow_stranger(void **state)
 {
     (void)state;
@@ -788,7 +791,7 @@ static bool stays(struct node *n, uint64_t ago_ns)
     return conns_of(n) == 1;
 }
 
-/* One that was told ACCEPT may stand still before it says the first word. */
+/* A peer that received ACCEPT may be suspended before its first packet. */
 static void test_slow_friend(void **state)
 {
     (void)state;
@@ -831,10 +834,10 @@ static void test_no_descriptors(void **state)
     node_close(&n);
 }
 
-/* ---- bytes changed on the way ---------------------------------------------------------------- */
+/* ---- bytes changed in transit ---------------------------------------------------------------- */
 
-/* A relay between two nodes that flips one bit of byte `at` of what a sends, counted from the first
- * byte behind HELLO. */
+/* A relay between two nodes that flips one bit of byte `at` sent by a, counted from the first byte
+ * after HELLO. */
 struct relay {
     int listener;
     int near;
@@ -907,7 +910,7 @@ static void flipped(uint8_t mode, uint64_t at)
         assert_int_equal(nodes_await(&ends.b, NULL, WEFT_EVENT_PEER_DOWN, 0)->e.down,
                          WEFT_DOWN_PROTOCOL);
         const struct node_event *r = node_find(&ends.b, WEFT_EVENT_RECEIVED, 1);
-        if (r != NULL) { /* what was taken before is what was sent */
+        if (r != NULL) { /* messages received before are unchanged */
             for (uint32_t i = 0; i < 20000; i++) {
                 bool there = weft_bits_test(r->mask, i / r->e.chunk_elems);
                 assert_true(y[i] == (there ? x[i] : 0.0F));
@@ -933,7 +936,7 @@ static void test_flipped_bits(void **state)
     }
 }
 
-/* ---- what the kernel is asked for ------------------------------------------------------------ */
+/* ---- kernel settings ------------------------------------------------------------------------- */
 
 static void test_tuning(void **state)
 {
@@ -1038,7 +1041,8 @@ static void test_ipv6(void **state)
     ends_close(&ends);
 }
 
-/* Held, then let go at once, or for later and then at once: all its chunks go, at their rate. */
+/* Held, then released at once, or at a later time and then at once: all its chunks are sent, at
+ * their rate. */
 static void test_paced(void **state)
 {
     enum { COUNT = 1 << 18, BYTES = COUNT * 4 };
@@ -1075,7 +1079,8 @@ static void test_paced(void **state)
         pace.start_ns = 0;
         assert_int_equal(msgr.ops->pace(msgr.self, ends.peer, seq, &pace, now_ns), WEFT_OK);
         nodes_await(&ends.a, &ends.b, WEFT_EVENT_SENT, user);
-        /* The last chunk, of 64 KB, may go when those before have taken their time, but for 1 ms. */
+        /* The last chunk, of 64 KB, may be sent at most 1 ms before the previous ones are due to be
+         * finished. */
         uint64_t least_ns = (BYTES - 65536) * UINT64_C(8) * WEFT_NS_PER_S / rate_bps;
         assert_true(weft_clock_now_ns() - now_ns >= least_ns - 2 * WEFT_NS_PER_MS);
         assert_memory_equal(x, y, BYTES);

@@ -22,7 +22,7 @@
 static const uint64_t STEP_NS = 200 * WEFT_NS_PER_US;
 static const uint64_t LIMIT_NS = 120 * WEFT_NS_PER_S;
 
-/* One end, and what its events said. */
+/* One end, and counts of its events. */
 struct node {
     struct weft_driver *driver;
     struct weft_msgr msgr;
@@ -233,8 +233,8 @@ static void without_gso_the_same(void **state)
     weft_driver_close(b.driver);
 }
 
-/* 5 % of all datagrams gone at each end, and the sums are right; the number dropped is what the
- * stream of this seed, role and rank says for as many datagrams, and lies within 4 sigma. */
+/* 5 % of all datagrams dropped at each end, and the sums are right. The number dropped is
+ * determined by the random stream of this seed, role and rank, and is within 4 sigma. */
 static void injected_loss_is_made_good(void **state)
 {
     (void)state;
@@ -380,8 +380,8 @@ static void wake_ends_a_sleep(void **state)
         config.busy_poll_us = busy_poll_us[i];
         open_node(&config, &a);
         assert_int_equal(pthread_create(&thread, NULL, wake, a.driver), 0);
-        /* Without the wake this would sleep until the test's own limit kills it. A process that was
-         * stopped and goes on looks around, too. */
+        /* Without the wake this would sleep until the test's time limit. A stopped process that
+         * continues also wakes. */
         while (weft_udp_counters(weft_driver_udp(a.driver))->wakes == 0) {
             assert_int_equal(weft_driver_step(a.driver, WEFT_NEVER, drain, &a), 0);
         }
@@ -439,7 +439,7 @@ static void what_is_held_is_said_without_its_owner(void **state)
     open_node(&config, &b);
     weft_peer peer = connect_nodes(&a, &b, "127.0.0.1");
     run_until(&a, &b, &a.up, 1);
-    /* On a machine that stood still there may be more to say, which does not wait. */
+    /* After a suspension of the machine there may be more to send, which does not wait. */
     for (uint32_t round = 1;
          round <= 3 || weft_udp_counters(weft_driver_udp(b.driver))->acks_delayed_sent == 0;
          round++) {
@@ -511,7 +511,7 @@ static void serve_blocking(void *arg, uint64_t now_ns)
     struct node *node = arg;
     uint32_t before = node->received;
     drain(node, now_ns);
-    if (node->received > before) { /* back to where it came from; the next may come then */
+    if (node->received > before) { /* return it to its sender; then the next may arrive */
         float *memory = (float *)(void *)node->by_event;
         expect_floats(node, WEFT_SINK_COPY, memory, 4);
         send_floats(node, node->peer, memory, 4);

@@ -89,7 +89,8 @@ static const char *words(const struct node *node)
     return text;
 }
 
-/* The news is there at once, the attempt goes on, and it succeeds when a server comes up after all. */
+/* The error is reported at once, the attempt continues, and it succeeds when a server starts
+ * later. */
 static void late_server(const char *host, const char *shown)
 {
     struct node client = open_at(host, 0, false, LIMIT_NS);
@@ -102,14 +103,14 @@ static void late_server(const char *host, const char *shown)
     assert_string_equal(words(&client), "");
     uint64_t from_ns = weft_clock_now_ns();
     (void)connect_to(&client, host, port);
-    while (unreached(&client) < 3) { /* HELLO goes out again and again */
+    while (unreached(&client) < 3) { /* HELLO is retried */
         assert_true(weft_clock_now_ns() < from_ns + LIMIT_NS);
         (void)weft_driver_step(client.driver, STEP_NS, drain, &client);
     }
     assert_int_equal(client.up + client.down, 0);
     assert_non_null(strstr(words(&client), want));
     uint64_t steps_ns = weft_clock_now_ns();
-    for (int i = 0; i < 100; i++) { /* the error is read, so the socket lets it sleep */
+    for (int i = 0; i < 100; i++) { /* the error was read, so the socket does not wake it */
         (void)weft_driver_step(client.driver, STEP_NS, drain, &client);
     }
     assert_true(weft_clock_now_ns() - steps_ns > 80 * STEP_NS);
@@ -177,7 +178,8 @@ static pid_t server_fork(uint16_t *port_p)
 }
 
 /* Its server is killed, so each packet is answered by ICMP; meanwhile another connection is being
- * made, so the socket hears all of it. The connection that was up ends by its own time, no sooner. */
+ * established, so the socket receives these errors. The established connection ends by its own
+ * timeout, no sooner. */
 static void a_connection_that_is_up_is_never_torn(void **state)
 {
     (void)state;
@@ -212,12 +214,12 @@ static void a_connection_that_is_up_is_never_torn(void **state)
     assert_in_range(unreached(&client), 1, 14); /* HELLOs; of the other's probes none counts */
     char dead[32];
     snprintf(dead, sizeof(dead), ":%u:", (unsigned)port);
-    assert_null(strstr(words(&client), dead)); /* of that one nothing was heard */
+    assert_null(strstr(words(&client), dead)); /* of that one no error was received */
     assert_int_equal(weft_udp_counters(weft_driver_udp(client.driver))->send_dropped, 0);
     weft_driver_close(client.driver);
 }
 
-/* The socket asks while a connection is being made, and at no other time. */
+/* The socket requests errors only while a connection is being established. */
 static void it_asks_for_a_while(void **state)
 {
     (void)state;

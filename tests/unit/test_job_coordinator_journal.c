@@ -141,7 +141,7 @@ static void torn_at_any_byte(void **state)
         spit(whole, cut);
         assert_int_equal(open_it(&journal, &heard, &torn), WEFT_OK);
         assert_int_equal(heard.count, cut >= count ? 2 : cut >= 52 ? 1 : 0);
-        append(journal, 34, 3); /* what comes behind is whole again */
+        append(journal, 34, 3); /* later records are intact again */
         weft_coordinator_journal_close(journal);
         uint32_t before = heard.count;
         assert_int_equal(open_it(&journal, &heard, &torn), WEFT_OK);
@@ -182,8 +182,8 @@ static void damage_is_refused(void **state)
     assert_int_equal(slurp(bad), 5); /* and left alone */
 }
 
-/* A record of the last that was synced: all of it is there, so it was not torn, and may have been
- * answered. */
+/* Damage in the last synced record: its length is complete, so it was not torn, and may have been
+ * acknowledged. */
 static void damage_at_the_end_is_refused(void **state)
 {
     (void)state;
@@ -217,7 +217,7 @@ static void damage_at_the_end_is_refused(void **state)
     weft_coordinator_journal_close(journal);
 }
 
-/* ---- written anew ---------------------------------------------------------------------------- */
+/* ---- compaction ------------------------------------------------------------------------------ */
 
 /* Calls that may fail are counted; the fail_at-th fails, or that and all after it do (a crash: what a dead
  * process would have done is not done). 0 = none. */
@@ -300,7 +300,7 @@ int __wrap_asprintf(char **text_p, const char *format, ...)
     return result;
 }
 
-/* Of a million bytes what is left over are three records. */
+/* A million bytes are compacted to three records. */
 enum { LEFT = 3 };
 
 static size_t supply(void *arg, uint32_t i, uint8_t *op_p,
@@ -380,9 +380,10 @@ static void written_anew(void **state)
     weft_coordinator_journal_close(journal);
 }
 
-/* The calls of writing anew: asprintf, unlink (which may fail), open, flock, the magic and three records,
- * fsync, rename, fdatasync, the folder's open and fsync. With one of them failing, or with all behind it not
- * done: the journal says all, in the one form or in the other, and can be appended to. */
+/* The calls of writing anew: asprintf, unlink (which may fail), open, flock, the magic and three
+ * records, fsync, rename, fdatasync, the folder's open and fsync. With one of them failing, or all
+ * later ones not executed: the journal has all records, in the old or the new form, and can be
+ * appended to. */
 static void whatever_fails(bool crash)
 {
     struct weft_error error;
@@ -410,7 +411,7 @@ static void whatever_fails(bool crash)
         assert_true(is_old || is_new);
         assert_true(is_new || status != WEFT_OK);
         assert_int_equal(t.later, crash ? 0 : 1);
-        /* What a crash left behind is in nobody's way. */
+        /* Leftovers of a crash have no effect. */
         if (is_old) {
             assert_int_equal(weft_coordinator_journal_compact(journal, supply, NULL, &error),
                              WEFT_OK);
@@ -455,7 +456,7 @@ static void the_folder_cannot_be_synced(void **state)
     weft_coordinator_journal_close(journal);
 }
 
-/* Of an earlier release, which did not write anew. */
+/* From an earlier release without compaction. */
 static void a_long_one_is_read(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The launch environment: every source, their order, and what is refused. Environments are given as
- * lists "NAME=value"; what comes out is compared as one line. */
+/* The launch environment: every source, their order, and refusals. Environments are given as lists
+ * "NAME=value"; the result is compared as one line. */
 #include "job/launch.h"
 
 #include <setjmp.h>
@@ -151,7 +151,7 @@ static const struct row rows[] = {
      1,
      {"RANK=x", "WORLD_SIZE=1", "WEFT_RANK=0", "WEFT_WORKERS=1"},
      "worker 0 (WEFT_RANK), 1 workers (WEFT_WORKERS)",
-     NULL}, /* not asked for, so not looked at */
+     NULL}, /* not requested, so not checked */
     /* Open MPI, also with its own PMIX_RANK and within a Slurm job */
     {WEFT_LAUNCH_WORKER,
      1,
@@ -329,7 +329,7 @@ static void lists_of_servers(void **state)
     assert_string_equal(servers[0].host, "10.0.0.1");
     assert_string_equal(servers[1].host, "::1");
     assert_int_equal(servers[1].port, 7701);
-    /* Where it is wrong, or goes on too long. */
+    /* Invalid, or too long. */
     static const struct {
         const char *text;
         size_t at;

@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A machine stands still for seconds. */
+/* A machine may be suspended for seconds. */
 static const uint64_t patience_ns = 60 * WEFT_NS_PER_S;
 
 static const struct weft_supervisor_policy plain = {.grace_ns = 60 * WEFT_NS_PER_S};
@@ -339,8 +339,8 @@ static void grandchildren_end_with_the_child(void **state)
     assert_int_equal(access(folder, F_OK), -1);
 }
 
-/* A process with a supervisor is killed, and with it what the kernel does not know of. Returns how its
- * grandchild ended. */
+/* A process with a supervisor is killed, and with it processes that the kernel does not associate
+ * with it. Returns how its grandchild ended. */
 static int kill_supervisor(int orphan_signal)
 {
     char folder[64];
@@ -456,7 +456,7 @@ static void a_loud_one_starves_nobody(void **state)
     weft_supervisor_fini(&supervisor);
 }
 
-/* Ends that come while another one is looked at: their SIGCHLDs are merged. */
+/* Children that end while another is processed: their SIGCHLDs are merged. */
 static void ends_at_the_same_time(void **state)
 {
     (void)state;
@@ -544,7 +544,7 @@ static void channel(void **state)
         start(&supervisor, 0);
         expect_message(&supervisor, 0, "ready");
         assert_int_equal(weft_channel_send(&slot->channel, weft_channel_event("go")), WEFT_OK);
-        /* All that it said comes before its end, however late somebody looks. */
+        /* All its output is delivered before its end, however late it is polled. */
         siginfo_t info;
         assert_int_equal(waitid(P_PID, (id_t)slot->pid, &info, WEXITED | WNOWAIT), 0);
         expect_message(&supervisor, 0, "done");
@@ -599,7 +599,7 @@ static void descriptors(void **state)
     /* What a test is started with is not ours. */
     int before = count_fds();
     init(&supervisor, &plain, 3, 0);
-    for (uint32_t i = 0; i < 2; i++) { /* whose descriptors a child could inherit */
+    for (uint32_t i = 0; i < 2; i++) { /* a child could inherit their descriptors */
         supervisor.slots[i].has_channel = supervisor.slots[i].is_prefixed = true;
         start_sh(&supervisor, i, "sleep 1000");
     }

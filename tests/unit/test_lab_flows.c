@@ -41,7 +41,7 @@ static void test_reads_what_is_published(void **state)
     parse("0 0\n100 50\n300 100"); /* percent; no newline at the end */
     assert_true(fabs(sizes.mean_bytes - 125) < 1e-9);
     assert_true(fabs(sizes.points[1].share - 0.5) < 1e-12);
-    /* The collection's own mean comes first and is not believed. */
+    /* The collection's own mean comes first and is ignored. */
     parse("# sizes\n\n  777.5 \n0\t0 # none\r\n100 0.5\n300 1.0\n\n");
     assert_true(fabs(sizes.mean_bytes - 125) < 1e-9);
     parse("50 0.25\n150 1\n"); /* a quarter has exactly 50 */

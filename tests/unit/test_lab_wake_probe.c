@@ -25,7 +25,7 @@ static int own_processor(void)
     return processor;
 }
 
-/* Until it wakes: however long this machine takes for it. */
+/* Wait until it wakes, however long this machine needs. */
 static uint64_t wait_for(struct weft_wake_probe *probe)
 {
     uint64_t time_ns;

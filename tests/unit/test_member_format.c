@@ -84,7 +84,7 @@ static void request_refused(void **state)
         memcpy(bad, good, count);
         bad[breaks[i].at] = breaks[i].value;
         if (weft_member_request_unpack(WEFT_MEMBER_REGISTER, bad, count, &out) != WEFT_PROTO) {
-            fail_msg("byte %zu = %u was taken", breaks[i].at, breaks[i].value);
+            fail_msg("byte %zu = %u was accepted", breaks[i].at, breaks[i].value);
         }
     }
     memcpy(bad, good, count);

@@ -136,7 +136,7 @@ static void numbers_may_come_from_members(void **state)
     struct weft_member_request q = worker(10, 0);
     assert_int_equal(join(b, &q, 0), WEFT_MEMBER_UNTOLD);
     q.workers = 65;
-    assert_int_equal(join(b, &q, 0), WEFT_MEMBER_RANGE); /* more than this coordinator takes */
+    assert_int_equal(join(b, &q, 0), WEFT_MEMBER_RANGE); /* more than this coordinator accepts */
     q.workers = 3;
     assert_int_equal(join(b, &q, 0), WEFT_MEMBER_OK);
     assert_int_equal(weft_roster_workers(b->roster), 3);
@@ -161,14 +161,14 @@ static void shards_have_one_server(void **state)
     assert_int_equal(b->reply.retry_ms, 5000);
     q = server(21, WEFT_MEMBER_NONE, 7800);
     assert_int_equal(join(b, &q, 1 * (uint64_t)S), WEFT_MEMBER_OK);
-    assert_int_equal(b->reply.first, 2); /* what was free */
+    assert_int_equal(b->reply.first, 2); /* the free slot */
     q = server(22, WEFT_MEMBER_NONE, 0);
     assert_int_equal(join(b, &q, 1 * (uint64_t)S), WEFT_MEMBER_FULL);
     /* 20 lapses at 5 s, 21 lives. */
     assert_int_equal(join(b, &q, 5 * (uint64_t)S), WEFT_MEMBER_OK);
     assert_int_equal(b->reply.first, 0);
     assert_true(b->reply.epoch > epoch);
-    /* The one that was replaced learns it, however it asks. */
+    /* The replaced one is told, with any request. */
     q = server(20, 0, 7700);
     q.epoch = epoch;
     q.count = 0;
@@ -209,7 +209,8 @@ static void list_is_whole_or_nothing(void **state)
     assert_int_equal(weft_roster_version(b->roster), 0);
     q = server(21, 2, 0);
     assert_int_equal(join(b, &q, 0), WEFT_MEMBER_OK);
-    assert_false(weft_roster_list(b->roster, &list)); /* its lease is there, its ports are not */
+    assert_false(weft_roster_list(b->roster, &list)); /* its lease is valid, its ports are
+                                                       * unknown */
     q = server(21, 2, 7800);
     assert_int_equal(join(b, &q, 1 * (uint64_t)S), WEFT_MEMBER_OK);
     assert_true(b->changed);
@@ -219,7 +220,7 @@ static void list_is_whole_or_nothing(void **state)
     assert_int_equal(list.addresses[1].port, 7701);
     assert_int_equal(list.addresses[3].port, 7801);
     assert_true(weft_roster_lapse(b->roster, 5 * (uint64_t)S, &who));
-    assert_false(weft_roster_list(b->roster, &list)); /* whoever comes now waits for shard 0 */
+    assert_false(weft_roster_list(b->roster, &list)); /* a new member waits for shard 0 */
     q = server(22, 0, 7900);
     assert_int_equal(join(b, &q, 5 * (uint64_t)S), WEFT_MEMBER_OK);
     assert_true(weft_roster_list(b->roster, &list));
@@ -265,7 +266,7 @@ static void over_when_all_are_done(void **state)
     assert_false(weft_roster_is_over(b->roster)); /* rank 0 left, but was not done */
     q[0] = worker(12, WEFT_MEMBER_NONE);
     assert_int_equal(join(b, &q[0], 2), WEFT_MEMBER_OK);
-    assert_int_equal(b->reply.rank, 0); /* what is done is not given again */
+    assert_int_equal(b->reply.rank, 0); /* a finished rank is not assigned again */
     q[0].epoch = b->reply.epoch;
     q[0].flags = WEFT_MEMBER_DONE;
     assert_int_equal(ask(b, WEFT_MEMBER_LEAVE, &q[0], 2), WEFT_MEMBER_OK);
@@ -331,7 +332,7 @@ static void journal_brings_back(void **state)
     weft_roster_free(anew.roster);
 }
 
-/* No journal: who held a lease says so, and the numbering goes on behind it. */
+/* No journal: holders of a lease report it, and numbering continues after it. */
 static void members_bring_back(void **state)
 {
     struct bench *b = *state;
@@ -379,7 +380,7 @@ static void a_journal_with_an_absurd_epoch_is_not_taken(void **state)
 static void table_is_bounded(void **state)
 {
     struct bench *b = *state;
-    for (uint64_t m = 0; m < 40; m++) { /* each lapses before the next comes */
+    for (uint64_t m = 0; m < 40; m++) { /* each lapses before the next one joins */
         struct weft_member_request q = worker(100 + m, m % 2);
         assert_int_equal(join(b, &q, m * 10 * S), WEFT_MEMBER_OK);
     }
@@ -403,7 +404,7 @@ static void limits(void **state)
     assert_null(roster);
 }
 
-/* ---- records of a journal that begins anew --------------------------------------------------- */
+/* ---- records of a compacted journal ---------------------------------------------------------- */
 
 enum { RECORDS_MAX = 32 };
 
@@ -467,7 +468,7 @@ static void records_say_all(void **state)
         weft_prng_init(&prng, seed);
         weft_roster_config_default(&config);
         config.members_max = 8;
-        config.workers = weft_prng_below(&prng, 2) ? 2 : 0; /* else as the first member says */
+        config.workers = weft_prng_below(&prng, 2) ? 2 : 0; /* otherwise from the first member */
         config.shards = 0;
         assert_int_equal(weft_roster_new(&config, &b.roster), WEFT_OK);
         assert_int_equal(records_of(b.roster, (uint8_t[RECORDS_MAX]){0},
@@ -485,7 +486,7 @@ static void records_say_all(void **state)
             q.incarnation = 1 + weft_prng_below(&prng, 3);
             uint64_t what = weft_prng_below(&prng, 4);
             if (what == 0) {
-                /* Of what it really has. */
+                /* The slot that it really has. */
                 (void)join(&b, &q, 0);
                 q.epoch = b.reply.epoch;
                 q.count = 0;
@@ -555,7 +556,8 @@ static void aggregators(void **state)
     q = aggregator(102, 6, 8, 6500);
     q.span = q.count = 3;
     assert_int_equal(join(b, &q, 0), WEFT_MEMBER_OTHER_SHARDS);
-    /* Silent, it is gone, and somebody else may have the number; what it says then is not known. */
+    /* If it is silent, its lease lapses, and another member may get the number; its later messages
+     * are unknown. */
     q = aggregator(100, 3, 7, 5000);
     weft_roster_aggregator(b->roster, 0, 7, &before);
     assert_int_equal(weft_roster_deadline(b->roster), UINT64_C(5) * S);

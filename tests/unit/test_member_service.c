@@ -108,7 +108,7 @@ static void bench_free(struct bench *b)
     fake_net_free(b->net);
 }
 
-/* Events and what is due at all nodes, and one delivery; as long as anything moves. */
+/* Process events and deadlines at all nodes, and deliver one chunk, until nothing moves. */
 static void settle(struct bench *b)
 {
     bool moved = true;
@@ -181,7 +181,7 @@ static void any_order(void **state)
         assert_int_equal(state_of(&b, 1)->list.version, 0);
         publish(&b, 3, 7800);
         settle(&b);
-        assert_int_equal(state_of(&b, 1)->list.count, 4); /* and is told at once */
+        assert_int_equal(state_of(&b, 1)->list.count, 4); /* and is notified at once */
         uint16_t first = state_of(&b, 1)->list.addresses[0].port;
         assert_true(first == (state_of(&b, 2)->grant.first == 0 ? 7700 : 7800));
         pass(&b, 12 * WEFT_NS_PER_S); /* longer than a lease: heartbeats keep all */
@@ -265,9 +265,9 @@ static void coordinator_dies_and_returns(void **state)
     weft_roster_free(b.roster);
     b.service = NULL;
     pass(&b, 20 * WEFT_NS_PER_S);
-    assert_int_equal(state_of(&b, 2)->phase, WEFT_MEMBER_JOINED); /* the work goes on */
+    assert_int_equal(state_of(&b, 2)->phase, WEFT_MEMBER_JOINED); /* the work continues */
     assert_false(state_of(&b, 2)->is_connected);
-    for (uint32_t i = 0; i < FAKE_EXPECTS; i++) { /* memory for answers that will not come */
+    for (uint32_t i = 0; i < FAKE_EXPECTS; i++) { /* memory for answers that will not arrive */
         assert_false(b.net->nodes[2].expects[i].live);
     }
     /* Another one, that remembers nothing. */
@@ -311,8 +311,8 @@ static void registers_again(void **state)
     bench_free(&b);
 }
 
-/* A server that slept: its place lapses, and is its own again when it speaks; when another process has
- * it meanwhile, the next heartbeat says so. */
+/* A server that slept: its lease lapses, and is renewed by its next message; if another process has
+ * the slot meanwhile, the next heartbeat reports that. */
 static void a_server_sleeps(void **state)
 {
     (void)state;
@@ -335,7 +335,8 @@ static void a_server_sleeps(void **state)
     pass(&b, 2 * WEFT_NS_PER_S);
     assert_int_equal(state_of(&b, 3)->phase, WEFT_MEMBER_JOINED);
     assert_int_equal(state_of(&b, 2)->phase, WEFT_MEMBER_REPLACED);
-    assert_int_equal(state_of(&b, 2)->refusal.status, WEFT_MEMBER_SUPERSEDED); /* said in words */
+    assert_int_equal(state_of(&b, 2)->refusal.status, WEFT_MEMBER_SUPERSEDED); /* with an error
+                                                                                * text */
     assert_string_equal(b.notes, "joined expired reclaimed expired joined refused! refused! ");
     bench_free(&b);
 }
@@ -386,7 +387,7 @@ static void broken_journal(void **state)
     bench_free(&b);
 }
 
-/* What is no request of a member gets no answer, and its memory is posted again. */
+/* A message that is no request of a member gets no answer, and its memory is posted again. */
 static void strangers(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Counters and latencies as JSON: sums, a way there and back without loss, and what is of no such form. */
+/* Counters and latencies as JSON: sums, a lossless round trip, and malformed input. */
 #include "metrics/report.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* Where the processes of a job serve metrics: what was said last counts, workers' files are read each
- * time, and lists of others are taken with care. */
+/* The metrics addresses of the processes of a job: the last report counts, workers' files are read
+ * each time, and foreign lists are validated. */
 #include "metrics/target_file.h"
 #include "metrics/targets.h"
 
@@ -47,7 +47,7 @@ static void a_process_that_ended_is_no_target(void **state)
     (void)state;
     static struct weft_targets targets;
     weft_targets_init(&targets);
-    weft_targets_drop(&targets, "aggregator", 0); /* of nobody */
+    weft_targets_drop(&targets, "aggregator", 0); /* unknown: no effect */
     weft_targets_set(&targets, "aggregator", 0, "http://127.0.0.1:41/metrics");
     weft_targets_set(&targets, "aggregator", 1, "http://127.0.0.1:42/metrics");
     weft_targets_set(&targets, "server", 0, "http://127.0.0.1:43/metrics");

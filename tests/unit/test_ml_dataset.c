@@ -26,7 +26,7 @@ static weft_status load(const char *format, const char *text, struct weft_error 
                                        dataset_p);
 }
 
-/* What the header promises of every data set. */
+/* The contract of the header for every data set. */
 static uint64_t id_in_data(const struct weft_ml_dataset *set, uint64_t nonzero)
 {
     uint64_t id = set->feature_ids[set->columns[nonzero]];

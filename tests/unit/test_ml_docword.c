@@ -1,5 +1,5 @@
-/* Bags of words: lines become documents, the split is by their numbers, and what is not whole, in order
- * or a count is refused with the line to blame. */
+/* Bags of words: lines become documents, the split is by their numbers, and incomplete, unordered
+ * or invalid input is refused, with the line number. */
 #include "ml/dataset.h"
 #include "ml/docword.h"
 
@@ -18,7 +18,7 @@ static weft_status load(const char *text, struct weft_error *error, struct weft_
     return weft_ml_dataset_load_memory("text", text, strlen(text), format, error, set_p);
 }
 
-/* Words of a document come in any order, and lines of one word add up. */
+/* Words of a document are in any order, and counts of the same word are added. */
 static void lines_become_documents(void **state)
 {
     (void)state;

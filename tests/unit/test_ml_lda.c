@@ -1,5 +1,5 @@
-/* Topics of documents: counts are conserved whatever is drawn, a planted set is learnt as well as it can
- * be, and what one step draws is what the formula says. */
+/* Topics of documents: counts are conserved in every draw, a planted set is learnt as well as
+ * possible, and one step draws from the formula's distribution. */
 #include "base/prng.h"
 #include "ml/lda.h"
 #include "ml/reference.h"
@@ -25,8 +25,8 @@ static const struct weft_ml_model_kind *lda(void)
     return kind;
 }
 
-/* Every document has one topic, and words of it alone, all alike: nobody can predict better than one in
- * WORDS_OF_TOPIC. */
+/* Every document has one topic, and words of it alone, equally frequent: no model predicts better
+ * than one in WORDS_OF_TOPIC. */
 static struct weft_ml_dataset planted(uint64_t seed)
 {
     static char text[DOCUMENTS * TOKENS * 16];
@@ -166,7 +166,7 @@ static void draws_follow_the_formula(void **state)
     weft_ml_dataset_fini(&set);
 }
 
-/* Drawn again, a token leaves its old topic: what is pushed adds up to nothing. */
+/* Drawn again, a token leaves its old topic: the pushed changes sum to zero. */
 static void a_second_draw_moves_tokens(void **state)
 {
     (void)state;

@@ -50,7 +50,7 @@ static void ends_of_lines(void **state)
         {"\n", "[1:]"},
         {"\r\n", "[1:]"},
         {"\n\na\n", "[1:][2:][3:a]"},
-        {"a\r\r\n", "[1:a\r]"}, /* one end is taken off, no more */
+        {"a\r\r\n", "[1:a\r]"}, /* one line end is removed, no more */
         {"a\rb\n", "[1:a\rb]"},
         {"a\r", "[1:a\r]"}, /* not a line end */
         {" a \t\n", "[1: a \t]"},

@@ -191,7 +191,7 @@ static void a_batch_of_no_rows(void **state)
     for (uint32_t k = 0; k < FLOATS_MAX; k++) {
         gradient[k] = 7;
     }
-    /* Zeros: what is pushed is the whole vector. */
+    /* With zeros: the push has the whole vector. */
     assert_true(weft_ml_model_gradient(&model, &batch, rows, gradient) == 0);
     for (uint32_t k = 0; k < FLOATS_MAX; k++) {
         assert_true(gradient[k] == (k < (set.feature_count + 2) * HIDDEN ? 0 : 7));

@@ -1,7 +1,7 @@
-/* Memory that runs out: the n-th allocation of a whole run fails, for n = 1, 2, 3, ... until one
- * run gets through. Every failure must come back as WEFT_NOMEM, and nothing may leak (counted here,
- * and by the address sanitizer). Linked with --wrap for malloc, calloc, realloc and free.
- * Source: libuv's test-loop-oom.
+/* Allocation failures: the n-th allocation of a whole run fails, for n = 1, 2, 3, ... until a run
+ * succeeds. Every failure must be returned as WEFT_NOMEM, and nothing may leak (counted here, and
+ * by the address sanitizer). Linked with --wrap for malloc, calloc, realloc and free. Source:
+ * libuv's test-loop-oom.
  */
 #include "ml/rate.h"
 #include "ml/reference.h"
@@ -29,7 +29,7 @@ static int64_t live_blocks;
 static bool may_allocate(void)
 {
     if (until_failure == 0) {
-        return false; /* from here on nothing succeeds: memory is gone, not unlucky */
+        return false; /* all later allocations fail, too */
     }
     until_failure -= until_failure != UINT32_MAX;
     live_blocks++;

@@ -1,5 +1,5 @@
-/* The search for a learning rate: it follows the scale of the values, gains what it is for, is a
- * function of the data, and keeps the default where a sample says nothing. */
+/* The search for a learning rate: it follows the scale of the values, improves training, is a
+ * function of the data, and keeps the default if a sample is not informative. */
 #include "ml/rate.h"
 
 #include "base/prng.h"
