@@ -1,6 +1,6 @@
-/* Counts of admission through the files of a checkpoint (src/node/checkpoint_data.c, checkpoint_load.c): the
- * key that they were made with comes back with them; files of releases without keys are read; filters
- * of different keys are not joined. */
+/* Counts of admission through the files of a checkpoint (src/node/checkpoint_data.c,
+ * checkpoint_load.c): the key that they were made with is restored with them; files of releases
+ * without keys are read; filters with different keys are not merged. */
 #include "node/checkpoint_data.h"
 #include "ps/shard_internal.h"
 #include "ps_cluster.h"

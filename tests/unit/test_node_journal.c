@@ -1,5 +1,5 @@
-/* The files of a journal: a successor beside a predecessor that lives, what is removed and what is put
- * aside, pages that fail, and what is on the disk before an answer leaves. */
+/* The files of a journal: a successor beside a live predecessor, removal and quarantine of files,
+ * pages that fail, and data on the disk before a reply is sent. */
 #include "node/map_guard.h"
 #include "node_journal_rig.h"
 
@@ -18,8 +18,8 @@
 
 enum { HEAD_BYTES = 4096 };
 
-/* The process before is not ended, and has its file locked and open: the next one starts all the same, and
- * what the first one writes from then on reaches nobody. */
+/* The previous process has not ended, and has its file locked and open: the next one starts
+ * nevertheless, and later records of the first one are not read. */
 static void a_frozen_process_is_in_nobodys_way(void **state)
 {
     (void)state;
@@ -47,8 +47,8 @@ static void a_frozen_process_is_in_nobodys_way(void **state)
     rig_stop();
 }
 
-/* One that dies in the middle of its start, at any place, leaves what there was; what it has made is
- * removed by the next one that starts. */
+/* A process that dies at any point of its start leaves existing files intact; its own files are
+ * removed by the next process that starts. */
 static void a_start_that_dies_takes_nothing(void **state)
 {
     (void)state;
@@ -92,7 +92,7 @@ static void another_jobs_files_stay(void **state)
     rig_twin_end(twin, &rig.files[0]);
     assert_int_equal(access(rig_path(2), F_OK), 0);
     assert_int_equal(rig_files(false), 2);
-    /* Its name is taken while it lives, and put aside when it does not. */
+    /* Its name is in use while it is alive; afterwards the file is moved to quarantine. */
     rig.fresh = true;
     twin = rig_twin(2, 0);
     assert_int_equal(rig.opened, WEFT_IO);
@@ -111,7 +111,7 @@ static void another_jobs_files_stay(void **state)
     rig_stop();
 }
 
-/* Of what is not done again nothing is removed. */
+/* Records that are not replayed are not removed. */
 static void what_is_not_done_again_is_kept(void **state)
 {
     (void)state;
@@ -168,7 +168,7 @@ static void what_cannot_be_read_ends_the_start(void **state)
     rig_flip(rig_path(1), 8);
     char other[256];
     (void)snprintf(other, sizeof(other), "%s/elsewhere", rig.directory);
-    assert_int_equal(link(rig_path(1), other), 0); /* somebody's file under this name */
+    assert_int_equal(link(rig_path(1), other), 0); /* a foreign file under this name */
     twin = rig_twin(3, 1);
     assert_int_equal(rig.opened, WEFT_IO);
     assert_non_null(strstr(rig.error.text, "is not a regular file of this user"));
@@ -215,8 +215,8 @@ static void the_last_releases_name_is_found(void **state)
 
 /* ---- pages that fail --------------------------------------------------------------------------- */
 
-/* The file loses its pages behind `bytes` while the shard writes: each store there is a SIGBUS. The shard
- * goes on, its journal does not, and that is known. */
+/* The file loses its pages after `bytes` while the shard writes: each store there raises SIGBUS.
+ * The shard continues, its journal fails, and the failure is reported. */
 static void lose_pages(uint64_t bytes)
 {
     struct weft_journal_file *file = &rig.files[0];

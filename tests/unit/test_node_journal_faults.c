@@ -19,7 +19,7 @@ enum { CALLS_MAX = 400, CLAIM_FORMER = 1, CLAIM_LEFT = 2, CLAIM_OWN = 3, CLAIM_N
 static const int whys[] = {EIO, EMFILE, 0, ENOSPC, ENOMEM, ESTALE, EINTR};
 enum { WHYS_SOME = 3 };
 
-/* What lies in the directory when the process starts. */
+/* Contents of the directory when the process starts. */
 enum scenario {
     SCENARIO_PLAIN,   /* the journal of the process before */
     SCENARIO_LEFT,    /* and one that another process has left half made */
@@ -104,7 +104,7 @@ static uint32_t differ_next(uint64_t before)
     return differ;
 }
 
-/* One call fails. False: there are not so many. */
+/* One call fails. False: there are fewer calls. */
 static bool one(enum scenario scenario, uint32_t call, int why)
 {
     set_scenario(scenario);
@@ -119,7 +119,7 @@ static bool one(enum scenario scenario, uint32_t call, int why)
     if (!ended_well) {
         assert_true(strlen(rig.error.text) > 10);
     }
-    /* What is not done again is there, and so is what was not taken over. */
+    /* Records that were not replayed still exist, and so does a journal that was not taken over. */
     bool there = former_is_at(rig_path(CLAIM_FORMER));
     assert_true(there || former_is_aside() || (exact && took_over));
     assert_true(ended_well || there);
@@ -160,8 +160,8 @@ static void every_call_of_a_start_fails_in_turn(void **state)
     assert_true(places > 60 && sum.failed > 150 && sum.went_on > 50);
 }
 
-/* While it serves: what was answered before the call that failed is there for the next process, or the
- * shard knows that its journal has ended. */
+/* While it serves: operations acknowledged before the failed call are recovered by the next
+ * process, or the shard knows that its journal has ended. */
 static void every_call_of_a_server_fails_in_turn(void **state)
 {
     (void)state;

@@ -25,7 +25,7 @@ struct owner {
     pthread_t thread;
     uint32_t open;
     atomic_uint steps;    /* of the thread */
-    atomic_bool is_led;   /* by anybody, at this moment */
+    atomic_bool is_led;   /* by any thread, now */
     atomic_uint together; /* steps of two leaders at a time: never */
     atomic_bool stop;
 };
@@ -124,7 +124,7 @@ static void the_thread_leads_until_it_is_asked(void **state)
     pthread_mutex_unlock(&o->lock);
     pause_us(5000); /* ten grace periods: the leader keeps the lead */
     pthread_mutex_lock(&o->lock);
-    /* The step in which it was asked is counted after it has given the lead. */
+    /* The step of the request is counted after it has given up the lead. */
     assert_in_range(atomic_load(&o->steps), before, before + 1);
     assert_int_equal(o->leader.who, WEFT_LEADS_WAITER);
     leave(o, false);
@@ -170,7 +170,7 @@ static void a_begin_leads_where_waits_follow_soon(void **state)
     uint64_t now_ns = 2 * later_ns;
     bool led = false;
     for (uint32_t i = 0; i < 50 && !led; i++) {
-        take(o, now_ns); /* and nobody leads after this */
+        take(o, now_ns); /* and no thread leads after this */
         weft_leader_leave(&o->leader, weft_clock_now_ns(), false);
         led = weft_leader_begin(&o->leader, 1, now_ns);
         assert_true(led || o->leader.hurry);
@@ -182,7 +182,7 @@ static void a_begin_leads_where_waits_follow_soon(void **state)
     }
     assert_true(led);
     pthread_mutex_lock(&o->lock);
-    o->open = 1; /* nobody waits for it: the thread takes it over, and begins are its own again */
+    o->open = 1; /* no wait follows: the thread leads, and begins are its own again */
     pthread_mutex_unlock(&o->lock);
     await_steps(o, 1);
     take(o, now_ns + later_ns);
@@ -191,8 +191,8 @@ static void a_begin_leads_where_waits_follow_soon(void **state)
     pthread_mutex_unlock(&o->lock);
 }
 
-/* Begins that no wait follows, each within the grace period of the one before, would keep the lead from
- * the thread, which is to overlap them with computing. */
+/* Begins without waits, each within the grace period of the previous one, would keep the lead from
+ * the thread, which must overlap them with computing. */
 static void begins_that_no_wait_follows_are_the_threads(void **state)
 {
     struct owner *o = *state;
@@ -227,7 +227,7 @@ static void *take_turns(void *arg)
         pthread_mutex_lock(&o->lock);
         leave(o, i % 7 == 0);
         if (i % 50 == 49) {
-            pause_us(1500); /* the thread comes in between */
+            pause_us(1500); /* the thread leads in between */
         }
     }
     return NULL;

@@ -1,4 +1,4 @@
-/* Lines of node reach whoever listens, whole and with their level. */
+/* Log lines of node are passed to the program complete, with their level. */
 #include "node/log.h"
 
 #include <setjmp.h>

@@ -121,7 +121,7 @@ static void records_are_kept_when_the_file_cannot_be_made(void **state)
     recording.path = place->file;
     open_recording(place, &recording, "worker", 3);
     put_rpc(&recording);
-    assert_int_equal(mkdir(place->file, 0755), 0); /* it stands in the way */
+    assert_int_equal(mkdir(place->file, 0755), 0); /* it blocks the file */
     assert_false(weft_recording_close(&recording));
     (void)snprintf(spool, sizeof(spool), "%s.spool-worker-3", place->file);
     (void)snprintf(wanted, sizeof(wanted),
@@ -157,7 +157,7 @@ static void spools_of_several_processes_are_merged(void **state)
     assert_int_equal(sum.rpcs, 2);
     assert_string_equal(place->heard, "");
     assert_int_equal(unlink(place->file), 0);
-    /* The spools are gone: there is nothing to merge any more. */
+    /* The spools were removed: nothing is left to merge. */
     assert_false(weft_recording_merge(place->file, &spools, (struct weft_node_log){hear, place},
                                       &sum));
 }

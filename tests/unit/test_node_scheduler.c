@@ -117,7 +117,8 @@ static void count(void *arg, void *object)
         *weft_planner_counters(weft_sched_service_planner(scheduler->service));
 }
 
-/* Clocks from `clock` on until one is granted, which it must be when the scheduler is there. */
+/* End clocks from `clock` on until one is granted, which must happen once the scheduler is
+ * connected. */
 static uint64_t until_granted(struct end *worker, struct end *shard, uint64_t clock)
 {
     uint64_t until_ns = weft_clock_now_ns() + patience_ns;
@@ -147,7 +148,7 @@ static void killed_and_started_again(void **state)
     end_open(&worker, WEFT_SCHED_WORKER, port);
     end_open(&shard, WEFT_SCHED_SERVER, port);
     uint64_t clock = until_granted(&worker, &shard, 1);
-    /* What the shard closed is committed, in time. */
+    /* Updates closed by the shard are committed in time. */
     struct weft_planner_counters counters = {0};
     uint64_t until_ns = weft_clock_now_ns() + patience_ns;
     while (counters.commits == 0) {

@@ -1,5 +1,5 @@
-/* Where a job key comes from, and what becomes of the variable that held it. The environment's key is
- * kept for the life of the process, so each case is a process of its own. */
+/* Sources of a job key, and removal of its environment variable. The environment's key is kept for
+ * the life of the process, so each case runs in its own process. */
 #include "node/security.h"
 
 #include <setjmp.h>
@@ -19,7 +19,7 @@
 
 static const uint8_t bytes_c[WEFT_PSK_BYTES] = {7, 7, 7};
 
-/* Run a case in a child: its exit status says whether it held. */
+/* Run a case in a child; its exit status is the result. */
 static void in_child(bool (*body)(void))
 {
     pid_t pid = fork();
@@ -66,7 +66,7 @@ static bool the_variable_is_read_once(void)
     struct weft_security security = WEFT_SECURITY_DEFAULTS;
     setenv("WEFT_JOB_KEY", TEXT_B, 1);
     bool good = first_byte(&security, true) == 0xff && !has_variable();
-    /* Kept for what the process opens later, and not asked for again. */
+    /* Kept for endpoints that the process opens later, and not read again. */
     return good && first_byte(&security, false) == 0xff;
 }
 
@@ -100,7 +100,7 @@ static bool what_is_given_comes_first(void)
     good = good && first_byte(&security, false) == -1 - (int)WEFT_DATA; /* too long: read at all */
     security.key_bytes = bytes_c;
     good = good && first_byte(&security, false) == 7 && has_variable();
-    /* A command lets no child inherit it, whatever it uses itself. */
+    /* A command lets no child inherit it, whichever key it uses. */
     security.keep_variable = false;
     good = good && first_byte(&security, false) == 7 && !has_variable();
     (void)unlink(path);

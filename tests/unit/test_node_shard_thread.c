@@ -1,5 +1,5 @@
-/* A shard in its thread: start and end, its hooks, questions to it, deaths that it is told of, and what
- * it logs about peers that it refuses. Workers connect through <weft/ps.h>. */
+/* A shard in its thread: start and end, hooks, stats queries, reported deaths, and log lines about
+ * refused peers. Workers connect through <weft/ps.h>. */
 #include "node/shard_thread.h"
 
 #include "io/clock.h"
@@ -189,7 +189,7 @@ static void hooks_see_what_passes(void **state)
     assert_int_equal(weft_push_wait(table, &id, &row, 1, 0, NULL), WEFT_OK);
     assert_true(weft_stats_query_ask(&thread.query, count_pushes, &pushes, patience_ns));
     assert_int_equal(pushes, 1);
-    /* What a hook takes never reaches the shard. */
+    /* Events consumed by a hook do not reach the shard. */
     uint64_t clocks = 99;
     atomic_store(&seen.refuses, true);
     assert_int_equal(weft_clock(table), WEFT_OK);
@@ -243,7 +243,7 @@ static void a_death_that_ends_the_job_is_told(void **state)
     struct weft_ps *ps = connect_to(&thread);
     (void)open_table(ps);
     weft_shard_thread_worker_died(&thread, 2, weft_clock_now_ns()); /* no such rank */
-    weft_shard_thread_worker_died(&thread, 1, weft_clock_now_ns()); /* it never came */
+    weft_shard_thread_worker_died(&thread, 1, weft_clock_now_ns()); /* it never connected */
     assert_true(weft_stats_query_ask(&thread.query, count_pushes, &told, patience_ns));
     assert_int_equal(atomic_load(&thread.lost_rank), UINT32_MAX);
     weft_shard_thread_worker_died(&thread, 0, weft_clock_now_ns());
@@ -256,7 +256,7 @@ static void a_death_that_ends_the_job_is_told(void **state)
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-/* A scheduler's process that takes connections, and is frozen when all have come. */
+/* A scheduler process that accepts connections, and is frozen once all are established. */
 struct frozen {
     struct weft_driver *driver;
     struct weft_launch_address address;
@@ -293,7 +293,7 @@ static void count_up(void *arg, uint64_t now_ns)
     }
 }
 
-/* Shards report every 200 ms, so a while after this each waits for a reply that does not come. */
+/* Shards report every 200 ms, so soon after this each waits for a reply that does not arrive. */
 static void freeze_with(struct frozen *frozen, uint32_t shards)
 {
     const uint64_t until_ns = weft_clock_now_ns() + patience_ns;
@@ -335,7 +335,7 @@ static void shards_told_to_end_do_it_together(void **state)
     for (uint32_t i = 0; i < SHARDS; i++) {
         weft_shard_thread_join(&threads[i]);
     }
-    /* One after the other they take half a second each. */
+    /* In sequence each would take half a second. */
     const uint64_t took_ns = weft_clock_now_ns() - begun_ns;
     assert_in_range(took_ns, WEFT_NS_PER_S / 4, SHARDS * WEFT_NS_PER_S / 2 - 1);
     weft_driver_close(frozen.driver);
@@ -382,7 +382,7 @@ static void a_shard_told_to_end_takes_no_push(void **state)
     struct weft_ps_table *table = open_table(ps);
     freeze_with(&frozen, 1);
     assert_true(weft_stats_query_ask(&thread.query, ask_to_stand, &seen, patience_ns));
-    weft_shard_thread_end(&thread); /* while it stands between two steps */
+    weft_shard_thread_end(&thread); /* while it waits between two steps */
     assert_int_equal(weft_push(table, &id, &row, 1, 0, &op), WEFT_OK);
     atomic_store(&seen.stands, false);
     assert_int_not_equal(weft_ps_flush(ps, 300 * WEFT_NS_PER_MS), WEFT_OK);
@@ -392,7 +392,7 @@ static void a_shard_told_to_end_takes_no_push(void **state)
     weft_driver_close(frozen.driver);
 }
 
-/* ---- what it logs ---------------------------------------------------------------------------- */
+/* ---- log lines ------------------------------------------------------------------------------- */
 
 struct heard {
     char text[2048];

@@ -1,5 +1,5 @@
-/* A replica in a shard's thread, over loopback: what it may replace and as of when, visitors that it turns
- * away, and what it says about a shard that is too large. */
+/* A replica in a shard's thread, over loopback: conditions of a promotion, peers that it refuses,
+ * and its log line about a shard that is too large. */
 #include "node/shard_thread.h"
 
 #include "io/clock.h"
@@ -62,7 +62,7 @@ static void await(struct weft_shard_thread *thread, enum weft_replica_why why)
 
 /* ---- the lease ------------------------------------------------------------------------------- */
 
-/* The question may come long after the death: the server has sent nothing since then. */
+/* The query may arrive long after the death: the server has sent nothing since then. */
 static void the_lease_is_judged_as_of_the_death(void **state)
 {
     (void)state;
@@ -132,7 +132,7 @@ static void turn(void *arg, struct weft_shard *shard)
     }
 }
 
-/* No worker knows a replica's address: whoever connects is turned away, also of several at once. */
+/* No worker knows a replica's address: every other peer is refused, also several at once. */
 static void visitors_are_turned_away(void **state)
 {
     (void)state;
@@ -197,7 +197,7 @@ static void hear(void *arg, enum weft_node_level level, const char *text)
     pthread_mutex_unlock(&heard->lock);
 }
 
-/* A shard whose first piece says that there are more than 4 GiB. */
+/* A shard whose first piece announces more than 4 GiB. */
 static void send_piece(struct visitor *shard)
 {
     static uint8_t bytes[WEFT_PIECE_HEAD_BYTES];

@@ -1,5 +1,5 @@
-/* Questions to a thread that owns an object: answered by it, in time or not at all; and the copy that is
- * kept of an owner who may be away. */
+/* Queries to a thread that owns an object: answered by it in time or not at all; and the copy that
+ * is kept for an owner that may not poll. */
 #include "node/stats_query.h"
 
 #include "base/units.h"
@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Never what is tested. */
+/* Long enough never to expire in the test. */
 static const uint64_t long_ns = 120 * WEFT_NS_PER_S;
 
 static void pause_ms(unsigned ms)
@@ -96,7 +96,7 @@ static void every_question_is_answered_by_the_owner(void **state)
         last = value;
     }
     owner_stop(&owner);
-    /* There is no owner any more, and nobody waits for it. */
+    /* There is no owner any more, so the query does not wait. */
     assert_false(weft_stats_query_ask(&owner.query, copy_value, &value, long_ns));
     assert_int_equal(value, last);
     weft_stats_query_fini(&owner.query);
@@ -134,21 +134,21 @@ static void a_copy_is_kept_for_an_owner_that_is_away(void **state)
                                       .copy = count, .stats = &copies, .period_ns = WEFT_NS_PER_MS});
     weft_stats_query_open(&query);
     pause_ms(2);
-    /* While nobody has asked, no copy is made. */
+    /* Before the first query no copy is made. */
     weft_stats_query_poll(&query, NULL);
     assert_int_equal(copies, 0);
     assert_true(weft_stats_query_acquire(&query, WEFT_NS_PER_MS) >= WEFT_NS_PER_MS);
-    /* Who reads it is not waited for. */
+    /* The owner does not wait for a reader. */
     pause_ms(2);
     weft_stats_query_poll(&query, NULL);
     assert_int_equal(copies, 0);
     weft_stats_query_release(&query);
-    /* Who asked in vain does not wait again: this would take long. */
+    /* After a query that timed out, the next one does not wait. */
     uint64_t began_ns = weft_clock_now_ns();
     (void)weft_stats_query_acquire(&query, long_ns);
     weft_stats_query_release(&query);
     assert_true(weft_clock_now_ns() - began_ns < long_ns / 2);
-    /* The owner is back: from now on it makes copies without being asked. */
+    /* The owner polls again: from now on it makes copies without queries. */
     weft_stats_query_poll(&query, NULL);
     assert_int_equal(copies, 1);
     assert_false(query.was_missed);

@@ -78,7 +78,7 @@ static void must_open(struct weft_worker *worker, const struct weft_worker_confi
 static void must_say(const struct weft_worker *worker, const char *part)
 {
     if (strstr(worker->error.text, part) == NULL) {
-        fail_msg("\"%s\" does not say \"%s\"", worker->error.text, part);
+        fail_msg("\"%s\" does not contain \"%s\"", worker->error.text, part);
     }
 }
 
@@ -215,7 +215,7 @@ static void it_waits_for_a_server_that_starts_late(void **state)
     struct weft_launch_address addresses[SHARDS] = {site.addresses[0], site.addresses[1]};
     config.servers = addresses; /* not those that the thread writes */
     assert_int_equal(pthread_create(&thread, NULL, start_late, &site), 0);
-    must_open(&worker, &config); /* the first attempt gives up after a second */
+    must_open(&worker, &config); /* the first attempt times out after a second */
     (void)pthread_join(thread, NULL);
     assert_int_equal(open_table(&worker, WEFT_TABLE_ASP), WEFT_OK);
     weft_worker_close(&worker);
@@ -400,7 +400,8 @@ static void one_that_stays_away_is_given_up(void **state)
     test_server_stop(&site.servers[1]);
 }
 
-/* A job with a coordinator: the shards of a site, and a worker that is told where they are. */
+/* A job with a coordinator: the shards of a site, and a worker that gets their addresses from
+ * it. */
 struct listed_site {
     struct site site;
     struct weft_coordinator coordinator;
@@ -448,7 +449,7 @@ static void listed_site_stop(struct listed_site *job)
     weft_coordinator_stop(&job->coordinator);
 }
 
-/* Shard 1 moves to this port, which the worker's member has heard of then. */
+/* Shard 1 moves to this port; returns when the worker's member knows the address. */
 static void move(struct listed_site *job, uint16_t port)
 {
     struct weft_launch_address address = {.port = 0};
@@ -463,7 +464,8 @@ static void move(struct listed_site *job, uint16_t port)
     }
 }
 
-/* Silence is borne for longer than these tests last: only who sees that the shard has moved goes on. */
+/* The timeout exceeds the duration of these tests: only a worker that detects the move
+ * continues. */
 static struct weft_worker_config config_listed(struct listed_site *job)
 {
     struct weft_worker_config config = config_for(&job->site);

@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Never what is tested. */
+/* Long enough never to expire in the tests. */
 #define LONG_NS (60 * WEFT_NS_PER_S)
 
 static void answer(void *arg, const struct weft_http_request *request,

@@ -185,7 +185,7 @@ static void several_files_are_one(void **state)
     weft_recdb_close(&db);
 }
 
-/* The first failure is kept; what comes after it neither hides it nor crashes. */
+/* The first failure is kept; later calls neither hide it nor crash. */
 static void a_failure_is_kept(void **state)
 {
     const struct place *place = *state;

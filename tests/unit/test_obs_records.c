@@ -84,7 +84,7 @@ static void put_rpc(struct weft_rpc_record_ring *ring, uint32_t worker, uint32_t
                                            .t1_ns = rpc % 3 == 0 ? UINT64_MAX : rpc,
                                            .latency = {.n_tx_ns = rpc}};
     while (weft_rpc_record_claim(ring, WEFT_RPC_RECORD_UNITS) == NULL) {
-        sched_yield(); /* what it dropped is counted; this test wants them all */
+        sched_yield(); /* drops are counted; this test requires all records */
     }
     weft_rpc_record_put_client(ring, 1, &record);
 }
@@ -147,7 +147,7 @@ static void record_some(const struct place *place, uint32_t count)
     weft_recorder_free(recorder);
 }
 
-/* ---- the way through ------------------------------------------------------------------------- */
+/* ---- from ring to database ------------------------------------------------------------------- */
 
 static void all_that_was_made_is_there(void **state)
 {
@@ -203,7 +203,7 @@ static void all_that_was_made_is_there(void **state)
                      4);
 }
 
-/* A ring that nobody empties for a while drops, and the process' row says how many. */
+/* A ring that is not emptied drops records, and the process's row has their number. */
 static void dropped_are_counted(void **state)
 {
     const struct place *place = *state;
@@ -275,7 +275,7 @@ static void one_file_of_lines_of_several(void **state)
     assert_int_equal(lines_with(place->lines, "\"key\":\"started_utc\""), 1);
 }
 
-/* The file may be anybody's. */
+/* The file is untrusted. */
 static void numbers_of_processes_may_be_any(void **state)
 {
     const struct place *place = *state;
@@ -435,7 +435,7 @@ static void files_in_the_way(void **state)
 
 /* ---- damage ---------------------------------------------------------------------------------- */
 
-/* Blocks of `each` records: the recorder is asked to write at once. */
+/* Blocks of `each` records: the recorder is requested to write at once. */
 static void record_blocks(const struct place *place, uint32_t blocks, uint32_t each)
 {
     struct weft_recorder *recorder = recorder_open(place);
@@ -487,7 +487,7 @@ static void damaged_block_is_left_out(void **state)
     assert_int_equal(make(place, true).rpcs, 12);
 }
 
-/* Of a process that was killed: what is whole is taken, at every length. */
+/* The spool of a killed process: complete records are read, at every length. */
 static void cut_at_every_length(void **state)
 {
     const struct place *place = *state;
@@ -528,8 +528,8 @@ static void what_is_no_spool_is_refused(void **state)
 
 /* ---- a full disk ----------------------------------------------------------------------------- */
 
-/* In a child, whose files may not grow beyond a few blocks: the job goes on, and the loss is said
- * once and counted; what is there stays good. */
+/* In a child, whose files may not grow beyond a few blocks: the job continues, and the loss is
+ * logged once and counted; existing records stay valid. */
 static void full_disk_is_counted(void **state)
 {
     const struct place *place = *state;
@@ -611,7 +611,7 @@ static void lines_are_json_whatever_was_typed(void **state)
                                "\"a \\ufffd\\u0009\\u007f \xc3\xa9\\\"\"}\n");
 }
 
-/* Lines are for others; who hands them to weft is told so. */
+/* JSON lines are for other programs; weft refuses them as input, with that reason. */
 static void lines_are_no_input(void **state)
 {
     const struct place *place = *state;

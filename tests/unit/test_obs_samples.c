@@ -58,7 +58,7 @@ static void test_labels(void **state)
     weft_samples_fini(&samples);
 }
 
-/* What is none is passed over; figures that nothing of weft has, too. */
+/* Invalid lines are skipped, and so are metrics that weft does not have. */
 static void test_strange(void **state)
 {
     (void)state;
@@ -75,7 +75,7 @@ static void test_strange(void **state)
     weft_samples_fini(&samples);
 }
 
-/* What our own writer writes comes back. */
+/* The output of our own writer is read back unchanged. */
 static void test_round(void **state)
 {
     (void)state;

@@ -112,7 +112,7 @@ static void test_roundtrip(void **state)
     assert_false(weft_trace_reader_next(&reader, &block));
     assert_false(reader.bad || reader.truncated);
 
-    /* Cut short anywhere, it never gives more, and says that it is cut. */
+    /* Truncated anywhere, it returns no more records, and reports the truncation. */
     for (size_t cut = 1; cut < count; cut++) {
         weft_trace_reader_init(&reader, bytes, cut);
         uint64_t records = 0;

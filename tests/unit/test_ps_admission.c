@@ -1,5 +1,5 @@
-/* Admission: exact counts against a plain array, what is forgotten when cells run out, the Bloom
- * filter's promise (never later) and its error; and a table that asks. */
+/* Admission: exact counts compared with an array, eviction when cells run out, the Bloom filter's
+ * guarantee (never later) and its error; and a table with admission. */
 #include "base/prng.h"
 #include "ps_table_rig.h"
 
@@ -45,7 +45,7 @@ static void counter_is_exact(void **state)
     }
 }
 
-/* One-hit wonders come without end; those that come back are still counted. */
+/* An endless stream of ids pushed once; repeated ids are still counted. */
 static void counter_forgets_the_rare(void **state)
 {
     (void)state;
@@ -102,7 +102,7 @@ static void bloom_is_seldom_earlier(void **state)
     free(memory);
 }
 
-/* Copied and restored: what was counted goes on counting, id by id. */
+/* Copied and restored: counting continues, id by id. */
 static void counts_are_kept(void **state)
 {
     (void)state;
@@ -187,7 +187,8 @@ static void full_it_goes_on_alike(void **state)
     }
 }
 
-/* Which keys are taken: one for a filter that has counted nothing, of ids only one that is there. */
+/* Accepted keys: for a filter only while it has counted nothing, for ids only a key that is not
+ * zero. */
 static void keys_are_taken_once(void **state)
 {
     (void)state;
@@ -208,7 +209,7 @@ static void keys_are_taken_once(void **state)
     }
 }
 
-/* Filters of three shards in one: nobody waits longer than he would have. */
+/* Filters of three shards merged: no id is admitted later than before. */
 static void filters_join(void **state)
 {
     (void)state;
@@ -264,7 +265,7 @@ static void a_table_asks(void **state)
         assert_int_equal(table_init(&table, 3000, 2, 4096), WEFT_OK);
         assert_int_equal(weft_table_declare(&table, &spec), WEFT_OK);
         struct weft_table_row *rows[4];
-        /* Without memory to count in, nobody is admitted. */
+        /* Without memory for counts, no id is admitted. */
         for (int i = 0; i < 5; i++) {
             assert_true(obtain_chunk(&table, (const uint64_t[]){9}, 1, rows));
             assert_null(rows[0]);
@@ -276,7 +277,7 @@ static void a_table_asks(void **state)
         assert_true(obtain_chunk(&table, (const uint64_t[]){9, 9, 8, 9}, 4, rows));
         assert_true(rows[0] == NULL && rows[1] == NULL && rows[2] == NULL && rows[3] != NULL);
         assert_int_equal(table.counters.unadmitted, 5 + 3);
-        /* Only 8 waits: who has a row needs no cell. */
+        /* Only 8 is counted: an id with a row needs no cell. */
         assert_int_equal(table.admission.used, kind == WEFT_ADMISSION_COUNTER);
         float block[8] = {1, 1, 1, 1, 1, 1, 2, 3};
         assert_int_equal(weft_table_apply(&table, rows, 0, 4, (const uint8_t *)(void *)block), 1);
@@ -287,7 +288,7 @@ static void a_table_asks(void **state)
         assert_false(weft_table_read(&table, 8, out));
         assert_true(obtain_chunk(&table, (const uint64_t[]){8, 9}, 2, rows));
         assert_true(rows[0] == NULL && rows[1] != NULL);
-        /* A checkpoint's rows are not asked. */
+        /* Admission does not apply to a checkpoint's rows. */
         const float state_of[2] = {5, 6};
         const struct weft_table_view view = {.id = 77, .weights = state_of, .state = state_of};
         assert_int_equal(weft_table_restore(&table, &view), WEFT_OK);
@@ -327,8 +328,8 @@ static void a_row_of_blocks_counts_once(void **state)
     finish(&table);
 }
 
-/* Who declares a table cannot make a server take more for its cells than for the rows that the
- * server allows; a limit in bytes says it all. */
+/* A table cannot use more memory for its cells than for the rows that the server allows; a limit in
+ * bytes covers both. */
 static void cells_are_limited(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* A shard takes what an aggregator has added up: once, whole or not at all, and counts it as the pushes
- * that it was. The test plays the aggregator, and two workers. */
+/* A shard applies the sum of an aggregator once, whole or not at all, and counts it as its member
+ * pushes. The test acts as the aggregator, and as two workers. */
 #include "ps/aggregate.h"
 #include "ps/id_pack.h"
 #include "ps/shard_journal.h"
@@ -333,7 +333,7 @@ static void the_other_way_round(void **state)
     bench_free(b);
 }
 
-/* A push that is under way when the aggregate comes, at each of its chunks. */
+/* A push in progress when the aggregate arrives, at each of its chunks. */
 static void begun_direct(void **state)
 {
     (void)state;
@@ -363,7 +363,7 @@ static void clocks_together(void **state)
     const struct ends first = {
         .ranks = 2, .clock = 1, .session = SESSION, .flags = WEFT_AGGREGATE_ENDS};
     struct ends e = first;
-    e.session = SESSION + 1; /* one of another session: nobody's is taken */
+    e.session = SESSION + 1; /* one of another session: none is applied */
     assert_int_equal(ends(b, e), WEFT_RPC_SEND_DIRECT);
     assert_int_equal(b->head.rows, 2); /* 1 + its rank */
     e.session = 0;
@@ -402,7 +402,7 @@ static void clocks_together(void **state)
     assert_int_equal(counters->clocks, 4);
     assert_int_equal(counters->aggregate_clocks, 6);
     assert_int_equal(counters->aggregates, 1);
-    fake_break(b->net, SHARD, OTHER); /* it is gone */
+    fake_break(b->net, SHARD, OTHER); /* its connection has ended */
     run(b);
     e.clock = 3;
     assert_int_equal(ends(b, e), WEFT_RPC_SEND_DIRECT);
@@ -465,7 +465,7 @@ static void contradicts_itself(void **state)
     a.first += ROWS;
     assert_int_equal(aggregate(b, 1, a), WEFT_RPC_FULL);
     assert_int_equal(rows_with(b->shard, 0), ROWS);
-    /* The same number goes direct, for it was not closed. */
+    /* The same number is sent directly, because it was not closed. */
     push(b, WORKER, 1, a.number);
     assert_int_equal(answer(b), WEFT_RPC_FULL);
     bench_free(b);
@@ -624,7 +624,7 @@ static void journal(void **state)
     free(own);
 }
 
-/* The aggregator's process is gone in the middle of a message; the next one has its number. */
+/* The aggregator's process dies in the middle of a message; the next one has its number. */
 static void aggregator_comes_again(void **state)
 {
     (void)state;
@@ -670,8 +670,8 @@ static size_t cleared_for(struct bench *b, uint32_t aggregators)
     return cleared;
 }
 
-/* The memory of messages and answers is touched when there is one: to clear what the C library recycles
- * would touch all of it for every shard. */
+/* The memory of messages and replies is first touched when used: clearing memory recycled by the C
+ * library would touch all of it for every shard. */
 static void memory_is_touched_when_used(void **state)
 {
     (void)state;

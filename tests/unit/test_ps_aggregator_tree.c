@@ -1,5 +1,6 @@
-/* Trees of aggregators: each gradient counts once and no row is too old, whatever dies at whichever level; a
- * circle of aggregators, and two of one number, are found and cost nothing but the way. */
+/* Trees of aggregators: each gradient is applied once and no row is too old, whichever process dies
+ * at any level. A cycle of aggregators, and two with the same number, are detected, and cost only
+ * the detour. */
 #include "ps/id_pack.h"
 #include "ps_boxes.h"
 
@@ -15,7 +16,7 @@ static const struct weft_aggregator_counters *counters_of(const struct bench *b,
     return weft_aggregator_counters(b->box[box].agg);
 }
 
-/* Boxes that take everything, and wait for everybody. */
+/* Aggregators that accept everything, and wait for all workers. */
 static void patient(struct bench *b)
 {
     for (uint32_t i = 0; i < b->boxes; i++) {
@@ -279,7 +280,7 @@ static void the_parent_returns(void **state)
     bench_close(&b);
 }
 
-/* A child whose workers have all left is none of those whom its parent waits for. */
+/* The parent does not wait for a child whose workers have all left. */
 static void nobody_below(void **state)
 {
     (void)state;
@@ -412,7 +413,7 @@ static void numbers_taken(void **state)
     bench_close(&b);
 }
 
-/* A parent that takes no tables of this number: its child tells its workers, once. */
+/* A parent that refuses tables of this number: its child notifies its workers once. */
 static void a_table_not_taken(void **state)
 {
     (void)state;
@@ -503,7 +504,7 @@ static void send_bytes(struct bench *b, uint32_t from, uint8_t op, uint8_t *byte
     send_to(b, 0, from, op, bytes, count);
 }
 
-/* A child that holds the key and sends what makes no sense: none of it comes into a sum. */
+/* A child with the key sends invalid messages: none of them affects a sum. */
 static void a_hostile_child(void **state)
 {
     (void)state;
@@ -531,7 +532,7 @@ static void a_hostile_child(void **state)
         assert_int_equal(counters_of(&b, 0)->rows_in, 0);
         assert_int_equal(counters_of(&b, 0)->aggregates_in, 2 + what);
     }
-    /* What is well formed is added, once. The shard does not know the session. */
+    /* A well-formed one is added once. The shard does not know the session. */
     send_bytes(&b, child, WEFT_RPC_AGGREGATE, sum[WHOLE], hostile_sum(&b, sum[WHOLE], WHOLE));
     assert_int_equal(counters_of(&b, 0)->rows_in, 1);
     send_bytes(&b, child, WEFT_RPC_AGGREGATE, sum[AGAIN], hostile_sum(&b, sum[AGAIN], AGAIN));
@@ -684,7 +685,8 @@ static void wrong_clock(struct bench *b, uint32_t box, uint32_t child)
                 sizeof(bytes));
 }
 
-/* Of clocks that go in one message, or in several levels of them, one is wrong: the others are taken. */
+/* One of the clocks in a message, or in several levels of messages, is wrong: the others are
+ * accepted. */
 static void one_clock_is_wrong_below(uint32_t box)
 {
     struct bench b;
@@ -746,7 +748,7 @@ static void refused_by_the_one_before(void **state)
     const struct weft_table_spec spec = spec_of(WEFT_TABLE_BSP, 2);
     weft_rpc_request_pack(&(struct weft_rpc_request){.rpc_id = 1, .worker = 7}, table);
     weft_table_spec_pack(&spec, table + WEFT_RPC_REQUEST_BYTES);
-    table[sizeof(table) - WEFT_AGGREGATE_BELOW_BYTES] = 1; /* it says that number 0 is below it */
+    table[sizeof(table) - WEFT_AGGREGATE_BELOW_BYTES] = 1; /* it announces number 0 below it */
     send_to(&b, 1, child, WEFT_RPC_TABLE, table, sizeof(table));
     for (uint32_t steps = 0; steps < 1000; steps++) {
         bench_step(&b);

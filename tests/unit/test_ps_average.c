@@ -1,6 +1,6 @@
-/* What a sum of gradients is divided by: the number of workers, the gradients that came, or nothing. On integers,
- * for every kind and mode of a table, for rows of one block and of two, and across a checkpoint in the
- * middle of a clock. */
+/* The divisor of a sum of gradients: the number of workers, the number of gradients, or 1. On
+ * integers, for every kind and mode of a table, for rows of one block and of two, and across a
+ * checkpoint in the middle of a clock. */
 #include "ps_table_rig.h"
 
 enum { WORKERS = 4, WIDE = 300 };
@@ -100,7 +100,8 @@ static void by_arrival_it_is_a_part_or_whole(void **state)
     }
 }
 
-/* Undivided: what was pushed is what is there, in every kind and mode, whoever has left. */
+/* Undivided: the row is the sum of the pushes, in every kind and mode, whichever worker has
+ * left. */
 static void a_sum_is_not_divided(void **state)
 {
     (void)state;
@@ -127,7 +128,7 @@ static void a_sum_is_not_divided(void **state)
     }
 }
 
-/* A worker that left is not counted on; those that came are what they are. */
+/* A worker that left is not counted; received contributions stay. */
 static void fewer_workers_change_one_of_them(void **state)
 {
     (void)state;

@@ -117,7 +117,7 @@ static void missed_rows_come_first(void **state)
     cluster_stop(&c);
 }
 
-/* Rule 7: what was missing twice running is there the third time, however many rows that are. */
+/* Rule 7: rows missing twice in a row arrive the third time, however many rows there are. */
 static void nothing_is_missing_three_times(bool is_push, uint32_t dim, uint32_t shards)
 {
     enum { ROUNDS = 30 };
@@ -213,7 +213,7 @@ static void missing_in_turn(uint32_t dim, uint32_t n, const uint64_t *ids, const
     cluster_stop(&c);
 }
 
-/* Twice is two pushes: not two blocks of a row, nor an id that is there twice. */
+/* Twice means two pushes: not two blocks of a row, nor an id that occurs twice. */
 static void a_row_is_missing_once_a_push(void **state)
 {
     (void)state;
@@ -222,7 +222,7 @@ static void a_row_is_missing_once_a_push(void **state)
     missing_in_turn(256, 4, (const uint64_t[]){5, 6, 5, 6}, (const uint64_t[]){3, 3, 0});
 }
 
-/* What the client says was delivered is what the shards applied, each element once. */
+/* The client's count of delivered elements equals the shards' count of applied ones. */
 static void lossy_pushes_are_counted(void **state)
 {
     (void)state;
@@ -311,7 +311,7 @@ static void tables_must_agree(void **state)
     assert_int_equal(weft_ps_table_open(c.client[1], &spec, 0, &op), WEFT_OK);
     assert_int_equal(cluster_wait(&c, 1, op).status, WEFT_OK);
     spec.table = 1;
-    spec.workers = 3; /* more than the server takes */
+    spec.workers = 3; /* more than the server allows */
     assert_int_equal(weft_ps_table_open(c.client[1], &spec, 0, &op), WEFT_OK);
     assert_int_equal(cluster_wait(&c, 1, op).rpc_status, WEFT_RPC_BAD_SPEC);
     cluster_stop(&c);
@@ -404,7 +404,7 @@ static void no_slab_no_new_rows(void **state)
         total += rows[i];
     }
     assert_true((uint64_t)total == counters->elements_applied && total > 0);
-    c.slabs_allowed = 100; /* memory comes: it goes on */
+    c.slabs_allowed = 100; /* memory is supplied: it continues */
     cluster_poll(&c);
     for (uint32_t i = 0; i < MANY; i++) {
         rows[i] = -1;

@@ -89,7 +89,7 @@ static void the_mean_of_what_came(void **state)
     finish(&table);
 }
 
-/* A momentum that no gradient came for stands still; with sparse sums it would go on. */
+/* Momentum without a gradient does not move the block; with sparse sums it would. */
 static void a_block_without_gradient_stands_still(void **state)
 {
     (void)state;
@@ -151,7 +151,7 @@ static void limits_hold(void **state)
     assert_int_equal(weft_table_declare(&table, &spec), WEFT_INVALID);
     spec.length = 40;
     assert_int_equal(weft_table_declare(&table, &spec), WEFT_OK);
-    /* Memory that comes late: refused until then, and no row is shown that is not there. */
+    /* Memory supplied late: pushes are refused until then, and no missing row is visible. */
     assert_null(weft_table_find(&table, 0));
     struct weft_table_row *row;
     assert_false(obtain_chunk(&table, (const uint64_t[]){3}, 1, &row));

@@ -16,7 +16,7 @@ static struct weft_table_spec spec_of(uint8_t eviction, uint32_t ttl)
 
 enum { IDS = 600 };
 
-/* What the test knows of an id. */
+/* The test's record of an id. */
 struct known {
     bool exists;
     uint32_t clock;
@@ -42,7 +42,7 @@ static struct known *known_rows(const struct weft_table *table, struct known *ou
     return out;
 }
 
-/* Smaller goes first. */
+/* The smallest is evicted first. */
 static double rank(const struct weft_table *table, const struct known *row)
 {
     if (table->spec.eviction == WEFT_EVICTION_LRU) {
@@ -164,7 +164,7 @@ static void ttl_is_exact(void **state)
     assert_int_equal(weft_table_rows(&table), 1);
     assert_int_equal(table.counters.rows_expired, 1);
     assert_true(weft_table_read(&table, 7, out) && out[0] == start[0] - 100);
-    /* Sweeps bring places back without anybody asking for room. */
+    /* Sweeps free slots without a request for room. */
     weft_table_set_now(&table, 20);
     weft_table_begin(&table, 20);
     assert_int_equal(weft_table_rows(&table), 0);
@@ -193,7 +193,7 @@ static void waiting_sums_do_not_expire(void **state)
     finish(&table);
 }
 
-/* Restoring asks for memory; it never throws away what was restored before. */
+/* Restoring requests memory; it never evicts restored rows. */
 static void restoring_evicts_nothing(void **state)
 {
     (void)state;
@@ -218,7 +218,7 @@ static void restoring_evicts_nothing(void **state)
     }
 }
 
-/* A chunk needs all its rows at once: none of them goes for another of them. */
+/* A chunk needs all its rows at once: none of them is evicted for another. */
 static void a_chunk_holds_its_rows(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Packed ids: what is packed comes back, in how many bytes; and what is not what was packed is refused. */
+/* Packed ids: round trips, their sizes, and refusal of malformed bytes. */
 #include "base/assert.h"
 #include "base/prng.h"
 #include "ps/id_pack.h"

@@ -1,5 +1,5 @@
-/* Lists of ids in a ring, against a plain record of what was kept: what is found is what was kept under that
- * name last, the newest are there, and one that is in use stays as it is. */
+/* Lists of ids in a ring, compared with a simple record: a lookup returns the last list kept under
+ * that name, the newest lists exist, and a list in use does not change. */
 #include "base/prng.h"
 #include "ps/list_store.h"
 

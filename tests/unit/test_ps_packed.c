@@ -195,7 +195,7 @@ static uint32_t push_chunks(uint16_t can, uint32_t n, uint32_t bound_ppm)
     return chunks;
 }
 
-/* Fewer bytes are fewer chunks, but not of a push whose bound would allow no loss then. */
+/* Fewer bytes are fewer chunks, except for a push whose bound would then allow no loss. */
 static void a_bound_stays_of_use(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* Workers that end their connection to the shard while an aggregator brings their requests: the job goes on
- * without it, every gradient counts once, and a rank is dead when nothing was heard of it for the time that
- * it promised, not before, whoever else dies. */
+/* Workers that close their connection to the shard while an aggregator delivers their requests: the
+ * job continues, every gradient is applied once, and a rank is declared dead when its lease expires
+ * without a request, not before, whichever other process dies. */
 #include "ps_boxes.h"
 #include "ps/transfer.h"
 
@@ -41,7 +41,7 @@ static struct weft_shard_gauges gauges_of(const struct bench *b)
     return gauges;
 }
 
-/* With pulls, whose answers tell that a clock has begun. */
+/* With pulls, whose replies report that a clock has begun. */
 static void clock_of_all(struct bench *b)
 {
     struct pull pull[WORKERS];
@@ -79,7 +79,7 @@ static bool is_lost(const struct bench *b)
     return weft_shard_has_lost(b->c.shard[SHARD], &rank);
 }
 
-/* Nothing is asked of anybody for so long. */
+/* No requests for this time. */
 static void idle(struct bench *b, uint64_t span_ns)
 {
     for (const uint64_t end_ns = b->c.net->now_ns + span_ns; b->c.net->now_ns < end_ns;) {
@@ -134,8 +134,8 @@ static void job_goes_on(void **state)
     }
 }
 
-/* What an aggregator does not take opens the connection again: no break is reported, and the next pause is
- * longer. */
+/* A request that an aggregator does not accept reopens the connection: no break is reported, and
+ * the next pause is longer. */
 static void direct_request(void **state)
 {
     (void)state;
@@ -247,7 +247,7 @@ static void shard_is_stopped(void **state)
     close_job(&b);
 }
 
-/* The same, and its supervisor says so. */
+/* The same, reported by its supervisor. */
 static void worker_reported_dead(void **state)
 {
     (void)state;
@@ -263,7 +263,7 @@ static void worker_reported_dead(void **state)
     close_job(&b);
 }
 
-/* Its clock goes on without it when it is dead, and not before. */
+/* The clock continues without it once it is dead, and not before. */
 static void shrinks(void **state)
 {
     (void)state;
@@ -423,7 +423,7 @@ static void long_computation(void **state)
     close_job(&b);
 }
 
-/* Without aggregators that bring everything, nobody parks. */
+/* Without aggregators that deliver all requests, no worker parks. */
 static void nobody_parks(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Shards and their replicas: how far the model may be from its replica, at every instant; promotions and
- * broken connections at random; and what is not what it says it is. */
+/* Shards and their replicas: the distance of the model from its replica, at every instant;
+ * promotions and broken connections at random; and invalid pieces and peers. */
 #include "ps_churn.h"
 
 #include "ps/divergence.h"
@@ -105,7 +105,7 @@ static void standby_poll(uint32_t s)
     }
 }
 
-/* Its process is gone; its shard stays. */
+/* Its process ends; its shard stays. */
 static struct weft_shard *standby_end(uint32_t s)
 {
     struct standby *standby = &rig.standbys[s];
@@ -608,7 +608,7 @@ static void two_tables_have_boundaries(void **state)
     }
 }
 
-/* Pieces of the first shard's transfers stay on the way. */
+/* Pieces of the first shard's transfers are delayed. */
 static void steps_with(uint32_t steps, bool pieces_wait)
 {
     struct fake_net *net = rig.churn.c.net;
@@ -803,7 +803,7 @@ static void refuses_what_is_too_large(void **state)
     stop();
 }
 
-/* A server may die before anybody has opened a table. */
+/* A server may die before any worker has opened a table. */
 static void replicates_a_shard_without_tables(void **state)
 {
     (void)state;

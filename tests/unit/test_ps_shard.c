@@ -1,5 +1,5 @@
-/* A shard against one worker that writes its own bytes: what is refused, with which answer, and
- * that nothing of it changes a parameter. */
+/* A shard and a worker that writes its own bytes: refused requests, their replies, and that they
+ * change no parameter. */
 #include "ps/layout.h"
 #include "shard_bench.h"
 
@@ -26,7 +26,7 @@ static void hostile_pushes(void **state)
     r.head.worker = 1;
     assert_int_equal(ask(b, r), WEFT_RPC_WRONG_WORKER);
     r = push_of(b, 1, 7, -1);
-    r.head.rows = 2; /* lies */
+    r.head.rows = 2; /* false */
     assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
     r = push_of(b, 1, 7, -1);
     r.elem_bytes = 16; /* of another dim */
@@ -580,7 +580,7 @@ static void a_rank_is_replaced(void **state)
     bench_free(b);
 }
 
-/* A process that was replaced, because it hung for instance, does not take its rank back. */
+/* A replaced process, for instance one that hung, does not get its rank back. */
 static void who_was_replaced_stays_out(void **state)
 {
     (void)state;

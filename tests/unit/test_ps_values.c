@@ -257,7 +257,7 @@ static bool nothing_lacks(const struct rig *r)
     return lacking(r) <= (exact ? 0 : IDS * r->dim * 0.005);
 }
 
-/* What a pull says is what the tables hold, rounded. */
+/* A pull returns the tables' values, rounded. */
 static void check_pulled(struct rig *r)
 {
     weft_ps_op op;
@@ -361,7 +361,7 @@ static void no_room(void **state)
     }
 }
 
-/* What bf16 can say leaves nothing behind. */
+/* A value that bf16 represents exactly leaves no remainder. */
 static void small_numbers_take_no_memory(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The ring of records: what goes in comes out in order and unchanged, short or not, and a full ring
- * drops and counts. */
+/* The ring of records: records are read in order and unchanged, short or not, and a full ring drops
+ * and counts. */
 #include "rpc/rpc_record.h"
 
 #include "base/prng.h"
@@ -261,7 +261,7 @@ static void what_goes_in_comes_out(void **state)
     weft_rpc_record_ring_free(ring);
 }
 
-/* What is in a file may be anything. */
+/* The contents of a file are untrusted. */
 static void half_a_record_is_none(void **state)
 {
     (void)state;

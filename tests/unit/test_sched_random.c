@@ -1,7 +1,8 @@
 /* 100,000 random jobs: mode, policy, network, sizes, jitter and trouble are drawn from the seed. At
  * every step no link is over-reserved, no commit is later than tau_max, no replica further than
- * div_max, delays are conserved, and the job goes on (sched_rig.h). And 25,000 floods of reports
- * that contradict each other: nothing breaks, and what can be kept is. */
+ * div_max, delays are conserved, and the job makes progress (sched_rig.h). And 25,000 floods of
+ * reports that contradict each other: no invariant breaks, and every bound that can be kept is
+ * kept. */
 #include "print_seed.h"
 #include "sched_rig.h"
 

@@ -92,7 +92,7 @@ static void reports_come_back(void **state)
     assert_true(back.events[1].norm == -1);
 }
 
-/* Each is one change of a report that is taken without it. */
+/* Each is one change of a valid report. */
 static void contradictions_are_refused(void **state)
 {
     (void)state;

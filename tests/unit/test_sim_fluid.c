@@ -10,7 +10,7 @@
 static const uint64_t mbit = 1000000;
 static const uint32_t megabyte = 1000000;
 
-/* Links 0 .. 3 are uplinks, 4 .. 7 downlinks, all of 1 Gbit/s until a test says otherwise. */
+/* Links 0 .. 3 are uplinks, 4 .. 7 downlinks, all of 1 Gbit/s unless a test changes them. */
 enum { DOWN = 4, LINKS = 8 };
 
 static struct weft_fluid *fluid_new(void)
@@ -108,7 +108,8 @@ static void capacity_steps(void **state)
     weft_fluid_free(f);
 }
 
-/* What was granted first keeps its rate when the link shrinks; who has no grant shares what is left. */
+/* The first grants keep their rates when the link shrinks; flows without a grant share the
+ * remainder. */
 static void grants_come_first_in_their_order(void **state)
 {
     (void)state;
@@ -244,7 +245,8 @@ static void rates_are_max_min(void **state)
     }
 }
 
-/* Flows that come and go at random: each byte that was started arrives, once, on both of its links. */
+/* Flows that start and end at random: each byte that was started arrives, once, on both of its
+ * links. */
 static void bytes_are_conserved(void **state)
 {
     (void)state;

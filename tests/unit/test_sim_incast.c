@@ -78,7 +78,7 @@ static void a_seed_is_a_run(void **state)
     assert_false(a.trace_hash == b.trace_hash);
 }
 
-/* Losses come at their rate, in both kinds; what is lost is missing or was sent again. */
+/* Losses occur at their rate, in both kinds; a lost chunk is missing or was resent. */
 static void losses_have_their_rate(void **state)
 {
     (void)state;

@@ -31,7 +31,7 @@ static void send(struct weft_net *net, uint32_t from, uint32_t to, enum weft_ecn
     weft_net_send(net, packet);
 }
 
-/* Take events until a packet or a wake comes; NONE when nothing is left. */
+/* Process events until a packet or a wake; NONE when no event is left. */
 static struct weft_net_event next(struct weft_net *net)
 {
     struct weft_net_event event = {WEFT_NET_NONE, 0, NULL};

@@ -1,4 +1,4 @@
-/* The oracles must be able to fail: each case breaks one promise and wants to hear of it. */
+/* The oracles must be able to fail: each case breaks one guarantee, and expects the failure. */
 #include "base/bits.h"
 #include "sim/oracle.h"
 

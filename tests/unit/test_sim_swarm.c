@@ -1,4 +1,5 @@
-/* The swarm by itself: what is drawn stays in its limits, a seed is a run, the hash combines. */
+/* The swarm by itself: draws stay within their limits, a seed determines the run, hashes
+ * combine. */
 #include "sim/attack.h"
 #include "sim/finish.h"
 #include "sim/plan.h"

@@ -248,8 +248,8 @@ static const struct violation OF_PACKETS[] = {
 };
 
 static const struct violation OF_FRAMES[] = {
-    {"ACK that says more words than it has", IN(GOLDEN_ACK), 19, 1, 5},
-    {"ACK that says more notes than it has", IN(GOLDEN_ACK), 20, 1, 3},
+    {"ACK that announces more words than it has", IN(GOLDEN_ACK), 19, 1, 5},
+    {"ACK that announces more notes than it has", IN(GOLDEN_ACK), 20, 1, 3},
     {"ACK of largest 0 with words", IN(GOLDEN_ACK), 22, 8, 0},
     {"ACK with words below number 0", IN(GOLDEN_ACK), 22, 8, 63},
     {"ACK of the bit above largest", IN(GOLDEN_ACK), 54, 8, 0x8},
@@ -412,8 +412,8 @@ static bool block_taken(const uint8_t *bytes, size_t count)
     return weft_wire_control_check(bytes, count, &eliciting) == WEFT_OK;
 }
 
-/* The longest lists are taken; one more is refused though its bytes are there. (The count is raised
- * in the bytes, since a struct has no room for one more.) */
+/* The longest lists are accepted; one more is refused although its bytes are present. (The count is
+ * raised in the bytes, since a struct has no room for one more.) */
 static void counts_above_the_largest_are_refused(void **state)
 {
     (void)state;

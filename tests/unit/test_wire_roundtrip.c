@@ -418,7 +418,7 @@ static void handshakes(void **state)
     }
 }
 
-/* A writer one byte too small is marked, at every length, and what lies behind it is not touched. */
+/* A writer one byte too small is marked, at every length, and bytes after it are not written. */
 static void small_writers_are_marked(void **state)
 {
     (void)state;
