@@ -7,23 +7,22 @@
  * own and this clock's alone, so that each row says how often that push counted. What it does is written to FOLDER/log.RANK, a line
  * in one write(), so that nothing of it is lost by kill -9:
  *
- *     start C      a process begins behind clock C        issue C    the push of clock C begins ack
- *     C        it was acknowledged                        lost N     pushes that restored shards
- *     lack
+ *     start C      a process begins after clock C         issue C    the push of clock C begins
+ *     ack C        the push was acknowledged              lost N     pushes that restored shards lack
  *
- * check wants every row to count once; 0 times also where a process was killed between issue and ack
- * and its successor began behind that clock, and, without TALLY_REPLAY, where a shard was restored from
- * a checkpoint of an earlier clock: FOLDER/restored has a line "SHARD CLOCK" for each time. Where no
- * worker was killed, as many as the workers were told are lost.
+ * check requires every row to be 1. A row may be 0 if a process was killed between issue and ack and
+ * its successor began after that clock, and, without TALLY_REPLAY, if a shard was restored from a
+ * checkpoint of an earlier clock: FOLDER/restored has a line "SHARD CLOCK" for each restore. If no
+ * worker was killed, the number of lost pushes equals the number reported to the workers.
  *
- * When the clocks of all are over, rank 0 pulls all rows into FOLDER/values; the others wait for it.
+ * When all have ended their clocks, rank 0 pulls all rows into FOLDER/values; the others wait for it.
  *
- * TALLY_DIE="RANK CLOCK" kills the first process of that rank behind its push of that clock;
- * TALLY_HOLD=CLOCK lets everybody wait for FOLDER/go behind their push of that clock;
- * TALLY_LATE=RANK lets a rank wait for FOLDER/late; with TALLY_TOGETHER nobody begins before all have
- * opened the table, with TALLY_ALONE rank 0 does not wait for the others' ends; TALLY_PAUSE_MS is the
- * time between two clocks, TALLY_MODE the consistency, TALLY_TRANSPORT and TALLY_PEER_MS are the
- * configuration's.
+ * TALLY_DIE="RANK CLOCK" kills the first process of that rank after its push of that clock.
+ * TALLY_HOLD=CLOCK lets all workers wait for FOLDER/go after their push of that clock.
+ * TALLY_LATE=RANK lets a rank wait for FOLDER/late. With TALLY_TOGETHER no worker begins before all
+ * have opened the table. With TALLY_ALONE rank 0 does not wait for the end of the others.
+ * TALLY_PAUSE_MS is the time between two clocks, TALLY_MODE the consistency; TALLY_TRANSPORT and
+ * TALLY_PEER_MS are the configuration's.
  */
 #define _GNU_SOURCE
 #include "base/prng.h"
