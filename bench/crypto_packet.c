@@ -9,7 +9,7 @@
  *          stretches, tag copied out
  *   raw    the fewest EVP calls for the same packet in one stretch: IV, update, final, tag
  *   bulk   only EVP_CipherUpdate on one endless text, like `openssl speed -evp aes-128-gcm`: no
- *            packets, so a lower limit for both
+ *          packets, so a lower limit for both
  *
  * Raw and bulk use libcrypto. So does weft with WEFT_IPSEC_MB=no, or without ipsec-mb; the first
  * line of output names the library.

@@ -2,8 +2,8 @@
  * planted weight and planted factors, and a row is drawn from
  *
  *     ratings   2.5 + w_u + w_i + <p_u, p_i> + noise, noise uniform in [-0.4, 0.4): no model has a
- *             test RMSE below the noise's, 0.4 / sqrt(3) = 0.2309, except by chance; one without
- *             factors stays above about 0.38
+ *               test RMSE below the noise's, 0.4 / sqrt(3) = 0.2309, except by chance; one without
+ *               factors stays above about 0.38
  *     clicks    rating 5 with probability sigmoid(w_u + w_i + <p_u, p_i>), else 1: no model ranks
  *               better than the planted margin itself, which comes with the set
  *
