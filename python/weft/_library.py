@@ -45,8 +45,7 @@ def _open():
         library = ffi.dlopen(name)
     except OSError as error:
         reason = str(error).partition(".  Additionally,")[0]  # where cffi searched last
-        missing = f"{name}: cannot open shared object file: No such file" in reason  # and not one of its
-        dependencies
+        missing = f"{name}: cannot open shared object file: No such file" in reason  # not a dependency
         what = "is not found" if missing else "does not load"
         raise ImportError(f"libweft.so {what}: {reason}; {remedy}") from None
     try:

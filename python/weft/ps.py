@@ -535,8 +535,7 @@ class PS:
                 self._call(function, self._pointer(), lists, len(pieces), how, handle)
                 break
             except WaitTimeoutError:
-                pass  # a server is disconnected, or a checkpoint must free memory: continue, after handling
-                Ctrl-C
+                pass  # a server is away, or no memory is free: continue, after handling Ctrl-C
             except AgainError:
                 if not self._reap_one():
                     raise

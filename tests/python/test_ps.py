@@ -148,7 +148,7 @@ class PushAndPull(unittest.TestCase):
             (ids, rows.tolist(), "rows is a list"),
             (ids, rows.astype(np.float64), r"rows is of float64; make it rows.astype\(np.float32\)"),
             (ids, np.zeros((3, 8), dtype=np.float32)[:, ::2], "rows is not contiguous"),
-            (ids, np.zeros((3, 5), dtype=np.float32), r"3 ids and dim 4 want \(3, 4\)"),
+            (ids, np.zeros((3, 5), dtype=np.float32), r"3 ids and dim 4 require \(3, 4\)"),
             (ids, np.zeros(12, dtype=np.float32), "rows has shape"),
         ]
         for one, other, words in wrong:
