@@ -189,7 +189,7 @@ static bool passes_over(const struct peer *p)
     return false;
 }
 
-bool weft_core_ack_short_enough(const struct peer *p, uint64_t now_ns)
+static bool short_enough(const struct peer *p, uint64_t now_ns)
 {
     const struct ack *a = &p->ack;
     uint64_t low = weft_min_u64(weft_min_u64(a->low, a->low_before), a->largest);
@@ -201,8 +201,8 @@ bool weft_core_ack_short_enough(const struct peer *p, uint64_t now_ns)
            p->recovery.srtt_ns != 0 && !passes_over(p);
 }
 
-void weft_core_ack_short_fill(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
-                              struct weft_wire_ack_short *ack)
+static void short_fill(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
+                       struct weft_wire_ack_short *ack)
 {
     const struct ack *a = &p->ack;
     uint64_t block = a->largest / 64;
@@ -223,4 +223,23 @@ void weft_core_ack_short_fill(struct weft_ep *ep, struct peer *p, uint64_t now_n
         .mask = mask,
     };
     ack_sent(&p->ack, now_ns);
+}
+
+/* When senders take turns, each end is granted credit by all others, so it sends many ACKs to peers
+ * that send chunks to it as well. A long ACK has the clock and counts for ends that only receive;
+ * here the acknowledgements of its own chunks give this end its round trips. ACK_SHORT is sent
+ * beside the next chunk, which leaves out of its turn, or alone if no chunk may be sent. */
+bool weft_core_ack_short_write(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
+                               struct weft_writer *w)
+{
+    bool alone = p->rx.need_done == 0 && p->tx.finish == 0 && !p->tx.need_backlog &&
+                 !p->conn.need_ping && !p->path.response_due && p->conn.announce_idle == 0;
+    if (!alone || !ep->credit.turns || p->tx.active == 0 || !short_enough(p, now_ns)) {
+        return false;
+    }
+    struct weft_wire_frame frame;
+    frame.type = WEFT_FRAME_ACK_SHORT;
+    short_fill(ep, p, now_ns, &frame.ack_short);
+    weft_wire_frame_encode(w, &frame);
+    return true;
 }

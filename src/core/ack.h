@@ -98,9 +98,8 @@ static inline void weft_core_ack_commit(struct ack *a, uint64_t pn, uint64_t at_
 }
 void weft_core_ack_fill(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
                         struct weft_wire_ack *ack, size_t room);
-/* True if ACK_SHORT can tell all that is new. */
-bool weft_core_ack_short_enough(const struct peer *p, uint64_t now_ns);
-void weft_core_ack_short_fill(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
-                              struct weft_wire_ack_short *ack);
+/* Write ACK_SHORT if it is allowed, contains all that is new, and no other frame is due. */
+bool weft_core_ack_short_write(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
+                               struct weft_writer *w);
 
 #endif

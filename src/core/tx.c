@@ -305,26 +305,6 @@ static void frame_ack(struct weft_ep *ep, struct peer *p, uint64_t now_ns, struc
     weft_wire_frame_encode(w, &frame);
 }
 
-/* When senders take turns, each end is granted credit by all others, so it sends many ACKs to peers
- * that send chunks to it as well. A long ACK has the clock and counts for ends that only receive;
- * here the acknowledgements of its own chunks give this end its round trips. ACK_SHORT goes beside
- * the next chunk, which leaves out of its turn, or alone if there is none that may be sent. */
-static bool ack_short(const struct weft_ep *ep, const struct peer *p, uint64_t now_ns)
-{
-    bool alone = p->rx.need_done == 0 && p->tx.finish == 0 && !p->tx.need_backlog &&
-                 !p->conn.need_ping && !p->path.response_due && p->conn.announce_idle == 0;
-    return alone && ep->credit.turns && p->tx.active != 0 && weft_core_ack_short_enough(p, now_ns);
-}
-
-static void frame_ack_short(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
-                            struct weft_writer *w)
-{
-    struct weft_wire_frame frame;
-    frame.type = WEFT_FRAME_ACK_SHORT;
-    weft_core_ack_short_fill(ep, p, now_ns, &frame.ack_short);
-    weft_wire_frame_encode(w, &frame);
-}
-
 static void frame_finish(struct peer *p, struct weft_writer *w, unsigned slot)
 {
     const struct tx_msg *m = &p->tx.msgs[slot];
@@ -485,13 +465,8 @@ static uint32_t control_build(struct weft_ep *ep, struct peer *p, uint32_t bytes
     uint8_t flags = WEFT_FLAG_CONTROL;
     struct tx_msg *m = weft_core_tx_peek(p, &chunk, &again);
     bool shares = m != NULL && tx_share_likely(&p->tx, m);
-    bool shorter = due && !shares && ack_short(ep, p, now_ns);
-    uint16_t kind = 0;
-    if (shorter) {
-        frame_ack_short(ep, p, now_ns, &frames);
-    } else if (due) {
-        kind = frames_write(ep, p, shares, now_ns, &frames);
-    }
+    bool shorter = due && !shares && weft_core_ack_short_write(ep, p, now_ns, &frames);
+    uint16_t kind = due && !shorter ? frames_write(ep, p, shares, now_ns, &frames) : 0;
     size_t used = (size_t)(frames.at - tx->scratch);
     shares = shares && control_share(ep, p, used, bytes_max, now_ns, &kind, &frames, &m);
     used = (size_t)(frames.at - tx->scratch);

@@ -1,5 +1,6 @@
 /* Internals of a simulated parameter server, shared by swarm_ps.c (drawing, the run),
- * swarm_ps_hosts.c (shards and workers, and their deaths), swarm_ps_via.c (aggregators),
+ * swarm_ps_hosts.c (shards and workers, and their deaths), swarm_ps_worker.c (what a worker does),
+ * swarm_ps_via.c (aggregators),
  * swarm_ps_replica.c (replicas), swarm_ps_kills.c (all kinds of processes die) and swarm_ps_check.c
  * (the checks). Private. */
 #ifndef WEFT_SIM_SWARM_PS_INTERNAL_H
@@ -207,6 +208,14 @@ static inline bool ps_was_cut_off(const struct swarm_ps *ps, uint32_t w, uint32_
     return (ps->worker[w].cut_off >> clock & 1) != 0;
 }
 
+/* ---- swarm_ps_worker.c ----------------------------------------------------------------------- */
+
+/* Add the list counters of this worker's client to those of ps. */
+void weft_swarm_ps_count_lists(struct swarm_ps *ps, uint32_t w);
+
+/* One step of a worker; returns true if it made progress. */
+bool weft_swarm_ps_worker_step(struct swarm_ps *ps, uint32_t w, uint64_t now_ns);
+
 /* ---- swarm_ps_hosts.c ------------------------------------------------------------------------ */
 
 /* Owns: gives. */
@@ -223,12 +232,7 @@ void weft_swarm_ps_worker_dies(struct swarm_ps *ps, uint32_t w);
 /* Initialize a worker's rows. */
 void weft_swarm_ps_worker_init(struct swarm_ps *ps, uint32_t w);
 
-/* Add the list counters of this worker's client to those of ps. */
-void weft_swarm_ps_count_lists(struct swarm_ps *ps, uint32_t w);
-
-/* Shared with the seeds that have a coordinator (sim/swarm_member.h). One step of a worker; returns
- * true if it made progress. */
-bool weft_swarm_ps_worker_step(struct swarm_ps *ps, uint32_t w, uint64_t now_ns);
+/* Shared with the seeds that have a coordinator (sim/swarm_member.h). */
 void weft_swarm_ps_give_slabs(struct weft_shard *shard);
 struct weft_shard_config weft_swarm_ps_shard_config(const struct swarm_ps *ps, uint32_t shard);
 struct weft_ps_client_config weft_swarm_ps_client_config(const struct swarm_ps *ps, uint32_t w);
