@@ -126,8 +126,7 @@ static void pass(struct load *load, bool pushes, float expect)
         }
     }
     if (wrong > 0) {
-        fprintf(stderr, "checkpoint_load: %" PRIu64 " weights are not %g\n", wrong,
-                (double)expect);
+        fprintf(stderr, "checkpoint_load: %" PRIu64 " weights are not %g\n", wrong, (double)expect);
         exit(1);
     }
 }

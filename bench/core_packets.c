@@ -53,8 +53,7 @@ struct world {
     weft_ep_recv(w->ep[0], &w->addr[1], WEFT_ECN_ECT0, bytes, count, w->now_ns, w->now_ns);
 }
 
-[[gnu::noinline]] static void step_receiver_recv(struct world *w, uint8_t *bytes,
-                                                 size_t count)
+[[gnu::noinline]] static void step_receiver_recv(struct world *w, uint8_t *bytes, size_t count)
 {
     weft_ep_recv(w->ep[1], &w->addr[0], WEFT_ECN_ECT0, bytes, count, w->now_ns, w->now_ns);
 }
@@ -225,9 +224,10 @@ int main(int argc, char **argv)
     bool good = world_open(&w, packet_bytes) && world_run(&w) && sum_is_right(&w);
     if (good) {
         const struct weft_ep_counters *c = weft_ep_counters(w.ep[0]);
-        printf("messages %u packet_bytes %u data_packets %llu sent_again %llu return_packets %llu\n",
-               w.messages, packet_bytes, (unsigned long long)c->data_sent,
-               (unsigned long long)c->retransmitted_packets, (unsigned long long)w.packets[1]);
+        printf(
+            "messages %u packet_bytes %u data_packets %llu sent_again %llu return_packets %llu\n",
+            w.messages, packet_bytes, (unsigned long long)c->data_sent,
+            (unsigned long long)c->retransmitted_packets, (unsigned long long)w.packets[1]);
     } else {
         (void)fprintf(stderr, "core_packets: the messages did not arrive, or the sum is wrong\n");
     }

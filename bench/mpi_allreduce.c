@@ -1,5 +1,5 @@
-/* all_reduce of floats by MPI, timed as by bench/torch_allreduce.py, which compiles this program with mpicc
- * and starts it with mpirun (backend "openmpi").
+/* all_reduce of floats by MPI, timed as by bench/torch_allreduce.py, which compiles this program
+ * with mpicc and starts it with mpirun (backend "openmpi").
  *
  *     mpirun -np 2 mpi_allreduce SIZE:ROUNDS [SIZE:ROUNDS ...]
  *

@@ -38,7 +38,7 @@ struct job {
     uint32_t trips;
     uint32_t bytes;
     uint16_t busy_poll_us;
-    int cpus; /* 0 = chosen by the kernel, 1 = both on CPU 0, 2 = on CPUs 0 and 1 */
+    int cpus;          /* 0 = chosen by the kernel, 1 = both on CPU 0, 2 = on CPUs 0 and 1 */
     uint64_t *trip_ns; /* (trips,) */
     uint64_t cpu_ns;   /* total of all trips */
 };

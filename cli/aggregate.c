@@ -33,7 +33,7 @@ struct verb {
     const char *ports; /* one for each shard; NULL = from --listen */
     struct weft_membership membership;
     uint64_t list_version; /* version of the shard address list */
-    uint32_t shards; /* with --parent */
+    uint32_t shards;       /* with --parent */
     uint32_t push_mib;
     uint32_t age_us;
     uint32_t cache_mib;
@@ -306,8 +306,10 @@ static weft_status join_job(struct verb *verb, struct weft_error *error)
     }
     if (state.list.count > WEFT_JOB_SHARDS_MAX ||
         (verb->port != 0 && verb->port + state.list.count - 1 > UINT16_MAX)) {
-        return weft_fail(error, WEFT_DATA, "the job has %u shards; --listen :%u leaves too "
-                                          "few ports", state.list.count, verb->port);
+        return weft_fail(error, WEFT_DATA,
+                         "the job has %u shards; --listen :%u leaves too "
+                         "few ports",
+                         state.list.count, verb->port);
     }
     verb->count = state.list.count;
     verb->list_version = state.list.version;
@@ -329,7 +331,8 @@ static weft_status offer(struct verb *verb, struct weft_error *error)
     char host[WEFT_RESOLVE_TEXT_BYTES], coordinator[WEFT_RESOLVE_TEXT_BYTES];
     const char *named = verb->advertise != NULL ? verb->advertise : verb->host;
     if (verb->started > WEFT_MEMBER_SPAN_MAX) {
-        return weft_fail(error, WEFT_INVALID, "the coordinator lists aggregators of %d shards at most",
+        return weft_fail(error, WEFT_INVALID,
+                         "the coordinator lists aggregators of %d shards at most",
                          (int)WEFT_MEMBER_SPAN_MAX);
     }
     weft_status status = weft_resolve(named, host, error);
@@ -412,7 +415,8 @@ static int serve(struct verb *verb)
              .events = POLLIN}, /* the parent has ended; -1 is skipped */
         };
         tell_ready(verb);
-        while (status == WEFT_OK && poll(fds, WEFT_ARRAY_COUNT(fds), has_coordinator ? 200 : -1) <= 0) {
+        while (status == WEFT_OK &&
+               poll(fds, WEFT_ARRAY_COUNT(fds), has_coordinator ? 200 : -1) <= 0) {
             status = look_at_membership(verb, &error) ? WEFT_OK : WEFT_PEER;
         }
     }
@@ -467,8 +471,7 @@ static int check_servers(const struct weft_command *command, struct verb *verb)
     const char *bad = weft_launch_servers_parse(verb->servers, verb->addresses, most, &verb->count);
     if (bad == NULL && verb->count > WEFT_JOB_SHARDS_MAX) {
         return weft_options_usage(command, "--servers has %u shards; the maximum is %d",
-                                  verb->count,
-                                  (int)WEFT_JOB_SHARDS_MAX);
+                                  verb->count, (int)WEFT_JOB_SHARDS_MAX);
     }
     if (bad != NULL) {
         return weft_options_usage(command, "\"%.80s\" in --servers is not HOST:PORT", bad);
@@ -485,10 +488,11 @@ static int check(const struct weft_command *command, struct verb *verb)
 {
     if (is_given(verb->servers) && is_given(verb->parent)) {
         return weft_options_usage(command,
-            "--servers and --parent are mutually exclusive: sums are "
-            "sent either to the servers or to another aggregator");
+                                  "--servers and --parent are mutually exclusive: sums are "
+                                  "sent either to the servers or to another aggregator");
     }
-    if (verb->membership.coordinator == NULL && (is_given(verb->rack) || is_given(verb->advertise))) {
+    if (verb->membership.coordinator == NULL &&
+        (is_given(verb->rack) || is_given(verb->advertise))) {
         return weft_options_usage(command, "--rack and --advertise require --coordinator, which "
                                            "assigns workers to this aggregator");
     }

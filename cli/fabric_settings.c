@@ -1,5 +1,5 @@
-/* Files of settings: one JSON object, numbers under the keys of a table. Keys missing in a file have
- * the values of `fixed` and `homogeneous`. */
+/* Files of settings: one JSON object, numbers under the keys of a table. Keys missing in a file
+ * have the values of `fixed` and `homogeneous`. */
 #include "cli/fabric_settings.h"
 
 #include "cli/options.h"
@@ -78,8 +78,7 @@ static bool unknown_key(const struct reading *reading, const char *name, const s
     const char *closest = weft_options_closest(name, names);
     return closest != NULL
                ? wrong(reading, "unknown key \"%.64s\"; did you mean \"%s\"?", name, closest)
-               : wrong(reading, "unknown key \"%.64s\"; docs/SIMULATOR.md lists the keys",
-                       name);
+               : wrong(reading, "unknown key \"%.64s\"; docs/SIMULATOR.md lists the keys", name);
 }
 
 static bool take_number(const struct reading *reading, const cJSON *item, const struct key *key,
@@ -171,8 +170,8 @@ static bool read_setting(const struct reading *reading, const char *built_in,
     char *text = NULL;
     size_t bytes = 0;
     if (weft_file_read(reading->path, FILE_BYTES_MAX, &text, &bytes) != WEFT_OK) {
-        return wrong(reading, "not a built-in setting (%s), and not a readable file: %s",
-                     built_in, strerror(errno));
+        return wrong(reading, "not a built-in setting (%s), and not a readable file: %s", built_in,
+                     strerror(errno));
     }
     bool good = strlen(text) == bytes ? parse(reading, text, keys, setting)
                                       : wrong(reading, "the file has a zero byte");

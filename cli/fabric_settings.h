@@ -1,5 +1,5 @@
-/* Settings of compute times and networks, by name or from a file: for `weft sim fabric`, `weft train`
- * and `weft worker`. */
+/* Settings of compute times and networks, by name or from a file: for `weft sim fabric`, `weft
+ * train` and `weft worker`. */
 #ifndef WEFT_CLI_FABRIC_SETTINGS_H
 #define WEFT_CLI_FABRIC_SETTINGS_H
 

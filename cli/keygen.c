@@ -44,8 +44,7 @@ static int keygen(const char *path, bool check, bool json)
     struct weft_error error = {.text = ""};
     struct weft_job_key *key = NULL;
     char fingerprint[WEFT_JOB_KEY_FINGERPRINT_BYTES];
-    weft_status status =
-        check ? weft_job_key_read(path, &key, &error) : make(path, &key, &error);
+    weft_status status = check ? weft_job_key_read(path, &key, &error) : make(path, &key, &error);
     if (status != WEFT_OK) {
         return weft_cli_fail("keygen", "%s", error.text);
     }
@@ -79,10 +78,12 @@ int weft_cli_keygen(int argc, char **argv)
         .operand = &path,
         .without = "FILE is missing",
         .description =
-        "Creates FILE, readable by its owner only, with 64 random hexadecimal digits; an existing\n"
-        "file is never overwritten. Any process with the key can join the job. The 8 digits\n"
-        "printed are a fingerprint and not secret: two hosts with the same fingerprint have the\n"
-        "same key.",
+            "Creates FILE, readable by its owner only, with 64 random hexadecimal digits; an "
+            "existing\n"
+            "file is never overwritten. Any process with the key can join the job. The 8 digits\n"
+            "printed are a fingerprint and not secret: two hosts with the same fingerprint have "
+            "the\n"
+            "same key.",
         .example = "  weft keygen job.key\n"
                    "  weft keygen --check job.key",
         .options = options,

@@ -30,9 +30,8 @@ int weft_metrics_check(const struct weft_command *command, const struct weft_met
         weft_metrics_parse(text, &options) == NULL) {
         return WEFT_OPTIONS_RUN;
     }
-    return weft_options_usage(command,
-                              "WEFT_METRICS is \"%.80s\"; it must be " WEFT_METRICS_ADDRESS_WORDS,
-                              text);
+    return weft_options_usage(
+        command, "WEFT_METRICS is \"%.80s\"; it must be " WEFT_METRICS_ADDRESS_WORDS, text);
 }
 
 bool weft_metrics_for_child(const struct weft_metrics_options *options,

@@ -32,14 +32,15 @@ const char *const weft_key_caching_names[] = {"on", "off", NULL};
 
 const char *const weft_transport_names[] = {"weft", "tcp", NULL};
 
-int weft_transport_options_check(const struct weft_command *command, const struct weft_transport_options *transport,
-                       uint32_t inject_loss_ppm, const char *trace)
+int weft_transport_options_check(const struct weft_command *command,
+                                 const struct weft_transport_options *transport,
+                                 uint32_t inject_loss_ppm, const char *trace)
 {
     bool tuned = transport->tcp_cc != NULL || transport->tcp_rto_min_ms != 0;
     if (transport->kind == WEFT_DRIVER_UDP) {
         return !tuned ? WEFT_OPTIONS_RUN
                       : weft_options_usage(command,
-                          "--tcp-cc and --tcp-rto-min require --transport tcp");
+                                           "--tcp-cc and --tcp-rto-min require --transport tcp");
     }
     if (inject_loss_ppm != 0) {
         return weft_options_usage(command, "--inject-loss has no effect with --transport tcp: the "
@@ -53,7 +54,8 @@ int weft_transport_options_check(const struct weft_command *command, const struc
     return WEFT_OPTIONS_RUN;
 }
 
-int weft_transport_options_find_cc(const struct weft_command *command, struct weft_transport_options *transport)
+int weft_transport_options_find_cc(const struct weft_command *command,
+                                   struct weft_transport_options *transport)
 {
     struct weft_error error;
     if (weft_launch_peer_timeout_check(&error) != WEFT_OK) {
@@ -106,8 +108,9 @@ int weft_membership_detect(struct weft_membership *membership, const struct weft
     if (coordinator != NULL &&
         !weft_launch_endpoint_parse(coordinator, strlen(coordinator), given.coordinator_host,
                                     sizeof(given.coordinator_host), &given.coordinator_port)) {
-        return weft_options_usage(command, "--coordinator \"%.80s\" is not allowed; it must be "
-                                           "HOST:PORT",
+        return weft_options_usage(command,
+                                  "--coordinator \"%.80s\" is not allowed; it must be "
+                                  "HOST:PORT",
                                   coordinator);
     }
     if (weft_launch_detect(&given, shards_per_server,
@@ -118,8 +121,7 @@ int weft_membership_detect(struct weft_membership *membership, const struct weft
     const struct weft_launch *launch = &membership->launch;
     if (launch->workers != WEFT_LAUNCH_UNKNOWN && launch->workers > WEFT_JOB_WORKERS_MAX) {
         return weft_options_usage(command, "%u workers (from %s) are too many; the maximum is %d",
-                                  launch->workers, launch->workers_from,
-                                  (int)WEFT_JOB_WORKERS_MAX);
+                                  launch->workers, launch->workers_from, (int)WEFT_JOB_WORKERS_MAX);
     }
     if (launch->shards != WEFT_LAUNCH_UNKNOWN && launch->shards > WEFT_JOB_SHARDS_MAX) {
         return weft_options_usage(command, "%u shards (from %s) are too many; the maximum is %d",

@@ -69,13 +69,15 @@ extern const char *const weft_key_caching_names[]; /* 0 = on, 1 = off */
 
 /* Checks between options. Returns WEFT_OPTIONS_RUN, or the status of a usage error that was
  * printed. */
-int weft_transport_options_check(const struct weft_command *command, const struct weft_transport_options *transport,
-                       uint32_t inject_loss_ppm, const char *trace);
+int weft_transport_options_check(const struct weft_command *command,
+                                 const struct weft_transport_options *transport,
+                                 uint32_t inject_loss_ppm, const char *trace);
 
 /* Replace --tcp-cc by the kernel's name for it (cli/tcp_cc.h). Call once, after the checks and
  * before a thread or process uses the name. Also reports a WEFT_PEER_TIMEOUT_S that is not a
  * number. Returns WEFT_OPTIONS_RUN, or an exit status after an error message. */
-int weft_transport_options_find_cc(const struct weft_command *command, struct weft_transport_options *transport);
+int weft_transport_options_find_cc(const struct weft_command *command,
+                                   struct weft_transport_options *transport);
 
 /* ---- the transfer scheduler ------------------------------------------------------------------ */
 

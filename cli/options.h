@@ -32,15 +32,15 @@ enum { WEFT_EXIT_OK = 0, WEFT_EXIT_FAILED = 1, WEFT_EXIT_USAGE = 2 };
 enum { WEFT_OPTIONS_RUN = -1 };
 
 enum weft_option_type {
-    WEFT_OPTION_FLAG,   /* bool: no argument */
-    WEFT_OPTION_STRING, /* const char *: points into argv; not empty */
-    WEFT_OPTION_U32,    /* uint32_t in [min, max] */
-    WEFT_OPTION_U64,    /* uint64_t in [min, max] */
-    WEFT_OPTION_PPM,    /* uint32_t parts per million, written as a decimal in [0, 1) */
-    WEFT_OPTION_F32,    /* float, finite, above 0 */
-    WEFT_OPTION_F64,    /* double in [least, most]; most = 0 means no limit */
-    WEFT_OPTION_CHOICE, /* an enum or uint32_t: the index in `choices` */
-    WEFT_OPTION_CUSTOM, /* parse() decides */
+    WEFT_OPTION_FLAG,    /* bool: no argument */
+    WEFT_OPTION_STRING,  /* const char *: points into argv; not empty */
+    WEFT_OPTION_U32,     /* uint32_t in [min, max] */
+    WEFT_OPTION_U64,     /* uint64_t in [min, max] */
+    WEFT_OPTION_PPM,     /* uint32_t parts per million, written as a decimal in [0, 1) */
+    WEFT_OPTION_F32,     /* float, finite, above 0 */
+    WEFT_OPTION_F64,     /* double in [least, most]; most = 0 means no limit */
+    WEFT_OPTION_CHOICE,  /* an enum or uint32_t: the index in `choices` */
+    WEFT_OPTION_CUSTOM,  /* parse() decides */
     WEFT_OPTION_HEADING, /* not an option: `help` is the heading of the options that follow */
 };
 
@@ -49,34 +49,34 @@ struct weft_option {
     const char *argument; /* "N", "FILE"; NULL for a flag */
     const char *help;     /* one or more lines; the effect, with the unit */
     enum weft_option_type type;
-    void *value;          /* the target; holds the default before parsing */
-    uint64_t min;         /* U32, U64; max = 0 means the type's own maximum */
+    void *value;  /* the target; holds the default before parsing */
+    uint64_t min; /* U32, U64; max = 0 means the type's own maximum */
     uint64_t max;
     const char *fallback; /* shown as the default instead of the target's value; "" = show none */
     /* CUSTOM: returns NULL on success, else a description of the allowed values ("N..M with N <=
      * M"). */
     const char *(*parse)(const char *text, void *value);
-    bool hidden;          /* not in --help: for internal use */
+    bool hidden;                /* not in --help: for internal use */
     const char *const *choices; /* CHOICE: ends with NULL. Help and error messages list them */
-    double least;         /* F64 */
+    double least;               /* F64 */
     double most;
-    char letter;          /* 'o': -o is the same option; 0 = none */
+    char letter; /* 'o': -o is the same option; 0 = none */
 };
 
 #define WEFT_OPTIONS_HEADING(text) {"", NULL, text, WEFT_OPTION_HEADING, .value = NULL}
 
 struct weft_command {
-    const char *name;        /* "train", "sim swarm" */
-    const char *summary;     /* one line */
-    const char *arguments;   /* in the usage line, after the options; NULL = no arguments */
-    const char **operand;    /* target of the single operand; NULL = no operands */
-    const char *without;     /* error message if it is missing; NULL = it is optional */
+    const char *name;             /* "train", "sim swarm" */
+    const char *summary;          /* one line */
+    const char *arguments;        /* in the usage line, after the options; NULL = no arguments */
+    const char **operand;         /* target of the single operand; NULL = no operands */
+    const char *without;          /* error message if it is missing; NULL = it is optional */
     const char *const **operands; /* all operands, (*operand_count,): argv, whose operands are
                                    * moved to the front. An operand may be empty. NULL = use
                                    * `operand` */
     uint32_t *operand_count;
-    const char *description; /* paragraphs; NULL = none */
-    const char *example;     /* commands that can be pasted; NULL = none */
+    const char *description;           /* paragraphs; NULL = none */
+    const char *example;               /* commands that can be pasted; NULL = none */
     const struct weft_option *options; /* ends with a NULL name */
 };
 

@@ -60,7 +60,8 @@ void weft_json_add_float(cJSON *object, const char *key, float value)
 
 void weft_json_add_text(cJSON *object, const char *key, const char *text)
 {
-    cJSON_AddItemToObject(object, key, text != NULL ? cJSON_CreateString(text) : cJSON_CreateNull());
+    cJSON_AddItemToObject(object, key,
+                          text != NULL ? cJSON_CreateString(text) : cJSON_CreateNull());
 }
 
 bool weft_json_number_at(const cJSON *object, const char *path, double *value_p)

@@ -25,7 +25,5 @@ int weft_cli_tcp_cc(const char *verb, const char *option, const char **name_p)
 
 const char *weft_cli_tcp_cc_name(const char *name)
 {
-    return name == NULL                        ? "default"
-           : strcmp(name, attached_name) == 0 ? "dctcp"
-                                              : name;
+    return name == NULL ? "default" : strcmp(name, attached_name) == 0 ? "dctcp" : name;
 }

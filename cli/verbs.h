@@ -29,7 +29,7 @@ int weft_cli_sim_compression(int argc, char **argv);
 int weft_cli_sim_grid(int argc, char **argv);
 int weft_perf_stream(int argc, char **argv);
 int weft_perf_collective(int argc, char **argv); /* allreduce, allgather, broadcast */
-int weft_perf_rounds(int argc, char **argv); /* pingpong to shuffle: enum weft_perf_pattern */
+int weft_perf_rounds(int argc, char **argv);     /* pingpong to shuffle: enum weft_perf_pattern */
 int weft_perf_compare(int argc, char **argv);
 
 struct weft_verb {
@@ -40,12 +40,12 @@ struct weft_verb {
 
 /* A command that is a list of verbs: `weft`, `weft lab`. */
 struct weft_verb_list {
-    const char *name;        /* "weft lab" */
-    const char *word;        /* noun for a list entry: "command" */
-    const char *summary;     /* one line */
-    const char *usage;       /* "VERB [options]" */
-    const char *description; /* paragraphs before the list; NULL = none */
-    const char *notes;       /* after the list: more help, examples */
+    const char *name;              /* "weft lab" */
+    const char *word;              /* noun for a list entry: "command" */
+    const char *summary;           /* one line */
+    const char *usage;             /* "VERB [options]" */
+    const char *description;       /* paragraphs before the list; NULL = none */
+    const char *notes;             /* after the list: more help, examples */
     const struct weft_verb *verbs; /* ends with a NULL name */
 };
 

@@ -42,7 +42,10 @@ static double ms(uint64_t ns)
 static void print_table(const struct background *b)
 {
     static const char *const classes[WEFT_BACKGROUND_CLASSES] = {
-        "below 100 KB", "100 KB to 10 MB", "above 10 MB", "all",
+        "below 100 KB",
+        "100 KB to 10 MB",
+        "above 10 MB",
+        "all",
     };
     const struct weft_background_report *r = &b->report;
     printf("%s at %.3g of %.4g Mbit/s on each of %u hosts, %.1f s, seed %llu\n", b->sizes_name,
@@ -51,14 +54,14 @@ static void print_table(const struct background *b)
     printf("load: offered %.4f, achieved %.4f\n", weft_background_offered(&b->config, r),
            weft_background_achieved(&b->config, r));
     printf("flows: %llu offered, %llu rejected (%u in progress), %llu failed, %llu unfinished\n",
-           (unsigned long long)r->offered_flows, (unsigned long long)r->refused_flows,
-           b->flows_max, (unsigned long long)r->failed_flows,
-           (unsigned long long)r->unfinished_flows);
+           (unsigned long long)r->offered_flows, (unsigned long long)r->refused_flows, b->flows_max,
+           (unsigned long long)r->failed_flows, (unsigned long long)r->unfinished_flows);
     if (r->failed_flows > 0) {
         printf("the last failure: %s\n", strerror(r->failed_errno));
     }
-    printf("at most %llu flows were in progress; they started at most %.1f ms later than scheduled\n",
-           (unsigned long long)r->under_way_max, ms(r->late_ns_max));
+    printf(
+        "at most %llu flows were in progress; they started at most %.1f ms later than scheduled\n",
+        (unsigned long long)r->under_way_max, ms(r->late_ns_max));
     printf("\n%-16s %10s %12s %12s %12s %12s\n", "completion, ms", "flows", "mean", "p50", "p99",
            "max");
     for (int i = 0; i < WEFT_BACKGROUND_CLASSES; i++) {
@@ -192,8 +195,10 @@ static int configure(struct background *b, const struct weft_command *command, c
         return weft_cli_fail("lab background", "%s", error.text);
     }
     if (b->rate_bps == 0 && b->info.rate_bps == 0) {
-        return weft_options_usage(command, "the links of lab %s have no rate limit; set --rate, of "
-                                           "which the load is a fraction", name);
+        return weft_options_usage(command,
+                                  "the links of lab %s have no rate limit; set --rate, of "
+                                  "which the load is a fraction",
+                                  name);
     }
     if (b->info.hosts < 2) {
         return weft_options_usage(command, "lab %s has one host; traffic requires two", name);
@@ -234,8 +239,8 @@ int weft_cli_lab_background(int argc, char **argv)
         {"sizes", "SIZES", "websearch, datamining, hadoop, or a file of lines \"BYTES PROBABILITY\"",
          WEFT_OPTION_STRING, .value = &b.sizes_name},
         {"load", "FRACTION",
-         "offered load as a fraction of each host's link rate, in payload bytes",
-         WEFT_OPTION_F64, &b.load, .least = 1e-6, .most = 10},
+         "offered load as a fraction of each host's link rate, in payload bytes", WEFT_OPTION_F64,
+         &b.load, .least = 1e-6, .most = 10},
         {"rate", "RATE", "rate that the load is a fraction of", WEFT_OPTION_CUSTOM, &b.rate_bps,
          .fallback = "the lab's", .parse = weft_lab_option_rate},
         {"seconds", "N", "seconds of arrivals; 0 = until Ctrl-C or the lab's end",
@@ -257,10 +262,12 @@ int weft_cli_lab_background(int argc, char **argv)
         .operand = &name,
         .without = "the name of a lab is missing; `weft lab status` lists the labs",
         .description =
-        "Every host starts flows as a Poisson process, independent of earlier flows, each to\n"
-        "another host drawn at random, in a new TCP connection. Their mean rate is load x rate /\n"
-        "mean size. The report has the offered and the achieved load, and completion times from\n"
-        "the scheduled start. docs/LAB.md has the sources.",
+            "Every host starts flows as a Poisson process, independent of earlier flows, each to\n"
+            "another host drawn at random, in a new TCP connection. Their mean rate is load x rate "
+            "/\n"
+            "mean size. The report has the offered and the achieved load, and completion times "
+            "from\n"
+            "the scheduled start. docs/LAB.md has the sources.",
         .example = "  weft lab background demo --sizes websearch --load 0.3 --seconds 10\n"
                    "  weft lab background demo --sizes hadoop --load 0.5 --cc dctcp --json",
         .options = options,

@@ -36,7 +36,8 @@ static void print_labs(const cJSON *labs)
     printf("%-16s %-9s %-10s %5s  %-8s %-8s %-8s %-7s %9s  %s\n", "name", "state", "topology",
            "hosts", "rate", "buffer", "loss", "offload", "rtt", "holder");
     const cJSON *facts;
-    cJSON_ArrayForEach(facts, labs) {
+    cJSON_ArrayForEach(facts, labs)
+    {
         print_row(facts);
     }
 }
@@ -134,11 +135,13 @@ int weft_cli_lab(int argc, char **argv)
         .summary = "emulated clusters on this machine, with the kernel's network stack",
         .usage = "COMMAND [options]",
         .description =
-          "Every host is a network namespace with its own TCP stack. Links have a rate, switch\n"
-          "ports a buffer that overflows, and packets are lost on request. Addresses are the same\n"
-          "in every lab: host 0 is 10.77.0.1 and named h0, host 1 is 10.77.0.2 and named h1.\n"
-          "Requires root. The machine's own network is not changed; when the lab's holder process\n"
-          "ends, the kernel removes everything.",
+            "Every host is a network namespace with its own TCP stack. Links have a rate, switch\n"
+            "ports a buffer that overflows, and packets are lost on request. Addresses are the "
+            "same\n"
+            "in every lab: host 0 is 10.77.0.1 and named h0, host 1 is 10.77.0.2 and named h1.\n"
+            "Requires root. The machine's own network is not changed; when the lab's holder "
+            "process\n"
+            "ends, the kernel removes everything.",
         .notes = "`weft lab COMMAND --help` describes a command\n"
                  "\nexample:\n"
                  "  weft lab up demo --hosts 9 --rate 1gbit --buffer 128kb --loss 0.01\n"

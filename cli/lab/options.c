@@ -73,7 +73,8 @@ const char *weft_lab_option_rates(const char *text, void *value)
 /* Bursts of one packet can lose at most every other packet: after each loss one packet passes. */
 const char *weft_lab_option_bursts(const char *text, void *value)
 {
-    static const char allowed[] = "FRACTION:PACKETS, such as 0.01:5: up to 0.3, bursts of 1 to 10000";
+    static const char allowed[] =
+        "FRACTION:PACKETS, such as 0.01:5: up to 0.3, bursts of 1 to 10000";
     struct weft_lab_spec *spec = value;
     char *end;
     double loss = strtod(text, &end);
@@ -102,8 +103,7 @@ static int set_links(struct weft_lab_options *o, const struct weft_command *comm
             uint32_t host = both[way]->hosts[i];
             if (host >= spec->hosts) {
                 return weft_options_usage(command, "--%s: host %u does not exist; the last is %u",
-                                          way == 0 ? "uplink" : "downlink", host,
-                                          spec->hosts - 1);
+                                          way == 0 ? "uplink" : "downlink", host, spec->hosts - 1);
             }
             struct weft_lab_link *link = &spec->links[host];
             *(way == 0 ? &link->up_bps : &link->down_bps) = both[way]->rates_bps[i];
@@ -171,9 +171,8 @@ static int set_topology(struct weft_lab_spec *spec, bool spine_leaf,
 {
     bool core_given = spec->core_bps != core_not_given;
     if (!spine_leaf && (spec->leaves != 0 || spec->spines != 0 || core_given)) {
-        return weft_options_usage(command,
-                                  "--leaves, --spines and --core-rate require --topology "
-                                  "spine-leaf");
+        return weft_options_usage(command, "--leaves, --spines and --core-rate require --topology "
+                                           "spine-leaf");
     }
     if (!spine_leaf) {
         spec->leaves = 1;
@@ -196,8 +195,9 @@ static int set_ecn(struct weft_lab_options *o, const struct weft_command *comman
 {
     const struct weft_lab_spec *spec = &o->spec;
     if (o->ecn_bytes >= spec->buffer_bytes) {
-        return weft_options_usage(command, "--ecn %llu is not below --buffer %llu: no packet would "
-                                           "be marked",
+        return weft_options_usage(command,
+                                  "--ecn %llu is not below --buffer %llu: no packet would "
+                                  "be marked",
                                   (unsigned long long)o->ecn_bytes,
                                   (unsigned long long)spec->buffer_bytes);
     }
@@ -213,8 +213,9 @@ static int set_ecn(struct weft_lab_options *o, const struct weft_command *comman
 static int check_offload(const struct weft_lab_spec *spec, const struct weft_command *command)
 {
     if (spec->offload && (spec->loss_ppm > 0 || spec->burst_ppm > 0)) {
-        return weft_options_usage(command, "--offload cannot be combined with --%s: a loss would "
-                                           "drop a segment of up to 64 KB, 44 packets at once",
+        return weft_options_usage(command,
+                                  "--offload cannot be combined with --%s: a loss would "
+                                  "drop a segment of up to 64 KB, 44 packets at once",
                                   spec->loss_ppm > 0 ? "loss" : "burst-loss");
     }
     if (spec->offload && spec->buffer_bytes < offload_buffer_bytes_min) {
@@ -228,8 +229,9 @@ int weft_lab_options_spec(struct weft_lab_options *o, const struct weft_command 
                           const char *name)
 {
     if (!weft_lab_name_ok(name)) {
-        return weft_options_usage(command, "\"%.40s\" is not a valid lab name; use letters, digits "
-                                           "and dashes, at most %d",
+        return weft_options_usage(command,
+                                  "\"%.40s\" is not a valid lab name; use letters, digits "
+                                  "and dashes, at most %d",
                                   name, WEFT_LAB_NAME_BYTES - 1);
     }
     snprintf(o->spec.name, sizeof(o->spec.name), "%s", name);

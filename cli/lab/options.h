@@ -22,7 +22,7 @@ struct weft_lab_options {
     struct weft_lab_rates up;
     struct weft_lab_rates down;
     const char *trace_path;
-    const char *background; /* "websearch:0.3"; NULL = none */
+    const char *background;           /* "websearch:0.3"; NULL = none */
     struct weft_lab_rate_trace trace; /* parsed contents of trace_path */
 };
 

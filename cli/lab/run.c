@@ -30,7 +30,7 @@
 
 /* ---- signals and children -------------------------------------------------------------------- */
 
-static const int passed_on[] = {SIGINT,  SIGTERM,  SIGHUP,  SIGQUIT,
+static const int passed_on[] = {SIGINT,  SIGTERM, SIGHUP,   SIGQUIT,
                                 SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT};
 
 int weft_cli_lab_signals(sigset_t *old_p)
@@ -239,7 +239,8 @@ static int interrupted(int stop_fd)
 {
     struct signalfd_siginfo info;
     ssize_t bytes = read(stop_fd, &info, sizeof(info));
-    return bytes == (ssize_t)sizeof(info) ? WEFT_LAB_EXIT_SIGNAL + (int)info.ssi_signo : WEFT_EXIT_FAILED;
+    return bytes == (ssize_t)sizeof(info) ? WEFT_LAB_EXIT_SIGNAL + (int)info.ssi_signo
+                                          : WEFT_EXIT_FAILED;
 }
 
 static int run_lab(struct run *run, pid_t parent)

@@ -58,12 +58,13 @@ static int check_vias(const struct weft_command *command, struct weft_load *load
     struct weft_load_vias *vias = &load->vias;
     if (vias->count > 0 && load->server_list == NULL) {
         return weft_options_usage(command,
-            "--via requires --servers: an aggregator needs the server "
-            "addresses before it has workers");
+                                  "--via requires --servers: an aggregator needs the server "
+                                  "addresses before it has workers");
     }
     if (vias->count == 0 && load->hot_rows > 0) {
-        return weft_options_usage(command, "--hot-rows requires --via: hot rows are sent through an "
-                                           "aggregator, all others to the servers");
+        return weft_options_usage(command,
+                                  "--hot-rows requires --via: hot rows are sent through an "
+                                  "aggregator, all others to the servers");
     }
     for (uint32_t i = 0; i < vias->count; i++) {
         if (!weft_worker_via_parse(vias->texts[i], vias->at[i], load->servers.count)) {
@@ -118,8 +119,9 @@ static int check(const struct weft_command *command, struct weft_load *load)
     }
     load->threads = load->threads < w->workers ? load->threads : w->workers;
     status = weft_security_check(command, &load->security);
-    return status != WEFT_OPTIONS_RUN ? status
-                                      : weft_transport_options_check(command, &load->transport, 0, NULL);
+    return status != WEFT_OPTIONS_RUN
+               ? status
+               : weft_transport_options_check(command, &load->transport, 0, NULL);
 }
 
 /* An endpoint has a socket, an epoll instance, an eventfd and a timerfd. Over TCP it also has a

@@ -32,14 +32,13 @@ static double mean_us(const struct weft_hist *hist)
 
 static uint64_t rpcs(const struct weft_load_outcome *o)
 {
-    return o->rpc[WEFT_LOAD_PUSH].total.count +
-           o->rpc[WEFT_LOAD_PULL].total.count;
+    return o->rpc[WEFT_LOAD_PUSH].total.count + o->rpc[WEFT_LOAD_PULL].total.count;
 }
 
 static uint64_t requests(const struct weft_load_outcome *o)
 {
-    return o->sums.latency[WEFT_LOAD_PUSH].count +
-           o->sums.latency[WEFT_LOAD_PULL].count - o->sums.unanswered;
+    return o->sums.latency[WEFT_LOAD_PUSH].count + o->sums.latency[WEFT_LOAD_PULL].count -
+           o->sums.unanswered;
 }
 
 static double server_us_per_rpc(const struct weft_load_outcome *o)
@@ -49,8 +48,7 @@ static double server_us_per_rpc(const struct weft_load_outcome *o)
 
 static uint32_t active(const struct weft_load_servers *servers, uint32_t ppm)
 {
-    return servers->active != NULL ? weft_active_quantile(servers->active, servers->count, ppm)
-                                   : 0;
+    return servers->active != NULL ? weft_active_quantile(servers->active, servers->count, ppm) : 0;
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
@@ -77,16 +75,14 @@ static void add_latencies(cJSON *object, const struct weft_load_outcome *o)
     cJSON *latency = cJSON_AddObjectToObject(object, "latency_us");
     cJSON *breakdown = cJSON_AddObjectToObject(object, "breakdown_us");
     for (int kind = 0; kind < WEFT_LOAD_KINDS; kind++) {
-        cJSON_AddNumberToObject(rows, weft_report_kinds[kind],
-                                per_second(o, o->sums.rows[kind]));
+        cJSON_AddNumberToObject(rows, weft_report_kinds[kind], per_second(o, o->sums.rows[kind]));
         add_quantiles(latency, weft_report_kinds[kind], &o->sums.latency[kind]);
         add_breakdown(breakdown, weft_report_kinds[kind], &o->rpc[kind]);
     }
 }
 
 /* Add the parameters of the run, and values that are not in the contract's fields. */
-static void add_run(cJSON *object, const struct weft_load *load,
-                    const struct weft_load_outcome *o)
+static void add_run(cJSON *object, const struct weft_load *load, const struct weft_load_outcome *o)
 {
     const struct weft_load_workload *w = &load->workload;
     cJSON *run = cJSON_AddObjectToObject(object, "run");
@@ -169,9 +165,9 @@ static void print_kind(const struct weft_load_outcome *o, enum weft_load_kind ki
     const struct weft_hist *latency = &o->sums.latency[kind];
     const struct weft_ps_latencies *of = &o->rpc[kind];
     printf("%-5s %11.0f %9.1f %9.1f %9.1f %10.1f  %7.1f %7.1f %8.1f %8.1f %7.1f %8.1f\n",
-           weft_report_kinds[kind], per_second(o, o->sums.rows[kind]),
-           quantile_us(latency, 500000), quantile_us(latency, 900000), quantile_us(latency, 990000),
-           us(latency->max), mean_us(&of->w_proc), mean_us(&of->w_queue), mean_us(&of->ps_proc),
+           weft_report_kinds[kind], per_second(o, o->sums.rows[kind]), quantile_us(latency, 500000),
+           quantile_us(latency, 900000), quantile_us(latency, 990000), us(latency->max),
+           mean_us(&of->w_proc), mean_us(&of->w_queue), mean_us(&of->ps_proc),
            mean_us(&of->ps_queue), mean_us(&of->ps_wait), mean_us(&of->n_tx));
 }
 
@@ -203,8 +199,8 @@ static void print_costs(const struct weft_load *load, const struct weft_load_out
     printf("worker CPU %.2f s; %.0f MB resident\n", seconds(o->worker_cpu_ns),
            (double)o->rss_bytes / 1e6);
     if (load->servers.active != NULL) {
-        printf("active workers at a shard within 1 ms: p50 %u, p99 %u\n", active(&load->servers, 500000),
-               active(&load->servers, 990000));
+        printf("active workers at a shard within 1 ms: p50 %u, p99 %u\n",
+               active(&load->servers, 500000), active(&load->servers, 990000));
     }
     if (load->vias.count > 0) {
         printf("through %u aggregators: pushes %llu, of these resent to the server %llu; pulls "

@@ -16,9 +16,9 @@ struct weft_load_outcome {
     struct weft_ps_latencies rpc[WEFT_LOAD_KINDS];
     struct weft_driver_counters transport; /* of the workers' endpoints */
     struct weft_ps_client_counters client; /* of the workers, in the interval */
-    uint64_t span_ns;       /* length of the measurement interval */
-    uint64_t worker_cpu_ns; /* in that interval */
-    uint64_t server_cpu_ns; /* in that interval; 0 = unknown */
+    uint64_t span_ns;                      /* length of the measurement interval */
+    uint64_t worker_cpu_ns;                /* in that interval */
+    uint64_t server_cpu_ns;                /* in that interval; 0 = unknown */
     bool server_cpu_known;
     uint64_t rss_bytes; /* of this process, at the end of the interval */
     bool is_measured;   /* the interval began before the run ended */

@@ -18,8 +18,8 @@ static bool on_event(void *arg, struct weft_msgr msgr, const struct weft_msg_eve
     (void)msgr;
     if (event->type == WEFT_EVENT_OPEN) {
         weft_active_note(&servers->active[local - servers->local], event->peer, event->at_ns,
-                              atomic_load_explicit(&servers->measure_from_ns, memory_order_relaxed),
-                              atomic_load_explicit(&servers->measure_to_ns, memory_order_relaxed));
+                         atomic_load_explicit(&servers->measure_from_ns, memory_order_relaxed),
+                         atomic_load_explicit(&servers->measure_to_ns, memory_order_relaxed));
     }
     return false;
 }
@@ -64,8 +64,7 @@ static weft_status start_one(struct weft_load *load, uint32_t shard, struct weft
     thread.driver.udp.ep.credit_share = &servers->share;
     thread.hooks.arg = local;
     /* Peer indices are below the endpoint's table size: twice the workers plus a reserve. */
-    weft_status status =
-        weft_active_init(&servers->active[shard], 2 * load->workload.workers + 8);
+    weft_status status = weft_active_init(&servers->active[shard], 2 * load->workload.workers + 8);
     if (status != WEFT_OK) {
         return weft_fail(error, status, "no memory for the statistics of shard %u", shard);
     }

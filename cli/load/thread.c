@@ -200,9 +200,9 @@ static void keep(struct load_thread *thread, uint64_t now_ns)
     weft_load_counters_sub(&outcome->client, &thread->client_from, sizeof(outcome->client));
     if (thread->index == 0) {
         uint64_t cpu_ns;
-        outcome->server_cpu_known = outcome->server_cpu_known &&
-                                    weft_load_servers_cpu_ns(&thread->shared->load->servers,
-                                                             &cpu_ns);
+        outcome->server_cpu_known =
+            outcome->server_cpu_known &&
+            weft_load_servers_cpu_ns(&thread->shared->load->servers, &cpu_ns);
         outcome->server_cpu_ns =
             outcome->server_cpu_known ? cpu_ns - thread->server_cpu_from_ns : 0;
         outcome->rss_bytes = rss_bytes();

@@ -46,13 +46,13 @@ struct weft_load {
     struct weft_load_vias vias;
     uint32_t hot_rows; /* > 0: only hot rows are sent through them, at most so many per shard */
     struct weft_transport_options transport;
-    struct weft_security security; /* loaded before servers and workers start */
+    struct weft_security security;   /* loaded before servers and workers start */
     struct weft_recording recording; /* opened before them, or off */
     struct weft_metrics_options metrics;
     struct weft_zipf zipf;
     uint32_t threads;
-    uint32_t busy_poll_us;    /* of local shards */
-    uint32_t start_timeout_s; /* for servers that do not reply */
+    uint32_t busy_poll_us;     /* of local shards */
+    uint32_t start_timeout_s;  /* for servers that do not reply */
     const char *workload_file; /* options of the command line, down to json; NULL = not given */
     const char *server_list;
     bool print_workload;
@@ -63,8 +63,8 @@ struct weft_load {
 struct weft_load_context {
     const struct weft_load *load;
     struct weft_rpc_record_ring *records; /* of this thread; NULL = none */
-    const float *gradients;           /* (rows, dim): the data of every push */
-    float *weights;                   /* (rows, dim): the buffer of every pull of this thread */
+    const float *gradients;               /* (rows, dim): the data of every push */
+    float *weights;                       /* (rows, dim): the buffer of every pull of this thread */
     struct weft_load_sums *sums;
     struct weft_load_seen *seen; /* NULL = no /metrics */
     uint64_t measure_from_ns;    /* requests scheduled from here ... */

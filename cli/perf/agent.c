@@ -79,10 +79,9 @@ static bool check(struct weft_perf_agent *agent)
 {
     for (uint32_t i = 0; i < agent->in_count && agent->received > 0; i++) {
         const struct weft_perf_end *in = &agent->ins[i];
-        bool right = in->chunk_bytes > 0
-                         ? chunks_are_right(agent, in)
-                         : holds(in->memory, 0, agent->job->bytes,
-                                 first_word(in->other, agent->round));
+        bool right = in->chunk_bytes > 0 ? chunks_are_right(agent, in)
+                                         : holds(in->memory, 0, agent->job->bytes,
+                                                 first_word(in->other, agent->round));
         if (!right) {
             return weft_perf_fail(agent->error,
                                   "round %u: the data received from participant %u is not what it "
@@ -168,7 +167,7 @@ void weft_perf_agent_sockaddr(const struct weft_perf_agent *agent, uint32_t part
                               struct sockaddr_in *addr_p)
 {
     weft_perf_layout_sockaddr(agent->job->layout, participant,
-                             agent->shared->agents[participant].port, addr_p);
+                              agent->shared->agents[participant].port, addr_p);
 }
 
 /* ---- metrics --------------------------------------------------------------------------------- */
@@ -236,8 +235,7 @@ static bool run_round(struct weft_perf_agent *agent, uint32_t seen)
     const struct weft_perf_agent_ops *ops = agent->job->transport;
     bool good = weft_perf_shared_wait(agent->shared, seen);
     uint64_t cpu_before_ns = weft_clock_cpu_ns();
-    while (good && !weft_perf_agent_is_through(agent) &&
-           !atomic_load(&agent->shared->stopping)) {
+    while (good && !weft_perf_agent_is_through(agent) && !atomic_load(&agent->shared->stopping)) {
         good = ops->turn(agent, turn_ns);
         tell(agent);
     }
@@ -291,11 +289,11 @@ static bool obey_one(struct weft_perf_agent *agent, const cJSON *message, bool *
 {
     const char *event = weft_channel_text(message, "event");
     *quit_p = strcmp(event, "quit") == 0;
-    return *quit_p                         ? check(agent)
-           : strcmp(event, "connect") == 0 ? agent->job->transport->connect(agent) &&
-                                                 say(agent, "connected")
-           : strcmp(event, "count") == 0   ? on_count(agent)
-                                           : on_prepare(agent, message);
+    return *quit_p ? check(agent)
+           : strcmp(event, "connect") == 0
+               ? agent->job->transport->connect(agent) && say(agent, "connected")
+           : strcmp(event, "count") == 0 ? on_count(agent)
+                                         : on_prepare(agent, message);
 }
 
 static bool obey(struct weft_perf_agent *agent)

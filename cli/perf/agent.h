@@ -29,48 +29,47 @@ struct weft_perf_job {
     const struct weft_perf_agent_ops *transport;
     const struct weft_perf_plan *plan;
     const struct weft_perf_layout *layout;
-    uint8_t mode;                  /* of weft and tcp: enum weft_wire_mode */
-    const char *cc;                /* of weft; NULL = its default */
-    const char *tcp_cc;            /* NULL = the kernel's default */
-    uint32_t tcp_rto_min_ms;       /* 0 = the kernel's */
-    uint32_t bytes;                /* of a message: a multiple of 4 */
+    uint8_t mode;            /* of weft and tcp: enum weft_wire_mode */
+    const char *cc;          /* of weft; NULL = its default */
+    const char *tcp_cc;      /* NULL = the kernel's default */
+    uint32_t tcp_rto_min_ms; /* 0 = the kernel's */
+    uint32_t bytes;          /* of a message: a multiple of 4 */
     uint32_t bound_ppm;
-    uint32_t drop_ppm;             /* tcp-raw: fraction of the chunks that the sender omits */
-    uint32_t deadline_ms;          /* 0 = none */
-    uint32_t quiet_ms;             /* udp-raw: a message ends after this time without a datagram */
-    uint32_t packet_bytes;         /* UDP payload of a full packet */
+    uint32_t drop_ppm;     /* tcp-raw: fraction of the chunks that the sender omits */
+    uint32_t deadline_ms;  /* 0 = none */
+    uint32_t quiet_ms;     /* udp-raw: a message ends after this time without a datagram */
+    uint32_t packet_bytes; /* UDP payload of a full packet */
     uint32_t busy_poll_us;
     uint32_t rounds;
-    uint32_t warmup;               /* rounds before them */
+    uint32_t warmup; /* rounds before them */
     uint32_t gap_ms;
-    uint32_t round_s;              /* a round that takes longer did not complete */
-    uint64_t seed;                 /* seed of drops and of send orders */
-    struct weft_perf_live *live;   /* the coordinator's metrics; never NULL */
-    bool realtime;                 /* all processes run at a real-time priority */
-    bool awake;                    /* and the processors are kept from halting */
-    uint32_t busy;                 /* CPU-bound processes during the run */
-    const char *trace;             /* weft: each participant writes this .participant-N; NULL = none */
+    uint32_t round_s;            /* a round that takes longer did not complete */
+    uint64_t seed;               /* seed of drops and of send orders */
+    struct weft_perf_live *live; /* the coordinator's metrics; never NULL */
+    bool realtime;               /* all processes run at a real-time priority */
+    bool awake;                  /* and the processors are kept from halting */
+    uint32_t busy;               /* CPU-bound processes during the run */
+    const char *trace; /* weft: each participant writes this .participant-N; NULL = none */
 };
 
 /* This participant's end of a flow. */
 struct weft_perf_end {
     uint32_t flow;
-    uint32_t other;      /* participant */
-    uint8_t *memory;     /* incoming: bytes of a message */
-    uint64_t *mask;      /* incoming: chunks that arrived, when chunk_bytes is not 0 */
+    uint32_t other;       /* participant */
+    uint8_t *memory;      /* incoming: bytes of a message */
+    uint64_t *mask;       /* incoming: chunks that arrived, when chunk_bytes is not 0 */
     uint32_t chunk_bytes; /* incoming: of the mask's grid; 0 = the message is complete */
-    bool compact;        /* incoming: missing chunks leave no gap */
-    uint32_t trips;      /* received or finished, since go */
+    bool compact;         /* incoming: missing chunks leave no gap */
+    uint32_t trips;       /* received or finished, since go */
 };
 
 /* Another participant with which this one has a flow, or two. */
 struct weft_perf_peer {
     uint32_t other;
-    uint32_t in;  /* from it, as an index of ins; WEFT_PERF_NONE: it does not send */
-    uint32_t out; /* likewise, to it */
-    bool
-        connects; /* one connection serves both directions; this end opens it, because it sends
-                   * first */
+    uint32_t in;   /* from it, as an index of ins; WEFT_PERF_NONE: it does not send */
+    uint32_t out;  /* likewise, to it */
+    bool connects; /* one connection serves both directions; this end opens it, because it sends
+                    * first */
 };
 
 struct weft_perf_agent {
@@ -87,18 +86,18 @@ struct weft_perf_agent {
     uint32_t in_count;
     uint32_t out_count;
     uint32_t peer_count;
-    uint32_t *order; /* outs, as they are sent in this round */
+    uint32_t *order;  /* outs, as they are sent in this round */
     uint32_t *source; /* what this participant sends: words of a message */
     /* of the current round */
     uint32_t round;
-    uint32_t trips;   /* rounds without a message of the coordinator between them */
+    uint32_t trips; /* rounds without a message of the coordinator between them */
     bool timed;
     uint32_t started; /* messages, over all outs and trips */
     uint32_t finished;
     uint32_t received;
     uint64_t trip_began_ns;
-    uint32_t told;    /* queries answered */
-    void *self;       /* the transport's */
+    uint32_t told; /* queries answered */
+    void *self;    /* the transport's */
 };
 
 /* A transport. bool: false = failed, and the reason is in the note. */
@@ -113,7 +112,7 @@ struct weft_perf_agent_ops {
     bool (*prepare)(struct weft_perf_agent *agent);
     /* Sleep for at most timeout_ns; start messages that may start, receive what has arrived. */
     bool (*turn)(struct weft_perf_agent *agent, uint64_t timeout_ns);
-    bool (*busy)(struct weft_perf_agent *agent); /* messages are outstanding; NULL: never */
+    bool (*busy)(struct weft_perf_agent *agent);    /* messages are outstanding; NULL: never */
     void (*account)(struct weft_perf_agent *agent); /* copy the counters to the note */
     /* All counters; NULL: it has none. */
     void (*counters)(struct weft_perf_agent *agent, struct weft_driver_counters *counters_p);

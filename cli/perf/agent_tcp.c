@@ -37,24 +37,24 @@
 enum {
     BACKLOG = 512,
     CONNECT_S = 60,
-    CHUNK_BYTES = 1408, /* of drop-at-sender: a full packet of weft's */
+    CHUNK_BYTES = 1408,        /* of drop-at-sender: a full packet of weft's */
     HEAD_BYTES = 14 + 20 + 32, /* of a segment: Ethernet, IPv4, TCP with time stamps */
 };
 
 struct conn {
     int fd;
     uint32_t other;
-    uint32_t in;       /* WEFT_PERF_NONE: the other end does not send */
+    uint32_t in; /* WEFT_PERF_NONE: the other end does not send */
     uint32_t out;
     uint32_t in_bytes; /* of the incoming message */
     uint32_t got;
-    uint32_t acks;     /* confirmation bytes to write */
+    uint32_t acks; /* confirmation bytes to write */
     bool sending;
     uint32_t out_bytes; /* of the outgoing message */
     uint32_t sent;
     const uint8_t *from; /* its bytes */
-    uint8_t *thinned;   /* drop-at-sender: the message without the omitted chunks */
-    uint64_t *kept;     /* its mask */
+    uint8_t *thinned;    /* drop-at-sender: the message without the omitted chunks */
+    uint64_t *kept;      /* its mask */
 };
 
 struct side {
@@ -80,8 +80,7 @@ static bool fail_errno(struct weft_perf_agent *agent, const char *what)
 static bool tune_cc(struct weft_perf_agent *agent, int fd)
 {
     const char *cc = agent->job->tcp_cc;
-    if (cc == NULL ||
-        setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, cc, (socklen_t)strlen(cc)) == 0) {
+    if (cc == NULL || setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, cc, (socklen_t)strlen(cc)) == 0) {
         return true;
     }
     if (errno == EPERM) {
@@ -103,8 +102,7 @@ static bool tune(struct weft_perf_agent *agent, int fd)
     int on = 1;
     int rto_us = (int)agent->job->tcp_rto_min_ms * 1000;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    if (rto_us > 0 &&
-        setsockopt(fd, IPPROTO_TCP, TCP_RTO_MIN_US, &rto_us, sizeof(rto_us)) != 0) {
+    if (rto_us > 0 && setsockopt(fd, IPPROTO_TCP, TCP_RTO_MIN_US, &rto_us, sizeof(rto_us)) != 0) {
         return weft_perf_fail(agent->error,
                               "--tcp-rto-min: %s; this kernel has no TCP_RTO_MIN_US "
                               "(Linux 6.15): set it for the route, `ip route change "
@@ -320,8 +318,7 @@ static void whole(struct weft_perf_agent *agent, struct conn *conn)
 static bool take(struct weft_perf_agent *agent, struct conn *conn)
 {
     uint8_t spare;
-    bool messages = conn->in != WEFT_PERF_NONE &&
-                    agent->ins[conn->in].trips < agent->trips;
+    bool messages = conn->in != WEFT_PERF_NONE && agent->ins[conn->in].trips < agent->trips;
     for (;;) {
         void *to = messages ? agent->ins[conn->in].memory + conn->got : &spare;
         size_t room = messages ? conn->in_bytes - conn->got : 1;
@@ -351,8 +348,8 @@ static bool take(struct weft_perf_agent *agent, struct conn *conn)
 static bool give(struct weft_perf_agent *agent, struct conn *conn)
 {
     while (conn->sending) {
-        ssize_t sent = send(conn->fd, conn->from + conn->sent, conn->out_bytes - conn->sent,
-                            MSG_NOSIGNAL);
+        ssize_t sent =
+            send(conn->fd, conn->from + conn->sent, conn->out_bytes - conn->sent, MSG_NOSIGNAL);
         if (sent < 0) {
             return errno == EAGAIN || errno == EINTR || lost(agent, conn, sent);
         }

@@ -185,8 +185,8 @@ static void take_one(struct weft_perf_agent *agent, const uint8_t *bytes, size_t
     memcpy(&header, bytes, sizeof(header));
     uint32_t in = weft_perf_agent_in(agent, header.flow);
     if (in == WEFT_PERF_NONE || agent->ins[in].trips == agent->trips ||
-        header.round != agent->round + agent->ins[in].trips ||
-        header.chunk >= of(agent)->chunks || weft_bits_test(agent->ins[in].mask, header.chunk) ||
+        header.round != agent->round + agent->ins[in].trips || header.chunk >= of(agent)->chunks ||
+        weft_bits_test(agent->ins[in].mask, header.chunk) ||
         count - sizeof(header) != chunk_size(agent, header.chunk)) {
         return;
     }

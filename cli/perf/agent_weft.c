@@ -15,9 +15,9 @@
 
 enum {
     ELEM_BYTES = 4,
-    SURE_BYTES = 1200,          /* packets of a path start with this size, so chunks may, too */
-    NET_BYTES = 14 + 20 + 8,    /* Ethernet, IPv4, UDP */
-    SEGMENT_BYTES = 1448,       /* TCP with time stamps, of an MTU of 1,500 */
+    SURE_BYTES = 1200,       /* packets of a path start with this size, so chunks may, too */
+    NET_BYTES = 14 + 20 + 8, /* Ethernet, IPv4, UDP */
+    SEGMENT_BYTES = 1448,    /* TCP with time stamps, of an MTU of 1,500 */
     SEGMENT_HEAD_BYTES = 14 + 20 + 32,
     RECORD_HEAD_BYTES = WEFT_DATA_OVERHEAD_BYTES,
     PATH_BYTES = 4096,
@@ -28,13 +28,13 @@ static const uint64_t step_ns = 20 * WEFT_NS_PER_MS;
 
 struct end {
     struct weft_endpoint endpoint;
-    uint32_t up;       /* peers */
-    uint32_t waiting;  /* an out for which there was no room; WEFT_PERF_NONE */
+    uint32_t up;      /* peers */
+    uint32_t waiting; /* an out for which there was no room; WEFT_PERF_NONE */
     bool broken;
     struct weft_tracing tracing;
     struct weft_tracing_feed feed;
     char trace[PATH_BYTES];
-    char address[WEFT_PERF_ADDRESS_BYTES]; /* of this end */
+    char address[WEFT_PERF_ADDRESS_BYTES];       /* of this end */
     weft_peer peers[WEFT_PERF_PARTICIPANTS_MAX]; /* by participant */
 };
 

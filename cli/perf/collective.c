@@ -1,5 +1,5 @@
-/* `weft perf allreduce`, `allgather` and `broadcast`: collective operations of several ranks, over loopback
- * or between the hosts of a lab.
+/* `weft perf allreduce`, `allgather` and `broadcast`: collective operations of several ranks, over
+ * loopback or between the hosts of a lab.
  *
  * Every rank is a communicator of its own (node/coll_thread.h), with a thread and a socket in its
  * host's network, as in a job. All are in this process; its main thread calls the operation at
@@ -72,7 +72,7 @@ struct line {
     uint64_t bytes;
     uint64_t p50_ns;
     uint64_t p99_ns;
-    double cpu_s; /* of all ranks, for one round */
+    double cpu_s;     /* of all ranks, for one round */
     uint64_t missing; /* elements of contributions */
 };
 
@@ -312,7 +312,8 @@ static weft_status measure(struct perf *p, uint64_t bytes, struct line *line_p)
     missing = 0;
     uint64_t cpu_ns = weft_clock_cpu_ns();
     for (uint32_t i = 0; i < o->rounds; i++) {
-        weft_status status = weft_stop_asked() ? WEFT_AGAIN : play(p, bytes, &p->round_ns[i], &missing);
+        weft_status status =
+            weft_stop_asked() ? WEFT_AGAIN : play(p, bytes, &p->round_ns[i], &missing);
         if (status != WEFT_OK) {
             return status;
         }
@@ -361,9 +362,8 @@ static double ideal_ns(const struct options *o, uint64_t bytes)
 static void print_line(const struct options *o, const struct line *line)
 {
     double ideal = ideal_ns(o, line->bytes);
-    printf("%12" PRIu64 " %10.1f %10.1f %8.3f %8.3f %9.2f", line->bytes,
-           (double)line->p50_ns / 1e3, (double)line->p99_ns / 1e3, algbw(line),
-           algbw(line) * share(o), line->cpu_s * 1e3);
+    printf("%12" PRIu64 " %10.1f %10.1f %8.3f %8.3f %9.2f", line->bytes, (double)line->p50_ns / 1e3,
+           (double)line->p99_ns / 1e3, algbw(line), algbw(line) * share(o), line->cpu_s * 1e3);
     if (ideal > 0) {
         printf(" %7.2f", (double)line->p50_ns / ideal);
     }

@@ -34,9 +34,9 @@ static void name_network(const struct weft_compare *c, struct weft_compare_netwo
     if (c->inside != NULL) {
         (void)snprintf(name, sizeof(n->name), "%s", c->inside);
     } else if (n->loss != NULL) {
-        (void)snprintf(name + at, sizeof(n->name) - at, "-%s-%s-loss%s%s%s%s%s", c->rate,
-                       n->buffer, n->loss, c->ecn != NULL ? "-ecn" : "",
-                       c->ecn != NULL ? c->ecn : "", n->background != NULL ? "-" : "",
+        (void)snprintf(name + at, sizeof(n->name) - at, "-%s-%s-loss%s%s%s%s%s", c->rate, n->buffer,
+                       n->loss, c->ecn != NULL ? "-ecn" : "", c->ecn != NULL ? c->ecn : "",
+                       n->background != NULL ? "-" : "",
                        n->background != NULL ? n->background : "");
     } else {
         (void)snprintf(name + at, sizeof(n->name) - at, "-%s",
@@ -110,8 +110,7 @@ static int plan(const struct weft_command *command, struct weft_compare *c)
     ask_lab(c);
     int status = c->op->plan(command, c);
     if (status == WEFT_OPTIONS_RUN && c->network_count > WEFT_COMPARE_NETWORKS_MAX) {
-        return weft_options_usage(command,
-                                  "the options give more than %u networks; shorten a list",
+        return weft_options_usage(command, "the options give more than %u networks; shorten a list",
                                   WEFT_COMPARE_NETWORKS_MAX);
     }
     return status;
@@ -131,8 +130,8 @@ static int remove_one(const char *path, const struct stat *status, int type, str
 static bool report(const struct weft_compare *compare, bool keep, bool json)
 {
     cJSON *object = weft_compare_report(compare, json);
-    bool good = object != NULL &&
-                (!keep || weft_compare_write(compare, "compare.json", object, false));
+    bool good =
+        object != NULL && (!keep || weft_compare_write(compare, "compare.json", object, false));
     if (object == NULL) {
         fprintf(stderr, "weft perf compare: out of memory\n");
     } else if (json) {
@@ -149,8 +148,7 @@ static int measure_and_report(struct weft_compare *compare, bool keep, bool json
         return WEFT_EXIT_FAILED;
     }
     uint32_t failed = weft_compare_measure(compare);
-    bool good = report(compare, keep, json) &&
-                (plot == NULL || weft_compare_plot(compare, plot));
+    bool good = report(compare, keep, json) && (plot == NULL || weft_compare_plot(compare, plot));
     if (failed > 0) {
         fprintf(stderr, "weft perf compare: %u measurements are missing%s\n", failed,
                 keep ? "; repeat the command to complete them" : "");
@@ -196,8 +194,7 @@ static uint32_t append(struct weft_option options[OPTIONS_MAX], uint32_t count,
     return count;
 }
 
-int weft_compare_main(struct weft_compare *c, const struct weft_command *own, int argc,
-                      char **argv)
+int weft_compare_main(struct weft_compare *c, const struct weft_command *own, int argc, char **argv)
 {
     uint8_t mode = WEFT_MODE_AUTH;
     bool json = false;

@@ -72,7 +72,7 @@ struct weft_compare_train {
     char joined[WEFT_COMPARE_WORDS_BYTES]; /* the same with blanks, and the counts below */
     uint32_t workers;
     uint32_t servers;
-    uint32_t epochs;        /* of the reference run; a measured one may take twice as many */
+    uint32_t epochs; /* of the reference run; a measured one may take twice as many */
     uint32_t check_steps;
     uint32_t give_up_s;
     float until_loss;       /* the target; 0 = not known yet */
@@ -98,7 +98,7 @@ struct weft_compare {
     bool loopback;
     bool hysteresis; /* the buckets of its networks have HTB's; false on loopback */
     bool offload;    /* the lab's links carry merged segments as one packet; false elsewhere */
-    uint32_t busy; /* CPU-bound processes during each measurement */
+    uint32_t busy;   /* CPU-bound processes during each measurement */
     uint32_t repetitions;
     const char *out;    /* the folder of the results */
     const char *inside; /* name of the network created for this process, in which it runs */
@@ -131,7 +131,7 @@ struct weft_compare_figure {
     int width;
     int digits;
     const char *key; /* in ours; NULL: the path */
-    bool percent; /* the column shows a fraction as such */
+    bool percent;    /* the column shows a fraction as such */
     enum weft_compare_of of;
     enum weft_compare_known known;
     uint32_t by;
@@ -161,11 +161,11 @@ struct weft_compare_op {
     const char *transports;         /* the default */
     const struct weft_compare_figure *figures;
     uint32_t figure_count;
-    uint32_t rank_by;    /* the best TCP has the smallest value of this, */
-    uint32_t whole;      /* and the value 1 of this, because a transport that omits data does less
-                          * work. UINT32_MAX = none */
-    bool nulls;          /* fields that a network lacks are null in JSON; otherwise omitted */
-    bool writes_rounds;  /* a run writes the times of its rounds */
+    uint32_t rank_by;   /* the best TCP has the smallest value of this, */
+    uint32_t whole;     /* and the value 1 of this, because a transport that omits data does less
+                         * work. UINT32_MAX = none */
+    bool nulls;         /* fields that a network lacks are null in JSON; otherwise omitted */
+    bool writes_rounds; /* a run writes the times of its rounds */
 
     bool (*takes)(const struct weft_compare_transport *transport); /* NULL: all of them */
     /* Check the operation's own options and add the networks. WEFT_OPTIONS_RUN or the exit

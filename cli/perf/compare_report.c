@@ -124,8 +124,7 @@ void weft_compare_print_network(FILE *out, const struct weft_compare *compare, u
         fprintf(out, compare->ecn != NULL ? ", ECN at %s" : "", compare->ecn);
         fprintf(out, "%s", compare->hysteresis ? ", HTB with hysteresis" : "");
     } else if (compare->lab != NULL) {
-        fprintf(out, "lab %s%s", compare->lab,
-                compare->offload ? ", segmentation offload" : "");
+        fprintf(out, "lab %s%s", compare->lab, compare->offload ? ", segmentation offload" : "");
     } else {
         fprintf(out, "loopback");
     }
@@ -243,8 +242,7 @@ static void add_network(cJSON *networks, const struct weft_compare *compare, uin
         cJSON_AddNumberToObject(item, "senders", strtod(n->senders, NULL));
         cJSON_AddNumberToObject(item, "bytes", strtod(n->bytes, NULL));
     }
-    weft_json_add_known(item, "loss", n->loss != NULL ? strtod(n->loss, NULL) : 0,
-                        n->loss != NULL);
+    weft_json_add_known(item, "loss", n->loss != NULL ? strtod(n->loss, NULL) : 0, n->loss != NULL);
     add_text(compare, item, "buffer", n->buffer);
     add_text(compare, item, "background", n->background);
     cJSON_AddNumberToObject(item, "busy", compare->busy);
@@ -252,8 +250,7 @@ static void add_network(cJSON *networks, const struct weft_compare *compare, uin
     for (uint32_t t = 0; t < compare->transport_count; t++) {
         add_cell(list, compare, network, t, &cells[t]);
     }
-    add_text(compare, item, "best_tcp",
-             best != UINT32_MAX ? compare->transports[best].name : NULL);
+    add_text(compare, item, "best_tcp", best != UINT32_MAX ? compare->transports[best].name : NULL);
 }
 
 cJSON *weft_compare_report(const struct weft_compare *compare, bool quiet)

@@ -90,8 +90,7 @@ static void add_run(const struct weft_compare *compare, uint32_t network, uint32
     weft_args_add(args, "--json");
 }
 
-static void add_inside(const struct weft_compare *compare, uint32_t network,
-                       struct weft_args *args)
+static void add_inside(const struct weft_compare *compare, uint32_t network, struct weft_args *args)
 {
     weft_args_add(args, "--senders=%s", compare->networks[network].senders);
     weft_args_add(args, "--bytes=%s", compare->networks[network].bytes);
@@ -116,8 +115,7 @@ static bool is_ours(const struct weft_compare *compare, uint32_t transport, cons
            weft_compare_number(run, "packet_bytes") == r->packet_bytes &&
            weft_compare_is_true(run, "realtime") == r->realtime &&
            weft_compare_is_true(run, "htb_hysteresis") == compare->hysteresis &&
-           weft_compare_is_true(run, "offload") == compare->offload &&
-           cJSON_IsString(security) &&
+           weft_compare_is_true(run, "offload") == compare->offload && cJSON_IsString(security) &&
            strcmp(security->valuestring, security_of(compare, transport)) == 0 &&
            !weft_compare_is_true(run, "interrupted");
 }
@@ -300,10 +298,10 @@ static bool write_bars(FILE *script, const struct weft_compare *compare, uint32_
     static const char *const titles[] = {"mean", "p99"};
     bool ratio = ideal_of(compare, cells) > 0;
     (void)network;
-    weft_compare_plot_bars(
-        script, compare, cells, ratio ? ratios : times,
-        ratio ? "round time / ideal time" : "round time, ms", titles,
-        ratio ? ", 1 with lines dashtype 2 linecolor 'black' title 'ideal'" : "");
+    weft_compare_plot_bars(script, compare, cells, ratio ? ratios : times,
+                           ratio ? "round time / ideal time" : "round time, ms", titles,
+                           ratio ? ", 1 with lines dashtype 2 linecolor 'black' title 'ideal'"
+                                 : "");
     return true;
 }
 
@@ -314,8 +312,7 @@ static int plan(const struct weft_command *command, struct weft_compare *c)
 {
     const struct weft_compare_rounds *r = &c->rounds;
     bool alltoall = r->pattern == ALLTOALL;
-    const char *wrong =
-        weft_compare_check_numbers(&r->senders, alltoall ? 2 : 1, 256, 1);
+    const char *wrong = weft_compare_check_numbers(&r->senders, alltoall ? 2 : 1, 256, 1);
     if (wrong != NULL) {
         return weft_options_usage(command, "--senders: \"%.40s\" is not a whole number from %d to "
                                            "256",

@@ -194,8 +194,8 @@ static bool measure_one(const struct weft_compare *compare, uint32_t network, ui
     bool started = weft_perf_busy_start(&busy, "perf compare", compare->busy);
     bool good = started && weft_compare_run_self(&args, json_new);
     good = weft_perf_busy_end(&busy) && good && note_busy(compare, json_new) &&
-                (!compare->op->writes_rounds || rename(rounds_new, rounds) == 0) &&
-                rename(json_new, json) == 0;
+           (!compare->op->writes_rounds || rename(rounds_new, rounds) == 0) &&
+           rename(json_new, json) == 0;
     if (!good) {
         (void)unlink(json_new);
         (void)unlink(rounds_new);
@@ -232,8 +232,7 @@ static uint32_t measure_here(const struct weft_compare *compare, uint32_t networ
     return failed;
 }
 
-static void add_lab(const struct weft_compare *compare, uint32_t network,
-                    struct weft_args *args)
+static void add_lab(const struct weft_compare *compare, uint32_t network, struct weft_args *args)
 {
     const struct weft_compare_network *n = &compare->networks[network];
     weft_args_add(args, "weft");
@@ -289,7 +288,7 @@ static bool has_lab(const struct weft_compare *compare, uint32_t network)
     struct weft_perf_layout layout;
     struct weft_error error = {.text = ""};
     bool there = weft_perf_layout_find(compare->lab, NULL, compare->networks[network].hosts_min,
-                                      &layout, &error);
+                                       &layout, &error);
     if (!there) {
         fprintf(stderr, "weft perf compare: %s\n", error.text);
     }

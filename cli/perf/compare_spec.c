@@ -83,8 +83,8 @@ static bool parse_part(struct weft_compare_transport *p, const char *part, bool 
         char number[8] = "";
         (void)sscanf(part + 3, "%7[0-9]", number);
         add(p, "--tcp-rto-min", number);
-        return p->is_tcp && number[0] != '\0' && (part[3 + strlen(number)] == '\0' ||
-                                                  strcmp(part + 3 + strlen(number), "ms") == 0);
+        return p->is_tcp && number[0] != '\0' &&
+               (part[3 + strlen(number)] == '\0' || strcmp(part + 3 + strlen(number), "ms") == 0);
     }
     if (strncmp(part, "drop", 4) == 0) {
         add(p, "--drop-at-sender", part + 4);

@@ -57,12 +57,13 @@ static int join_words(const struct weft_command *command, struct weft_compare *c
         t->word_count = WEFT_ARRAY_COUNT(larger);
     }
     int at = snprintf(t->joined, sizeof(t->joined),
-                      "--workers %u --servers %u --epochs %u --security %s", t->workers,
-                      t->servers, t->epochs, c->security);
+                      "--workers %u --servers %u --epochs %u --security %s", t->workers, t->servers,
+                      t->epochs, c->security);
     for (uint32_t i = 0; i < t->word_count; i++) {
         if (is_taken(t->words[i])) {
-            return weft_options_usage(command, "%.40s belongs before --, or is set by the "
-                                               "comparison itself",
+            return weft_options_usage(command,
+                                      "%.40s belongs before --, or is set by the "
+                                      "comparison itself",
                                       t->words[i]);
         }
         at += snprintf(t->joined + at, sizeof(t->joined) - (size_t)at, " %s", t->words[i]);
@@ -99,8 +100,7 @@ static void add_run(const struct weft_compare *compare, uint32_t network, uint32
     weft_args_add(args, "--security=%s", compare->security);
     for (uint32_t i = 0; i + 1 < over->word_count; i += 2) {
         bool bound = strcmp(over->words[i], "--bound") == 0;
-        weft_args_add(args, "%s=%s", bound ? "--loss-bound" : over->words[i],
-                           over->words[i + 1]);
+        weft_args_add(args, "%s=%s", bound ? "--loss-bound" : over->words[i], over->words[i + 1]);
     }
     weft_args_add(args, "--epochs=%u", 2 * t->epochs);
     weft_args_add(args, "--until-loss=%.9g", (double)t->until_loss);
@@ -108,8 +108,7 @@ static void add_run(const struct weft_compare *compare, uint32_t network, uint32
     weft_args_add(args, "--give-up=%u", t->give_up_s);
 }
 
-static void add_inside(const struct weft_compare *compare, uint32_t network,
-                       struct weft_args *args)
+static void add_inside(const struct weft_compare *compare, uint32_t network, struct weft_args *args)
 {
     const struct weft_compare_train *t = &compare->train;
     (void)network;
@@ -405,12 +404,15 @@ int weft_perf_compare_train(int argc, char **argv)
         .summary = "compare training times to an equal loss over several transports and networks",
         .arguments = "[-- OPTIONS OF weft train]",
         .description =
-        "Each combination of --background, --buffer and --loss is a network with one host per\n"
-        "process, created by `weft lab run` (which requires root). On each network the transports\n"
-        "are measured in turn, --repetitions times. A job ends when its loss on the test rows is\n"
-        "at most the target. Its time excludes process startup and tests. The job is given after\n"
-        "--; default: a logistic regression on Adult with crosses of three columns, --format\n"
-        "adult3 --lr 0.02.",
+            "Each combination of --background, --buffer and --loss is a network with one host per\n"
+            "process, created by `weft lab run` (which requires root). On each network the "
+            "transports\n"
+            "are measured in turn, --repetitions times. A job ends when its loss on the test rows "
+            "is\n"
+            "at most the target. Its time excludes process startup and tests. The job is given "
+            "after\n"
+            "--; default: a logistic regression on Adult with crosses of three columns, --format\n"
+            "adult3 --lr 0.02.",
         .example = "  weft perf compare --train --background none,websearch:0.3 --out results\n"
                    "  weft perf compare --train --lab demo --workers 4 -- --format adult",
         .options = options,

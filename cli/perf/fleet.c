@@ -88,8 +88,7 @@ bool weft_perf_fleet_start(const struct weft_perf_job *job, const struct weft_se
             return false;
         }
     }
-    switch (weft_perf_fleet_recv(fleet_p, "open",
-                                 weft_clock_now_ns() + OPEN_S * WEFT_NS_PER_S)) {
+    switch (weft_perf_fleet_recv(fleet_p, "open", weft_clock_now_ns() + OPEN_S * WEFT_NS_PER_S)) {
     case WEFT_PERF_ALL:
         return true;
     case WEFT_PERF_TOO_LONG:

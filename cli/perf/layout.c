@@ -71,7 +71,7 @@ static bool layout_on_hosts(const char *hosts, uint32_t participants,
 }
 
 bool weft_perf_layout_find(const char *lab, const char *hosts, uint32_t participants,
-                          struct weft_perf_layout *layout_p, struct weft_error *error)
+                           struct weft_perf_layout *layout_p, struct weft_error *error)
 {
     *layout_p = (struct weft_perf_layout){.lab = lab};
     if (lab == NULL) {
@@ -110,8 +110,7 @@ bool weft_perf_netns_enter(const struct weft_perf_layout *layout, uint32_t parti
     }
     (void)close(home);
     return weft_perf_fail(error, "cannot enter the network namespace of host %u: %s",
-                          layout->hosts[participant],
-                          strerror(why));
+                          layout->hosts[participant], strerror(why));
 }
 
 void weft_perf_netns_leave(int home)
@@ -125,7 +124,7 @@ void weft_perf_netns_leave(int home)
 }
 
 void weft_perf_layout_address(const struct weft_perf_layout *layout, uint32_t participant,
-                             char address_p[WEFT_PERF_ADDRESS_BYTES])
+                              char address_p[WEFT_PERF_ADDRESS_BYTES])
 {
     if (layout->lab != NULL) {
         weft_lab_address(&layout->network, layout->hosts[participant], address_p);
@@ -135,7 +134,7 @@ void weft_perf_layout_address(const struct weft_perf_layout *layout, uint32_t pa
 }
 
 void weft_perf_layout_sockaddr(const struct weft_perf_layout *layout, uint32_t participant,
-                              uint16_t port, struct sockaddr_in *addr_p)
+                               uint16_t port, struct sockaddr_in *addr_p)
 {
     char text[WEFT_PERF_ADDRESS_BYTES];
     weft_perf_layout_address(layout, participant, text);
@@ -144,7 +143,7 @@ void weft_perf_layout_sockaddr(const struct weft_perf_layout *layout, uint32_t p
 }
 
 int weft_perf_layout_socket(const struct weft_perf_layout *layout, uint32_t participant, int type,
-                           struct weft_error *error)
+                            struct weft_error *error)
 {
     int home;
     if (!weft_perf_netns_enter(layout, participant, &home, error)) {
@@ -159,7 +158,7 @@ int weft_perf_layout_socket(const struct weft_perf_layout *layout, uint32_t part
 }
 
 bool weft_perf_layout_bind(const struct weft_perf_layout *layout, uint32_t participant, int fd,
-                          struct sockaddr_in *addr_p)
+                           struct sockaddr_in *addr_p)
 {
     socklen_t bytes = sizeof(*addr_p);
     weft_perf_layout_sockaddr(layout, participant, 0, addr_p);

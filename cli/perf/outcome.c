@@ -144,8 +144,8 @@ void weft_perf_outcome_text(const struct weft_perf_outcome *outcome)
     }
     if (outcome->undisturbed_rounds > 0) {
         print_times("undisturbed", &outcome->undisturbed, scale);
-        printf("%-12s %u of %u rounds: no processor was preempted in the first %.2f ms\n",
-               "", outcome->undisturbed_rounds, result->rounds, ms(result->window_ns));
+        printf("%-12s %u of %u rounds: no processor was preempted in the first %.2f ms\n", "",
+               outcome->undisturbed_rounds, result->rounds, ms(result->window_ns));
     }
     if (outcome->ideal_ms > 0) {
         printf("%-12s %10.3f   mean %.3f x, p99 %.3f x of it\n", "ideal", outcome->ideal_ms * scale,
@@ -155,8 +155,7 @@ void weft_perf_outcome_text(const struct weft_perf_outcome *outcome)
     printf("%-12s %.3f %% mean, %.3f %% least\n", "delivered", 100 * delivered_mean(result),
            100 * result->delivered_min);
     printf("%-12s %.3f Gbit/s; %llu packets retransmitted, %llu dropped by a full socket\n",
-           "goodput",
-           goodput_gbps(result), (unsigned long long)result->retransmitted,
+           "goodput", goodput_gbps(result), (unsigned long long)result->retransmitted,
            (unsigned long long)result->kernel_drops);
     printf("%-12s %.3f s, %.2f s a GB; the machine was %.0f %% busy\n", "CPU",
            (double)result->cpu_ns / 1e9, cpu_s_per_gb(result), 100 * result->machine_busy);
@@ -252,8 +251,8 @@ static void json_figures(cJSON *object, const struct weft_perf_outcome *outcome)
     json_undisturbed(object, outcome);
     weft_json_add_known(object, "mean_ratio",
                         ideal ? outcome->round.mean_ms / outcome->ideal_ms : 0, ideal);
-    weft_json_add_known(object, "p99_ratio",
-                        ideal ? outcome->round.p99_ms / outcome->ideal_ms : 0, ideal);
+    weft_json_add_known(object, "p99_ratio", ideal ? outcome->round.p99_ms / outcome->ideal_ms : 0,
+                        ideal);
     cJSON *delivered = cJSON_AddObjectToObject(object, "delivered_fraction");
     cJSON_AddNumberToObject(delivered, "mean", delivered_mean(result));
     cJSON_AddNumberToObject(delivered, "min", result->rounds > 0 ? result->delivered_min : 0);

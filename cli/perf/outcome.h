@@ -10,7 +10,7 @@ struct weft_perf_outcome {
     const struct weft_perf_result *result;
     uint32_t senders;
     uint32_t receivers;
-    double ideal_ms; /* 0 = not known */
+    double ideal_ms;     /* 0 = not known */
     double start_lag_ms; /* from go until the last sender had begun: median over the rounds */
     struct weft_perf_summary round;
     struct weft_perf_summary flow; /* of pingpong the same */

@@ -27,7 +27,7 @@ struct weft_perf_report {
     uint32_t message_bytes;
     uint32_t packet_bytes;
     uint32_t rounds;
-    const char *lab; /* NULL = loopback */
+    const char *lab;                    /* NULL = loopback */
     const struct weft_perf_flow *flows; /* ratios have these first ones as numerators */
     uint32_t flow_count;
 };

@@ -140,8 +140,9 @@ static int check_transport(const struct weft_command *command, const struct opti
     const char *name = job->transport->name;
     bool weft = job->transport == &weft_perf_agent_weft;
     if (!job->transport->bounded && (job->bound_ppm > 0 || job->deadline_ms > 0)) {
-        return weft_options_usage(command, "--bound and --deadline require --transport weft or "
-                                           "tcp; %s has neither",
+        return weft_options_usage(command,
+                                  "--bound and --deadline require --transport weft or "
+                                  "tcp; %s has neither",
                                   name);
     }
     if (job->transport != &weft_perf_agent_tcp_raw && job->drop_ppm > 0) {
@@ -159,8 +160,9 @@ static int check_transport(const struct weft_command *command, const struct opti
                                            "--tcp-cc");
     }
     if (!job->transport->secure && o->security.mode == WEFT_MODE_SEAL) {
-        return weft_options_usage(command, "%s has no security: --security requires --transport "
-                                           "weft or tcp",
+        return weft_options_usage(command,
+                                  "%s has no security: --security requires --transport "
+                                  "weft or tcp",
                                   name);
     }
     if (job->transport == &weft_perf_agent_udp_raw && job->packet_bytes < 512) {
@@ -180,8 +182,9 @@ static int check_sizes(const struct weft_command *command, const struct options 
     }
     uint32_t chunk_bytes = weft_perf_chunk_bytes(job->packet_bytes);
     if (job->bytes / chunk_bytes >= CHUNKS_MAX) {
-        return weft_options_usage(command, "a message of %u bytes is more than %u packets of %u "
-                                           "bytes: raise --packet-bytes",
+        return weft_options_usage(command,
+                                  "a message of %u bytes is more than %u packets of %u "
+                                  "bytes: raise --packet-bytes",
                                   job->bytes, CHUNKS_MAX, job->packet_bytes);
     }
     if ((uint64_t)plan->flow_count * job->bytes > MEMORY_BYTES_MAX) {
@@ -365,8 +368,7 @@ int weft_perf_rounds(int argc, char **argv)
         {"bound", "F", "fraction of a message that may be missing", WEFT_OPTION_PPM,
          .value = &o.job.bound_ppm},
         {"deadline", "MS", "close a message after MS milliseconds, complete or not",
-         WEFT_OPTION_U32,
-         &o.job.deadline_ms, .min = 1, .max = 60000, .fallback = "none"},
+         WEFT_OPTION_U32, &o.job.deadline_ms, .min = 1, .max = 60000, .fallback = "none"},
         {"cc", "NAME", "weft's congestion control: dctcp, delay or reno-fair", WEFT_OPTION_CUSTOM,
          &o.job.cc, .fallback = "dctcp", .parse = parse_cc},
         {"tcp-cc", "NAME", "TCP's: dctcp, or another one of the kernel: cubic, bbr, reno",

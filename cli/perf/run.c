@@ -33,7 +33,7 @@ struct run {
     const struct weft_perf_job *job;
     struct weft_perf_fleet fleet;
     struct weft_perf_result *result;
-    struct counts before;          /* in the warm-up */
+    struct counts before; /* in the warm-up */
     uint64_t began_ns;
     uint64_t shown_ns;
     struct weft_steal_monitor *monitor; /* NULL: the processors are not watched */

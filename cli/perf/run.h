@@ -26,9 +26,9 @@ struct weft_perf_result {
     bool dnf;        /* a round did not complete */
     bool interrupted;
     struct weft_perf_round *each; /* (rounds,) */
-    uint64_t *flow_ns;    /* rounds x flows; pingpong: none */
-    uint64_t window_ns;   /* 1.25 times the ideal; 0: the processors were not watched */
-    double delivered_min; /* over all messages */
+    uint64_t *flow_ns;            /* rounds x flows; pingpong: none */
+    uint64_t window_ns;           /* 1.25 times the ideal; 0: the processors were not watched */
+    double delivered_min;         /* over all messages */
     uint64_t delivered_bytes;
     uint64_t retransmitted;
     uint64_t kernel_drops;
@@ -38,8 +38,8 @@ struct weft_perf_result {
     uint32_t packet_bytes; /* payload of a full packet */
     uint32_t rto_us;       /* TCP: the largest in use at the end */
     char cc[16];           /* TCP: the congestion control in use, as in the notes (shared.h) */
-    double machine_busy; /* share of all CPUs' time in use, by any process, from the first to the
-                          * last timed round, gaps included; 0 = not known */
+    double machine_busy;   /* share of all CPUs' time in use, by any process, from the first to the
+                            * last timed round, gaps included; 0 = not known */
     double machine_cpu_s;  /* the same in CPU seconds */
     double machine_stolen; /* of that time, stolen by the host of a virtual machine */
 };

@@ -48,9 +48,9 @@ struct weft_perf_agent_note {
 };
 
 struct weft_perf_shared {
-    _Atomic uint32_t go;     /* a futex: counts rounds */
-    atomic_bool stopping;    /* abandon the round: it will not be used */
-    _Atomic uint32_t asked;  /* queries for counters, while it runs (live.h) */
+    _Atomic uint32_t go;    /* a futex: counts rounds */
+    atomic_bool stopping;   /* abandon the round: it will not be used */
+    _Atomic uint32_t asked; /* queries for counters, while it runs (live.h) */
     uint64_t trip_ns[WEFT_PERF_TRIPS_MAX];
     struct weft_perf_agent_note agents[WEFT_PERF_PARTICIPANTS_MAX];
     struct weft_perf_flow_note flows[WEFT_PERF_PAIRS_MAX];

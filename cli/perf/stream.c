@@ -209,8 +209,9 @@ static int plan_check(const struct weft_command *command, const struct options *
                       const struct plan *plan)
 {
     if (plan->job.messages > MESSAGES_MAX) {
-        return weft_options_usage(command, "--bytes %llu are %llu messages; at most %u, so raise "
-                                           "--message-bytes or lower --bytes",
+        return weft_options_usage(command,
+                                  "--bytes %llu are %llu messages; at most %u, so raise "
+                                  "--message-bytes or lower --bytes",
                                   (unsigned long long)options->bytes,
                                   (unsigned long long)plan->job.messages, MESSAGES_MAX);
     }
@@ -240,8 +241,8 @@ static const char *parse_cpus(const char *text, void *value)
     cpu_set_t set;
     int sender;
     int receiver;
-    if (sscanf(text, "%4d,%4d%n", &sender, &receiver, &at) != 2 || text[at] != '\0' ||
-        sender < 0 || receiver < 0 || sender >= CPU_SETSIZE || receiver >= CPU_SETSIZE ||
+    if (sscanf(text, "%4d,%4d%n", &sender, &receiver, &at) != 2 || text[at] != '\0' || sender < 0 ||
+        receiver < 0 || sender >= CPU_SETSIZE || receiver >= CPU_SETSIZE ||
         sched_getaffinity(0, sizeof(set), &set) != 0 || !CPU_ISSET((unsigned)sender, &set) ||
         !CPU_ISSET((unsigned)receiver, &set)) {
         return allowed;

@@ -46,9 +46,8 @@ static bool open_pair(const struct weft_perf_layout *layout, int fds[2], struct 
 {
     struct sockaddr_in addr;
     int listener = weft_perf_layout_socket(layout, WEFT_STREAM_RECEIVER, SOCK_STREAM, error);
-    fds[0] = listener >= 0
-                 ? weft_perf_layout_socket(layout, WEFT_STREAM_SENDER, SOCK_STREAM, error)
-                 : -1;
+    fds[0] = listener >= 0 ? weft_perf_layout_socket(layout, WEFT_STREAM_SENDER, SOCK_STREAM, error)
+                           : -1;
     if (fds[0] < 0) {
         (void)close(listener);
         return false;

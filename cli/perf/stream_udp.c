@@ -137,7 +137,8 @@ static uint32_t burst_fill(const struct raw *raw, uint32_t message, uint32_t nex
         equal = floats >= chunk_floats;
         floats = equal ? chunk_floats : floats;
         burst->headers[packets] = (struct header){.message = message, .chunk = chunk};
-        burst->iov[2 * packets] = (struct iovec){&burst->headers[packets], WEFT_STREAM_HEADER_BYTES};
+        burst->iov[2 * packets] =
+            (struct iovec){&burst->headers[packets], WEFT_STREAM_HEADER_BYTES};
         burst->iov[2 * packets + 1] =
             (struct iovec){(void *)(uintptr_t)(raw->job->vector + first), floats * sizeof(float)};
         packets++;

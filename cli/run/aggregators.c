@@ -1,7 +1,7 @@
 /* Aggregators of `weft run`: processes of `weft aggregate`, in slots after those of the workers and
  * the replicas. They register with the coordinator, which assigns one to each worker
- * (WEFT_VIA=coordinator); with a scheduler workers have the list of all. A job does not depend on them:
- * when one dies, workers send their pushes to the servers until it runs again.
+ * (WEFT_VIA=coordinator); with a scheduler workers have the list of all. A job does not depend on
+ * them: when one dies, workers send their pushes to the servers until it runs again.
  */
 #include "cli/run/internal.h"
 
@@ -16,13 +16,15 @@ int weft_run_check_aggregators(const struct weft_command *command,
         return weft_options_usage(command, "--aggregator-options requires --aggregators");
     }
     if (options->scheduler != NULL && options->aggregators > WEFT_SCHED_AGGREGATORS_MAX) {
-        return weft_options_usage(command, "--aggregators %u is too many with --scheduler, which plans "
-                                           "with at most %d",
+        return weft_options_usage(command,
+                                  "--aggregators %u is too many with --scheduler, which plans "
+                                  "with at most %d",
                                   options->aggregators, (int)WEFT_SCHED_AGGREGATORS_MAX);
     }
     if (options->aggregators > 0 && weft_run_servers_have(options, "aggregators")) {
-        return weft_options_usage(command, "--server-options has --aggregators, which the servers get "
-                                           "from --aggregators: leave it out there");
+        return weft_options_usage(command,
+                                  "--server-options has --aggregators, which the servers get "
+                                  "from --aggregators: leave it out there");
     }
     return WEFT_OPTIONS_RUN;
 }
@@ -40,8 +42,7 @@ bool weft_run_start_aggregators(struct run *run)
 
 bool weft_run_is_aggregator(struct run *run, const struct weft_slot *slot)
 {
-    return slot >= run_aggregator(run, 0) &&
-           slot < run_aggregator(run, run->options->aggregators);
+    return slot >= run_aggregator(run, 0) && slot < run_aggregator(run, run->options->aggregators);
 }
 
 void weft_run_aggregator_exit(struct run *run, struct weft_slot *slot, const char *how)

@@ -1,8 +1,8 @@
 /* The end of `weft run`: the servers are told to stop, and what they report on the way is printed or
  * passed on: what became of the last checkpoint, and for `weft train` the counters.
  *
- * A server that does not exit is killed after its grace period, which is long where it may be writing
- * a checkpoint. Who does not want to wait for that sends another signal. */
+ * A server that does not exit is killed after its grace period, which is long where it may be
+ * writing a checkpoint. Who does not want to wait for that sends another signal. */
 #define _GNU_SOURCE
 #include "cli/run/internal.h"
 
@@ -14,7 +14,8 @@
 static const uint64_t look_ns = 10 * WEFT_NS_PER_MS;
 static const uint64_t last_message_ns = 30 * WEFT_NS_PER_S;
 
-/* A signal so soon after another one is the same request: timeout(1) sends each of its signals twice. */
+/* A signal so soon after another one is the same request: timeout(1) sends each of its signals
+ * twice. */
 static const uint64_t same_signal_ns = WEFT_NS_PER_S;
 
 bool weft_run_print(const struct weft_slot *slot, const cJSON *message)
@@ -82,7 +83,8 @@ void weft_run_end_servers(struct run *run, bool good)
 {
     const uint64_t begun_ns = weft_clock_now_ns();
     uint64_t graces[WEFT_JOB_SHARDS_MAX], waited_ns = 0;
-    uint64_t signal_ns = run->interrupted != 0 ? same_signal_ns : 0; /* the next one counts from here */
+    uint64_t signal_ns =
+        run->interrupted != 0 ? same_signal_ns : 0; /* the next one counts from here */
     for (uint32_t s = 0; s < run->options->servers; s++) {
         struct weft_slot *slot = run_server(run, s);
         graces[s] = slot->grace_ns;

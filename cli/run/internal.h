@@ -13,9 +13,9 @@
 
 struct run {
     const struct weft_run_options *options;
-    bool replays;                   /* durability: replay */
-    struct weft_security security;  /* loaded */
-    uint32_t lost;                  /* workers that died and are not restarted (SHRINK) */
+    bool replays;                  /* durability: replay */
+    struct weft_security security; /* loaded */
+    uint32_t lost;                 /* workers that died and are not restarted (SHRINK) */
     struct weft_run_metrics metrics;
 
     struct weft_supervisor supervisor;
@@ -33,8 +33,8 @@ struct run {
     bool was_ready[WEFT_JOB_SHARDS_MAX]; /* by server: was ready at least once */
     int interrupted;
     struct weft_error error; /* why the run is over; "" = it is not */
-    /* A server or the coordinator has died and is not restarted. The run is over at give_up_ns unless
-     * all workers end well before; text "" = none. */
+    /* A server or the coordinator has died and is not restarted. The run is over at give_up_ns
+     * unless all workers end well before; text "" = none. */
     struct weft_error gone;
     uint64_t give_up_ns;
 };
@@ -64,7 +64,8 @@ static inline struct weft_slot *run_replica(struct run *run, uint32_t s)
 static inline struct weft_slot *run_aggregator(struct run *run, uint32_t a)
 {
     const struct weft_run_options *options = run->options;
-    return &run->supervisor.slots[1 + options->servers * (1 + options->replicas) + options->workers + a];
+    return &run->supervisor
+                .slots[1 + options->servers * (1 + options->replicas) + options->workers + a];
 }
 
 static inline bool run_has_own_scheduler(const struct run *run)

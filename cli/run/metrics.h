@@ -16,7 +16,7 @@ struct weft_run_metrics {
         uint64_t starts;
         uint64_t deaths; /* exits other than that of a finished worker */
     } of[WEFT_RUN_ROLES];
-    uint64_t finished; /* workers that exited with status 0 */
+    uint64_t finished;   /* workers that exited with status 0 */
     uint64_t promotions; /* of replicas */
 };
 

@@ -22,10 +22,11 @@ int weft_run_check_replicas(const struct weft_command *command,
                                            "replica is not used when its server is restarted");
     }
     return options->replicas > 0 && has_checkpoints
-               ? weft_options_usage(command, "--replicas cannot be combined with checkpoints: a promoted "
-                                           "replica does not know which rows the newest checkpoint "
-                                           "has, has no journal to continue, and no claim on the "
-                                           "directory")
+               ? weft_options_usage(command,
+                                    "--replicas cannot be combined with checkpoints: a promoted "
+                                    "replica does not know which rows the newest checkpoint "
+                                    "has, has no journal to continue, and no claim on the "
+                                    "directory")
                : WEFT_OPTIONS_RUN;
 }
 
@@ -39,8 +40,9 @@ static void give_up(struct run *run, uint32_t s, const char *why)
 {
     if (run->error.text[0] == '\0') {
         (void)weft_fail(&run->error, WEFT_PEER,
-            "server %u has died, and its replica cannot replace it: "
-            "%s", s, why);
+                        "server %u has died, and its replica cannot replace it: "
+                        "%s",
+                        s, why);
     }
 }
 
@@ -111,7 +113,8 @@ bool weft_run_replica_message(struct run *run, struct weft_slot *slot, const cJS
         fprintf(stderr, "weft run: replica %u: ready for promotion\n", s);
     } else if (strcmp(event, "promoted") == 0) {
         promoted(run, s, message);
-    } else if (strcmp(event, "not-promoted") == 0 || (run->promoting[s] && strcmp(event, "error") == 0)) {
+    } else if (strcmp(event, "not-promoted") == 0 ||
+               (run->promoting[s] && strcmp(event, "error") == 0)) {
         give_up(run, s, weft_channel_text(message, "text"));
     } else {
         return false;

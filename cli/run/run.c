@@ -130,13 +130,12 @@ static int check(const struct weft_command *command, const struct weft_run_optio
     if (options->servers * options->shards_per_server > WEFT_JOB_SHARDS_MAX) {
         return weft_options_usage(
             command, "%u servers of %u shards are too many; the maximum is %d shards",
-            options->servers,
-            options->shards_per_server, (int)WEFT_JOB_SHARDS_MAX);
+            options->servers, options->shards_per_server, (int)WEFT_JOB_SHARDS_MAX);
     }
     int status = weft_metrics_check(command, &options->metrics);
     if (status == WEFT_OPTIONS_RUN) {
-        status = weft_run_check_replicas(command, options,
-                                         weft_run_servers_have(options, "checkpoint"));
+        status =
+            weft_run_check_replicas(command, options, weft_run_servers_have(options, "checkpoint"));
     }
     if (status == WEFT_OPTIONS_RUN) {
         status = weft_run_check_aggregators(command, options);

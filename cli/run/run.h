@@ -30,14 +30,14 @@ enum weft_run_server_death {
 /* Names for WEFT_OPTION_CHOICE. */
 extern const char *const weft_run_server_deaths[];
 
-/* For `weft train`: workers are `weft worker`, send their events on a channel, and wait for "go" and
- * "test" from it. */
+/* For `weft train`: workers are `weft worker`, send their events on a channel, and wait for "go"
+ * and "test" from it. */
 struct weft_run_watch {
     void *arg;
     /* A message of a worker, or the last one of a server, an aggregator or the scheduler. */
     void (*message)(void *arg, struct weft_supervisor *supervisor, struct weft_slot *slot,
                     const cJSON *message);
-    uint32_t promotions; /* counted by weft_run */
+    uint32_t promotions;     /* counted by weft_run */
     uint16_t scheduler_port; /* of its own scheduler; 0 = none */
 };
 
@@ -48,7 +48,7 @@ struct weft_run_options {
     uint32_t restarts; /* of each process; 0 = the run ends when a process dies */
     uint32_t replicas; /* of each server; 0 or 1 */
     double div_max;
-    uint32_t aggregators; /* processes of `weft aggregate` */
+    uint32_t aggregators;  /* processes of `weft aggregate` */
     const char *scheduler; /* "on": a process of `weft scheduler`; HOST:PORT; NULL = none */
     enum weft_run_server_death on_server_death;
     uint32_t lease_ms;
@@ -56,15 +56,15 @@ struct weft_run_options {
     enum weft_worker_death on_death;
     enum weft_run_durability durability;
     uint32_t no_key_caching; /* 1: WEFT_KEY_CACHING is 0 */
-    uint64_t replay_bytes; /* of each worker; UINT64_MAX = from WEFT_REPLAY_BYTES */
+    uint64_t replay_bytes;   /* of each worker; UINT64_MAX = from WEFT_REPLAY_BYTES */
     struct weft_transport_options transport;
     struct weft_security security; /* not loaded */
     struct weft_metrics_options metrics;
     struct weft_args server_args; /* for every `weft server`, in addition to the standard options */
     struct weft_args aggregator_args; /* for every `weft aggregate`, likewise */
-    struct weft_args scheduler_args; /* for its own `weft scheduler`, likewise */
-    struct weft_args worker_args; /* the command of every worker */
-    struct weft_run_watch *watch; /* NULL = none */
+    struct weft_args scheduler_args;  /* for its own `weft scheduler`, likewise */
+    struct weft_args worker_args;     /* the command of every worker */
+    struct weft_run_watch *watch;     /* NULL = none */
 };
 
 #define WEFT_RUN_DEFAULTS                                                                          \

@@ -1,6 +1,6 @@
-/* The transfer scheduler of `weft run`: a process of `weft scheduler`, in the slot after those of the
- * aggregators, or one that runs already. A job does not depend on it: while it is away, workers push
- * without grants. */
+/* The transfer scheduler of `weft run`: a process of `weft scheduler`, in the slot after those of
+ * the aggregators, or one that runs already. A job does not depend on it: while it is away, workers
+ * push without grants. */
 #include "cli/run/internal.h"
 
 #include "cli/node_options.h"
@@ -12,8 +12,9 @@ int weft_run_check_scheduler(const struct weft_command *command,
 {
     struct weft_launch_address address;
     if (options->scheduler != NULL && weft_run_servers_have(options, "scheduler")) {
-        return weft_options_usage(command, "--server-options has --scheduler, which the servers get "
-                                           "from --scheduler: leave it out there");
+        return weft_options_usage(command,
+                                  "--server-options has --scheduler, which the servers get "
+                                  "from --scheduler: leave it out there");
     }
     if (options->scheduler_args.count > 0 &&
         (options->scheduler == NULL || strcmp(options->scheduler, "on") != 0)) {

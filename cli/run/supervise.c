@@ -11,8 +11,8 @@
 
 static const uint64_t ready_patience_ns = 120 * WEFT_NS_PER_S;
 
-/* The death of a server or of the coordinator ends the run after this time, in which workers that have
- * finished their work can exit. */
+/* The death of a server or of the coordinator ends the run after this time, in which workers that
+ * have finished their work can exit. */
 static const uint64_t gone_patience_ns = WEFT_NS_PER_S;
 
 /* After a stall of the whole host all leases lapse at once, but running processes renew theirs
@@ -79,8 +79,9 @@ static void tell_death(struct run *run, uint32_t rank)
     }
 }
 
-/* Workers that have everything acknowledged do not need the servers or the coordinator any more. The
- * death of one of these then takes nothing away, unless a server was to write a last checkpoint. */
+/* Workers that have everything acknowledged do not need the servers or the coordinator any more.
+ * The death of one of these then takes nothing away, unless a server was to write a last
+ * checkpoint. */
 static bool may_be_complete(struct run *run)
 {
     return run_worker(run, run->options->workers - 1)->starts > 0 &&
@@ -97,7 +98,7 @@ static void give_up(struct run *run, struct weft_slot *slot, bool is_worker, con
         (void)weft_fail(&run->gone, WEFT_PEER, "%s %u %s%s", slot->role, slot->rank, how, more);
         run->give_up_ns = weft_clock_now_ns() + gone_patience_ns;
     } else if (is_worker && run->options->on_death == WEFT_DEATH_SHRINK &&
-        ++run->lost < run->options->workers) {
+               ++run->lost < run->options->workers) {
         slot->is_done = true;
         fprintf(stderr, "weft run: worker %u %s%s; the others continue\n", slot->rank, how, more);
     } else if (run->error.text[0] == '\0') {
@@ -335,7 +336,8 @@ static bool start_all(struct run *run)
     }
     const uint32_t aggregators = run->options->aggregators;
     if (!weft_run_start_aggregators(run) ||
-        !await_ready(run, (uint32_t)(run_aggregator(run, 0) - run->supervisor.slots), aggregators)) {
+        !await_ready(run, (uint32_t)(run_aggregator(run, 0) - run->supervisor.slots),
+                     aggregators)) {
         return false;
     }
     for (uint32_t w = 0; w < run->options->workers; w++) {
@@ -392,10 +394,12 @@ int weft_run_all(struct run *run)
         fprintf(stderr, "weft run: %s; stopped all processes\n", run->error.text);
     } else {
         if (run->gone.text[0] != '\0') {
-            fprintf(stderr, "weft run: %s, at the end of the last worker's work; nothing is missing\n",
+            fprintf(stderr,
+                    "weft run: %s, at the end of the last worker's work; nothing is missing\n",
                     run->gone.text);
         }
-        fprintf(stderr, "weft run: all %u workers have finished\n", run->options->workers - run->lost);
+        fprintf(stderr, "weft run: all %u workers have finished\n",
+                run->options->workers - run->lost);
     }
     return good ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
 }

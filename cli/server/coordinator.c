@@ -162,8 +162,8 @@ static int check(const struct weft_command *command, struct verb *verb)
     flags.role = WEFT_LAUNCH_COORDINATOR;
     flags.workers = verb->workers != 0 ? verb->workers : WEFT_LAUNCH_UNKNOWN;
     flags.shards = verb->shards != 0 ? verb->shards : WEFT_LAUNCH_UNKNOWN;
-    int status = weft_membership_detect(&verb->membership, command, &flags, 1,
-                                        verb->control_fd == 0);
+    int status =
+        weft_membership_detect(&verb->membership, command, &flags, 1, verb->control_fd == 0);
     if (status != WEFT_OPTIONS_RUN) {
         return status;
     }
@@ -221,10 +221,12 @@ int weft_cli_coordinator(int argc, char **argv)
         .name = "coordinator",
         .summary = "run the rendezvous point of a job",
         .description =
-        "Servers register their shards here. Workers query the addresses of the shards, and get a\n"
-        "rank if they have none. A member whose lease expired may be replaced. A running job\n"
-        "continues without the coordinator. Prints one line when it is ready; Ctrl-C or SIGTERM\n"
-        "stops it. docs/RUN.md describes how to start a job.",
+            "Servers register their shards here. Workers query the addresses of the shards, and "
+            "get a\n"
+            "rank if they have none. A member whose lease expired may be replaced. A running job\n"
+            "continues without the coordinator. Prints one line when it is ready; Ctrl-C or "
+            "SIGTERM\n"
+            "stops it. docs/RUN.md describes how to start a job.",
         .example = "  weft keygen job.key\n"
                    "  weft coordinator --key-file job.key --workers 1 --shards 1 --until-done &\n"
                    "  weft server --key-file job.key --coordinator 127.0.0.1:7690 --port 0 &\n"

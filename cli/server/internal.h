@@ -24,7 +24,7 @@ struct server {
     uint32_t keepalive_ms;
     uint32_t idle_timeout_ms;
     uint32_t hot_epoch_ms; /* with hot rows */
-    bool restarted; /* replaces a process that died */
+    bool restarted;        /* replaces a process that died */
     const char *trace;
     struct weft_recording recording;
     uint32_t control_fd; /* 0 = none: standard input is never a channel */
@@ -76,7 +76,8 @@ bool weft_server_is_promotion(const cJSON *message, struct weft_server_promotion
 void weft_server_tell_replica(struct server *server);
 /* Promote this replica, or report the reason for a failure to the parent. Errors: WEFT_PEER,
  * WEFT_IO, WEFT_STATE: this process cannot continue. */
-weft_status weft_server_promote(struct server *server, const struct weft_server_promotion *promotion,
+weft_status weft_server_promote(struct server *server,
+                                const struct weft_server_promotion *promotion,
                                 struct weft_error *error);
 
 /* ---- serve.c --------------------------------------------------------------------------------- */

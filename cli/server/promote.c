@@ -62,7 +62,8 @@ static weft_status take_lease(struct server *server, struct weft_error *error)
     return status;
 }
 
-weft_status weft_server_promote(struct server *server, const struct weft_server_promotion *promotion,
+weft_status weft_server_promote(struct server *server,
+                                const struct weft_server_promotion *promotion,
                                 struct weft_error *error)
 {
     const uint64_t begun_ns = weft_clock_now_ns();

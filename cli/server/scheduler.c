@@ -25,7 +25,7 @@ struct verb {
     uint32_t shards;
     uint32_t link_mbps;
     uint32_t ahead;
-    uint32_t read_credits; /* 0 = off */
+    uint32_t read_credits;    /* 0 = off */
     uint32_t coordinate_port; /* UINT32_MAX = do not run a coordinator */
     bool json;
     uint32_t control_fd; /* 0 = none */

@@ -185,8 +185,8 @@ static weft_status look_for_lost(struct server *server, struct weft_error *error
     for (uint32_t i = 0; i < server->started; i++) {
         uint32_t rank = atomic_load(&server->threads[i].lost_rank);
         if (rank != UINT32_MAX) {
-            return weft_fail(error, WEFT_PEER,
-                             "worker %u has died, and --on-worker-death is fail", rank);
+            return weft_fail(error, WEFT_PEER, "worker %u has died, and --on-worker-death is fail",
+                             rank);
         }
     }
     return WEFT_OK;
@@ -211,8 +211,8 @@ static void tell_counters(struct server *server)
     if (server->channel.fd >= 0 && server->replicate) {
         cJSON *divergences = cJSON_AddArrayToObject(event, "divergence_max");
         for (uint32_t i = 0; i < server->started; i++) {
-            cJSON_AddItemToArray(divergences, cJSON_CreateNumber(
-                                                  server->threads[i].replication.divergence_max));
+            cJSON_AddItemToArray(divergences,
+                                 cJSON_CreateNumber(server->threads[i].replication.divergence_max));
         }
     }
     if (server->channel.fd >= 0) {

@@ -24,18 +24,18 @@ static int check_rest(const struct weft_command *command, struct server *server)
                                            "changes since the newest checkpoint");
     }
     if (server->replicate && server->checkpoints.directory != NULL) {
-        return weft_options_usage(command, "--replicate cannot be combined with --checkpoint: a promoted "
-                                           "replica does not know which rows the newest checkpoint "
-                                           "has, has no journal to continue, and no claim on the "
-                                           "directory");
+        return weft_options_usage(command,
+                                  "--replicate cannot be combined with --checkpoint: a promoted "
+                                  "replica does not know which rows the newest checkpoint "
+                                  "has, has no journal to continue, and no claim on the "
+                                  "directory");
     }
     /* What is selected is selected from the rows that are tracked. */
     server->each.shard.hot_top = (uint32_t)weft_max_u64(
         server->each.shard.hot_top, (uint64_t)server->each.shard.hot_rows * 3 / 2 + 1);
     server->checkpoints.journal.job = weft_journal_job(server->membership.launch.job);
     if (server->keepalive_ms == UINT32_MAX) {
-        server->keepalive_ms =
-            server->each.shard.on_death == WEFT_DEATH_WAIT ? 0 : KEEPALIVE_MS;
+        server->keepalive_ms = server->each.shard.on_death == WEFT_DEATH_WAIT ? 0 : KEEPALIVE_MS;
     }
     int status = WEFT_OPTIONS_RUN;
     if (server->scheduler != NULL) {
@@ -48,10 +48,8 @@ static int check_rest(const struct weft_command *command, struct server *server)
         return status;
     }
     status = weft_transport_options_check(command, &server->transport,
-                                              server->each.driver.udp.loss.loss_ppm,
-                                              server->trace);
-    return status != WEFT_OPTIONS_RUN ? status
-                                      : weft_security_check(command, &server->security);
+                                          server->each.driver.udp.loss.loss_ppm, server->trace);
+    return status != WEFT_OPTIONS_RUN ? status : weft_security_check(command, &server->security);
 }
 
 /* Options or the environment determine the shards of a replica, since it has no lease yet. */
@@ -61,8 +59,8 @@ static int check_replica(const struct weft_command *command, struct server *serv
     uint32_t count = 0;
     if (launch->coordinator_port == 0) {
         return weft_options_usage(command,
-            "--replica-of requires --coordinator: a replica must not "
-            "replace a server without its lease");
+                                  "--replica-of requires --coordinator: a replica must not "
+                                  "replace a server without its lease");
     }
     if (!server->replicate) {
         return weft_options_usage(command, "--replica-of requires --replicate and --div-max, with "
@@ -71,9 +69,10 @@ static int check_replica(const struct weft_command *command, struct server *serv
     if (weft_launch_servers_parse(server->replica_of, server->replicated, WEFT_JOB_SHARDS_MAX,
                                   &count) != NULL ||
         count != server->shards_here) {
-        return weft_options_usage(command, "--replica-of \"%.80s\" is not allowed; it must be the "
-                                           "HOST:PORT of each of the %u shards here, "
-                                           "comma-separated, with numeric hosts",
+        return weft_options_usage(command,
+                                  "--replica-of \"%.80s\" is not allowed; it must be the "
+                                  "HOST:PORT of each of the %u shards here, "
+                                  "comma-separated, with numeric hosts",
                                   server->replica_of, server->shards_here);
     }
     if (server->shard_base == UINT32_MAX) {
@@ -85,10 +84,9 @@ static int check_replica(const struct weft_command *command, struct server *serv
                                     : server->shard_base + server->shards_here;
     return server->shard_base + server->shards_here <= server->each.shard.shards
                ? WEFT_OPTIONS_RUN
-               : weft_options_usage(command, "shards %u to %u are not within --shards %u",
-                                    server->shard_base,
-                                    server->shard_base + server->shards_here - 1,
-                                    server->each.shard.shards);
+               : weft_options_usage(
+                     command, "shards %u to %u are not within --shards %u", server->shard_base,
+                     server->shard_base + server->shards_here - 1, server->each.shard.shards);
 }
 
 /* Checks between options. */
@@ -101,14 +99,13 @@ static int check(const struct weft_command *command, struct server *server)
     flags.workers = shard->workers_max != 0 ? shard->workers_max : WEFT_LAUNCH_UNKNOWN;
     /* A child of `weft train` gets all settings as options; one of `weft run` has a coordinator. */
     bool environment = server->control_fd == 0 || server->membership.coordinator != NULL;
-    int detected = weft_membership_detect(&server->membership, command, &flags,
-                                          server->shards_here, environment);
+    int detected = weft_membership_detect(&server->membership, command, &flags, server->shards_here,
+                                          environment);
     if (detected != WEFT_OPTIONS_RUN) {
         return detected;
     }
     const struct weft_launch *launch = &server->membership.launch;
-    shard->workers_max =
-        launch->workers != WEFT_LAUNCH_UNKNOWN ? launch->workers : DEFAULT_WORKERS;
+    shard->workers_max = launch->workers != WEFT_LAUNCH_UNKNOWN ? launch->workers : DEFAULT_WORKERS;
     if (server->replica_of != NULL) {
         int status = check_replica(command, server);
         return status != WEFT_OPTIONS_RUN ? status : check_rest(command, server);
@@ -289,9 +286,10 @@ int weft_cli_server(int argc, char **argv)
         .name = "server",
         .summary = "serve shards of the parameters",
         .description =
-         "Each shard is one thread with one port and a slice of all rows; workers list the\n"
-         "addresses of all shards in order. Prints a line for each shard when it is ready. Ctrl-C\n"
-         "or SIGTERM stops the server; it then prints its counters as a JSON object.",
+            "Each shard is one thread with one port and a slice of all rows; workers list the\n"
+            "addresses of all shards in order. Prints a line for each shard when it is ready. "
+            "Ctrl-C\n"
+            "or SIGTERM stops the server; it then prints its counters as a JSON object.",
         .example = "  weft keygen job.key\n"
                    "  weft server --key-file job.key --shards-per-server 2 --workers 1 &\n"
                    "  weft worker --key-file job.key --servers 127.0.0.1:7700,127.0.0.1:7701",

@@ -72,8 +72,7 @@ static void complete(struct server *server)
         const struct weft_launch *launch = &server->membership.launch;
         bool is_known = launch->workers != WEFT_LAUNCH_UNKNOWN;
         each->scheduler = &server->scheduler_address;
-        each->scheduler_workers =
-            is_known ? each->shard.workers_max : each->scheduler_workers;
+        each->scheduler_workers = is_known ? each->shard.workers_max : each->scheduler_workers;
         weft_os_random(&each->scheduler_host, sizeof(each->scheduler_host));
         each->scheduler_host |= 1; /* 0 = its own link */
     }

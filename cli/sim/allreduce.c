@@ -31,8 +31,7 @@ static void print_text(const struct weft_allreduce_config *config,
            " bytes; lost behind it %" PRIu64 "\n",
            r->dropped_full, r->marked, r->queue_bytes_max, r->dropped_wire);
     printf("%" PRIu64 " messages before their operation started, %" PRIu64 " probes\n",
-           r->early_messages,
-           r->probes);
+           r->early_messages, r->probes);
     printf("%" PRIu64 " packets, %.3f ms of virtual time, trace hash %016" PRIx64 "\n", r->packets,
            weft_cli_ms(r->virtual_ns), r->trace_hash);
 }
@@ -137,8 +136,7 @@ int weft_cli_sim_allreduce(int argc, char **argv)
          .max = 1000000},
         {"rtt-us", "N", "base round trip", WEFT_OPTION_U64, &rtt_us, .max = 1000000},
         {"host-us", "N", "delay from a packet's arrival until its host processes it",
-         WEFT_OPTION_U64,
-         &host_us, .max = 1000000},
+         WEFT_OPTION_U64, &host_us, .max = 1000000},
         {"buffer-kb", "N", "buffer of each downlink, in 1,000 bytes", WEFT_OPTION_U64, &buffer_kb,
          .min = 6, .max = 1000000000},
         {"ecn-kb", "N", "marking threshold of each downlink, in 1,000 bytes; 0 = none",
@@ -167,11 +165,14 @@ int weft_cli_sim_allreduce(int argc, char **argv)
         .name = "sim allreduce",
         .summary = "run all_reduce rounds in virtual time",
         .description =
-        "Each rank sends every other rank its slice of the vector, reduces the contributions that\n"
-        "it receives, and sends the result to all. A round lasts from the call at all ranks until\n"
-        "the last rank is done. ideal = wire time of 2 (n - 1) slices with packet headers + two\n"
-        "base round trips. Every round is checked: equal bits at all ranks, and correct sums.\n"
-        "Exit status 1 if a check fails or a round does not complete.",
+            "Each rank sends every other rank its slice of the vector, reduces the contributions "
+            "that\n"
+            "it receives, and sends the result to all. A round lasts from the call at all ranks "
+            "until\n"
+            "the last rank is done. ideal = wire time of 2 (n - 1) slices with packet headers + "
+            "two\n"
+            "base round trips. Every round is checked: equal bits at all ranks, and correct sums.\n"
+            "Exit status 1 if a check fails or a round does not complete.",
         .example = "  weft sim allreduce --ranks 8 --bytes 4000000\n"
                    "  weft sim allreduce --ranks 16 --loss 0.01 --bound 0.1 --feedback",
         .options = options,

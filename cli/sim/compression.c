@@ -94,7 +94,8 @@ static void print_script(FILE *script, const char *png, const struct compression
 {
     fprintf(script,
             "set terminal pngcairo size 800,500 font 'sans,11'\nset output '%s'\n"
-            "set title '%" PRIu32 " workers, %" PRIu32 " documents per worker and step' noenhanced\n"
+            "set title '%" PRIu32 " workers, %" PRIu32
+            " documents per worker and step' noenhanced\n"
             "set xlabel 'topics K'\nset ylabel 'bytes of the updates / bytes of their sum'\n"
             "set yrange [0:*]\nset grid\nset key right bottom\n"
             "$data << EOD\n",
@@ -195,10 +196,12 @@ int weft_cli_sim_compression(int argc, char **argv)
         .name = "sim compression",
         .summary = "compute how much an aggregator saves: bytes of updates / of their sum",
         .description =
-          "Trains a topic model (lda) in one process, in steps of --workers workers, and compares\n"
-          "the bytes of the updates of a step with those of their sum, for several numbers of\n"
-          "topics. rows: a word's row of counts is sent as a whole, as weft pushes it. entries:\n"
-          "only changed counts are sent, each with its index. The same seed gives the same result.",
+            "Trains a topic model (lda) in one process, in steps of --workers workers, and "
+            "compares\n"
+            "the bytes of the updates of a step with those of their sum, for several numbers of\n"
+            "topics. rows: a word's row of counts is sent as a whole, as weft pushes it. entries:\n"
+            "only changed counts are sent, each with its index. The same seed gives the same "
+            "result.",
         .example =
             "  weft sim compression --data uci-kos/docword.kos.txt --picture compression.png\n"
             "  weft sim compression --topics 100 --workers 30 --json",

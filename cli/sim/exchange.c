@@ -18,8 +18,8 @@ static void print_text(const struct weft_exchange_config *config,
            weft_exchange_pattern_name(config->pattern), config->hosts, r->rounds,
            weft_cli_ms(r->ideal_ns));
     printf("round mean %.3f ms (%.3f x ideal), p50 %.3f (%.3f x), p99 %.3f (%.3f x), max %.3f\n",
-           weft_cli_ms(r->mean_ns), weft_cli_ratio(r->mean_ns, r->ideal_ns),
-           weft_cli_ms(r->p50_ns), weft_cli_ratio(r->p50_ns, r->ideal_ns), weft_cli_ms(r->p99_ns),
+           weft_cli_ms(r->mean_ns), weft_cli_ratio(r->mean_ns, r->ideal_ns), weft_cli_ms(r->p50_ns),
+           weft_cli_ratio(r->p50_ns, r->ideal_ns), weft_cli_ms(r->p99_ns),
            weft_cli_ratio(r->p99_ns, r->ideal_ns), weft_cli_ms(r->max_ns));
     printf("delivered %.3f %%, retransmitted %.3f %%, bytes over the ideal's %.3f %%\n",
            weft_cli_percent(r->delivered_ppm_mean), weft_cli_percent(r->retransmitted_ppm),
@@ -27,8 +27,8 @@ static void print_text(const struct weft_exchange_config *config,
     printf("switch: %" PRIu64 " packets dropped, %" PRIu64 " marked, queue up to %" PRIu64
            " bytes; lost behind it %" PRIu64 "\n",
            r->dropped_full, r->marked, r->queue_bytes_max, r->dropped_wire);
-    printf("DATA: %" PRIu64 " sent, %" PRIu64 " declared lost, %" PRIu64 " of these spuriously; %"
-           PRIu64 " probes\n",
+    printf("DATA: %" PRIu64 " sent, %" PRIu64 " declared lost, %" PRIu64
+           " of these spuriously; %" PRIu64 " probes\n",
            r->data_sent, r->data_lost, r->data_spurious, r->probes);
     printf("%" PRIu64 " packets, %.3f ms of virtual time, trace hash %016" PRIx64 "\n", r->packets,
            weft_cli_ms(r->virtual_ns), r->trace_hash);
@@ -132,8 +132,7 @@ int weft_cli_sim_exchange(int argc, char **argv)
                        "reducers, of shuffle; workers of step",
          WEFT_OPTION_U32, &config.hosts, .min = 2, .max = WEFT_EXCHANGE_HOSTS_MAX},
         {"bytes", "N", "bytes of a message, or of a push in a step; a multiple of 4",
-         WEFT_OPTION_U64,
-         &config.message_bytes, .min = 4, .max = 100000000},
+         WEFT_OPTION_U64, &config.message_bytes, .min = 4, .max = 100000000},
         {"request-bytes", "N", "step: bytes of a pull's id list", WEFT_OPTION_U64,
          &config.request_bytes, .min = 4, .max = 100000000},
         {"reply-bytes", "N", "step: bytes of the reply to a pull", WEFT_OPTION_U64,
@@ -143,8 +142,7 @@ int weft_cli_sim_exchange(int argc, char **argv)
          .max = 1000000},
         {"rtt-us", "N", "base round trip", WEFT_OPTION_U64, &rtt_us, .max = 1000000},
         {"host-us", "N", "delay from a packet's arrival until its host processes it",
-         WEFT_OPTION_U64,
-         &host_us, .max = 1000000},
+         WEFT_OPTION_U64, &host_us, .max = 1000000},
         {"buffer-kb", "N", "buffer of each downlink, in 1,000 bytes", WEFT_OPTION_U64, &buffer_kb,
          .min = 6, .max = 1000000000},
         {"ecn-kb", "N", "marking threshold of each downlink, in 1,000 bytes; 0 = none",

@@ -77,9 +77,9 @@ void weft_cli_fabric_add_result(cJSON *o, const struct weft_fabric_config *confi
     if (!r->has_replica) {
         cJSON_AddNullToObject(o, "replication");
     } else {
-        cJSON_AddStringToObject(o, "replication",
-                                config->is_chained || config->policy == WEFT_FABRIC_FAIR ? "chain"
-                                                                                         : "bounded");
+        cJSON_AddStringToObject(
+            o, "replication",
+            config->is_chained || config->policy == WEFT_FABRIC_FAIR ? "chain" : "bounded");
     }
     weft_json_add_known(o, "replica_divergence_max", r->replica_divergence_max, r->has_replica);
     cJSON_AddNumberToObject(o, "replica_bytes", (double)r->replica_bytes);
@@ -270,11 +270,9 @@ int weft_cli_sim_fabric(int argc, char **argv)
         {"update-bytes", "N", "bytes of an update, over all servers", WEFT_OPTION_U64,
          &config->update_bytes, .min = 1000, .max = WEFT_FABRIC_BYTES_MAX},
         {"model-bytes", "N", "bytes of a model read, over all servers; 0 = reads take no time",
-         WEFT_OPTION_U64,
-         &config->model_bytes, .max = WEFT_FABRIC_BYTES_MAX},
+         WEFT_OPTION_U64, &config->model_bytes, .max = WEFT_FABRIC_BYTES_MAX},
         {"chunk-bytes", "N", "size of the chunks that a host forwards during reception",
-         WEFT_OPTION_U64,
-         &config->chunk_bytes, .min = 1000, .max = WEFT_FABRIC_BYTES_MAX},
+         WEFT_OPTION_U64, &config->chunk_bytes, .min = 1000, .max = WEFT_FABRIC_BYTES_MAX},
         {"tau-max", "T", "delay bound, for order+bound and the policies after it", WEFT_OPTION_U64,
          &config->tau_max, .min = 1, .max = 1000000000, .fallback = "twice the workers"},
         {"div-max", "D",
@@ -311,17 +309,20 @@ int weft_cli_sim_fabric(int argc, char **argv)
         .name = "sim fabric",
         .summary = "simulate a training job with the transfer scheduler, at flow or packet level",
         .description =
-        "Workers read the model, compute and push updates, in virtual time. --level flow:\n"
-        "transfers are rates on links. --level packet: messages of weft's endpoints on simulated\n"
-        "links; the planner's grants release held messages.\n"
-        "\n"
-        "fair: all hosts send at once and share links. fifo to +admission: the planner of the\n"
-        "transfer scheduler grants transfers. ring, halving-doubling and the planner's tree:\n"
-        "all-reduce, for --mode sync.\n"
-        "\n"
-        "The delay of an update is the number of other updates committed since its worker's read.\n"
-        "The same seed gives the same result; only plan_us depends on this machine. Exit status 1\n"
-        "if a check of the run fails.",
+            "Workers read the model, compute and push updates, in virtual time. --level flow:\n"
+            "transfers are rates on links. --level packet: messages of weft's endpoints on "
+            "simulated\n"
+            "links; the planner's grants release held messages.\n"
+            "\n"
+            "fair: all hosts send at once and share links. fifo to +admission: the planner of the\n"
+            "transfer scheduler grants transfers. ring, halving-doubling and the planner's tree:\n"
+            "all-reduce, for --mode sync.\n"
+            "\n"
+            "The delay of an update is the number of other updates committed since its worker's "
+            "read.\n"
+            "The same seed gives the same result; only plan_us depends on this machine. Exit "
+            "status 1\n"
+            "if a check of the run fails.",
         .example = "  weft sim fabric --compute fixed --model-bytes 0 --policy order\n"
                    "  weft sim fabric --network NS2 --policy order+bound --tau-max 45 --json\n"
                    "  weft sim fabric --grid --mode sync --policy tree+cut-through",

@@ -77,11 +77,11 @@ static void print_text(const struct weft_grid_cell *cell, const struct weft_inca
     }
     printf("%6" PRIu64 " %4s %6" PRIu64 " %8s %6g %6" PRIu32
            " %9.3f %6.3f %6.3f %6.3f %6s %10.3f %7.3f %8" PRIu64 " %9" PRIu64,
-           c->rate_bps / 1000000000, who, c->buffer_bytes / 1000, loss,
-           (double)c->bound_ppm / 1e6, r->rounds, weft_cli_ms(r->ideal_ns),
-           weft_cli_ratio(r->p50_ns, r->ideal_ns), weft_cli_ratio(r->p99_ns, r->ideal_ns),
-           weft_cli_ratio(r->max_ns, r->ideal_ns), limit, weft_cli_percent(r->delivered_ppm_mean),
-           weft_cli_percent(r->retransmitted_ppm), r->dropped_full, r->queue_bytes_max / 1000);
+           c->rate_bps / 1000000000, who, c->buffer_bytes / 1000, loss, (double)c->bound_ppm / 1e6,
+           r->rounds, weft_cli_ms(r->ideal_ns), weft_cli_ratio(r->p50_ns, r->ideal_ns),
+           weft_cli_ratio(r->p99_ns, r->ideal_ns), weft_cli_ratio(r->max_ns, r->ideal_ns), limit,
+           weft_cli_percent(r->delivered_ppm_mean), weft_cli_percent(r->retransmitted_ppm),
+           r->dropped_full, r->queue_bytes_max / 1000);
     if (cell->jain_ppm_min > 0) {
         printf("  Jain %.4f", (double)r->jain_ppm / 1e6);
     }
@@ -267,9 +267,10 @@ int weft_cli_sim_grid(int argc, char **argv)
         .name = "sim grid",
         .summary = "run the incast grid: compare the round time of every cell with its limit",
         .description =
-           "Columns p50, p99 and max are round times divided by the ideal; limit is that of p99.\n"
-           "Cells with burst loss and those without a limit are only reported. Exit status 1 if a\n"
-           "cell exceeds its limit or fails.",
+            "Columns p50, p99 and max are round times divided by the ideal; limit is that of p99.\n"
+            "Cells with burst loss and those without a limit are only reported. Exit status 1 if "
+            "a\n"
+            "cell exceeds its limit or fails.",
         .example = "  weft sim grid --thin\n  weft sim grid --network 40g --senders 8 --jobs 2",
         .options = options,
     };

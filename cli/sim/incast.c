@@ -10,24 +10,24 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static void print_text(const struct weft_incast_config *config,
-                       const struct weft_incast_result *r)
+static void print_text(const struct weft_incast_config *config, const struct weft_incast_result *r)
 {
     printf("%" PRIu32 " rounds, ideal %.3f ms\n", r->rounds, weft_cli_ms(r->ideal_ns));
     printf("round p50 %.3f ms (%.3f x ideal), p99 %.3f (%.3f x), max %.3f (%.3f x)\n",
            weft_cli_ms(r->p50_ns), weft_cli_ratio(r->p50_ns, r->ideal_ns), weft_cli_ms(r->p99_ns),
-           weft_cli_ratio(r->p99_ns, r->ideal_ns), weft_cli_ms(r->max_ns), weft_cli_ratio(r->max_ns, r->ideal_ns));
+           weft_cli_ratio(r->p99_ns, r->ideal_ns), weft_cli_ms(r->max_ns),
+           weft_cli_ratio(r->max_ns, r->ideal_ns));
     printf("delivered %.3f %% (minimum %.3f %%), retransmitted %.3f %%\n",
            weft_cli_percent(r->delivered_ppm_mean), weft_cli_percent(r->delivered_ppm_min),
            weft_cli_percent(r->retransmitted_ppm));
     printf("switch: %" PRIu64 " packets dropped, %" PRIu64 " marked, queue up to %" PRIu64
            " bytes; lost behind it %" PRIu64 "\n",
            r->dropped_full, r->marked, r->queue_bytes_max, r->dropped_wire);
-    printf("DATA: %" PRIu64 " sent, %" PRIu64 " declared lost, %" PRIu64 " of these spuriously; %"
-           PRIu64 " duplicate chunks, %" PRIu64 " late; %" PRIu64 " probes, %" PRIu64
-           " UNKNOWN\n",
-           r->data_sent, r->data_lost, r->data_spurious, r->data_duplicate, r->data_late,
-           r->probes, r->unknown);
+    printf("DATA: %" PRIu64 " sent, %" PRIu64 " declared lost, %" PRIu64
+           " of these spuriously; %" PRIu64 " duplicate chunks, %" PRIu64 " late; %" PRIu64
+           " probes, %" PRIu64 " UNKNOWN\n",
+           r->data_sent, r->data_lost, r->data_spurious, r->data_duplicate, r->data_late, r->probes,
+           r->unknown);
     for (uint32_t i = 0; i < config->shards; i++) {
         printf("goodput of endpoint %" PRIu32 ": %.1f Mbit/s\n", i,
                (double)r->goodput_bps[i] / 1e6);
@@ -117,9 +117,10 @@ int weft_cli_sim_incast(int argc, char **argv)
         .name = "sim incast",
         .summary = "run incast rounds (one message per sender) in virtual time",
         .description =
-        "A round lasts from the start signal to all senders to the last completion at the\n"
-        "receiver. ideal = wire time of all chunks once, with all headers, + the base round trip.\n"
-        "Exit status 1 if a round does not complete or the two ends disagree about a message.",
+            "A round lasts from the start signal to all senders to the last completion at the\n"
+            "receiver. ideal = wire time of all chunks once, with all headers, + the base round "
+            "trip.\n"
+            "Exit status 1 if a round does not complete or the two ends disagree about a message.",
         .example = "  weft sim incast --senders 8 --buffer-kb 450 --loss 0.01 --bound 0.10\n"
                    "  weft sim incast --senders 64 --bytes 10000000 --rate-gbps 40 --rtt-us 10 "
                    "--rounds 20",

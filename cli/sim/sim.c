@@ -171,8 +171,8 @@ static void add_replicas(struct weft_swarm_replicas *sums, const struct weft_swa
     sums->promotions += more->promotions;
     sums->refused += more->refused;
     sums->lost_some += more->lost_some;
-    sums->lost_share_max = more->lost_share_max > sums->lost_share_max ? more->lost_share_max
-                                                                       : sums->lost_share_max;
+    sums->lost_share_max =
+        more->lost_share_max > sums->lost_share_max ? more->lost_share_max : sums->lost_share_max;
     sums->transfers += more->transfers;
     sums->holds += more->holds;
     sums->pushes_lost += more->pushes_lost;

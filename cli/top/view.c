@@ -8,7 +8,7 @@
 #include <string.h>
 
 struct picture {
-    struct weft_top_view *view; /* output lines */
+    struct weft_top_view *view;            /* output lines */
     const struct weft_top_target *targets; /* (count,) */
     uint32_t count;
     uint32_t width;
@@ -174,8 +174,7 @@ static void draw_load(const struct picture *p, const struct weft_top_target *tar
     char first[64];
     snprintf(first, sizeof(first), "%.0f",
              weft_samples_sum(&target->now, "weft_load_workers", "state=\"connected\""));
-    draw_row(p, target, first, "weft_client_messages_total", "weft_client_elements_total",
-             NULL);
+    draw_row(p, target, first, "weft_client_messages_total", "weft_client_elements_total", NULL);
 }
 
 static void draw_other(const struct picture *p, const struct weft_top_target *target)
@@ -321,8 +320,7 @@ static void draw_times(const struct picture *p)
 {
     static const char *const kinds[] = {"push", "pull"};
     char bar[WEFT_TOP_WIDTH_MAX + 1];
-    head(p,
-         "TIME OF AN RPC   n network  q queue  w waits for others  p server  u, c worker");
+    head(p, "TIME OF AN RPC   n network  q queue  w waits for others  p server  u, c worker");
     for (int k = 0; k < 2; k++) {
         double us[PARTS], total = 0;
         char text[16];
@@ -366,8 +364,7 @@ static void draw_network(const struct picture *p)
     double lost = sum_rate(p, "weft_packets_lost_total");
     head(p, "NETWORK");
     add(p, "packets/s %s  lost %s (%.2f %%)  retransmitted %s  marked %s  dropped here %s",
-        short_text(sent, text[0]), short_text(lost, text[1]),
-        sent > 0 ? 100 * lost / sent : 0.0,
+        short_text(sent, text[0]), short_text(lost, text[1]), sent > 0 ? 100 * lost / sent : 0.0,
         short_text(sum_rate(p, "weft_packets_retransmitted_total"), text[2]),
         short_text(sum_rate(p, "weft_packets_marked_total"), text[3]),
         short_text(sum_rate(p, "weft_datagrams_dropped_total"), text[4]));
@@ -420,10 +417,10 @@ static void draw_title(const struct picture *p)
         gone += p->targets[i].is_gone;
         rates |= p->targets[i].before.count > 0;
     }
-    add(p, "weft top: %u server%s, %u worker%s, %u gone; rates %s",
-        count_role(p, "server"), count_role(p, "server") == 1 ? "" : "s",
-        count_role(p, "worker"), count_role(p, "worker") == 1 ? "" : "s",
-        gone, rates ? "of the last interval" : "since the processes started");
+    add(p, "weft top: %u server%s, %u worker%s, %u gone; rates %s", count_role(p, "server"),
+        count_role(p, "server") == 1 ? "" : "s", count_role(p, "worker"),
+        count_role(p, "worker") == 1 ? "" : "s", gone,
+        rates ? "of the last interval" : "since the processes started");
     p->view->is_head[0] = true;
 }
 

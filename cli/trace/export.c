@@ -163,9 +163,11 @@ int weft_cli_trace_export(int argc, char **argv)
         .name = "trace export",
         .summary = "convert records for other tools: Chrome trace, JSON lines, CSV",
         .description =
-        "FILE is a database written by --records; several files are parts of one run. A Chrome\n"
-        "trace has a process for each worker and each server, and a thread for each stage; reduce\n"
-        "its size for a browser with --from, --to and --worker. All output is streamed.",
+            "FILE is a database written by --records; several files are parts of one run. A "
+            "Chrome\n"
+            "trace has a process for each worker and each server, and a thread for each stage; "
+            "reduce\n"
+            "its size for a browser with --from, --to and --worker. All output is streamed.",
         .example = "  weft trace export run.db --format chrome --to 2 -o run.json\n"
                    "  weft trace export run.db --format csv --table active >active.csv\n"
                    "  weft trace export run.db --format jsonl | jq -c 'select(.table == \"rpc\")'",

@@ -63,9 +63,9 @@ static unsigned sorted(const struct weft_figure_run *runs, unsigned count,
 static bool compares(const struct weft_figure_run *runs, unsigned count, unsigned kept,
                      struct weft_figure *figure)
 {
-    const char *why = !scales_differ(runs, count) ?
-        "it compares runs with different numbers of workers; give "
-        "several files"
+    const char *why = !scales_differ(runs, count)
+                          ? "it compares runs with different numbers of workers; give "
+                            "several files"
                       : kept < 2 ? "the CPU times of servers are missing, or workers are in the "
                                    "same process (weft load --local)"
                                  : "";

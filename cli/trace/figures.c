@@ -202,8 +202,8 @@ static bool report(const struct album *album, bool json)
                 weft_figure_file(album->folder, "figures.json", print_json, album);
     (json ? print_json : print_text)(stdout, album);
     if (album->no_gnuplot) {
-        fprintf(stderr, "weft trace figures: drawing " WEFT_GNUPLOT_ADVICE
-                        "; the scripts are in %s\n",
+        fprintf(stderr,
+                "weft trace figures: drawing " WEFT_GNUPLOT_ADVICE "; the scripts are in %s\n",
                 album->folder);
     }
     return weft_output_close("trace figures", NULL, stdout, true) && good;
@@ -254,15 +254,17 @@ int weft_cli_trace_figures(int argc, char **argv)
         .name = "trace figures",
         .summary = "plot the figures of [imc20] from your runs, and compare the findings",
         .description =
-          "Each FILE is the database written by --records in one run (merge the parts of a run\n"
-          "first). For each run: latencies (Fig. 4), their stages (5), sizes of replies (6),\n"
-          "intervals and active workers (7), hot parameters (10). For several runs with different\n"
-          "numbers of workers: CPU (8) and cost of an RPC (9).\n"
-          "\n"
-          "Writes to DIR a PNG and its gnuplot script for each figure, findings.txt and\n"
-          "figures.json. Each finding of the paper is listed with the result of the run and one\n"
-          "of: agrees, partly, differs, cannot tell. Figures that the records do not support are\n"
-          "omitted, with the reason.",
+            "Each FILE is the database written by --records in one run (merge the parts of a run\n"
+            "first). For each run: latencies (Fig. 4), their stages (5), sizes of replies (6),\n"
+            "intervals and active workers (7), hot parameters (10). For several runs with "
+            "different\n"
+            "numbers of workers: CPU (8) and cost of an RPC (9).\n"
+            "\n"
+            "Writes to DIR a PNG and its gnuplot script for each figure, findings.txt and\n"
+            "figures.json. Each finding of the paper is listed with the result of the run and one\n"
+            "of: agrees, partly, differs, cannot tell. Figures that the records do not support "
+            "are\n"
+            "omitted, with the reason.",
         .example = "  weft trace figures run.db --out pictures\n"
                    "  weft trace figures s1.db s2.db s3.db -o scales --only 8,9 --json | jq "
                    "'.figures[].verdict'",

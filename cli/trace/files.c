@@ -39,7 +39,7 @@ int weft_trace_run(const struct weft_command *command, const struct weft_trace_f
     }
     weft_recdb_close(&db);
     return good && weft_output_close(command->name, NULL, stdout, true) ? WEFT_EXIT_OK
-                                                                       : WEFT_EXIT_FAILED;
+                                                                        : WEFT_EXIT_FAILED;
 }
 
 bool weft_trace_load(const char *path, struct weft_trace_doc *doc_p)

@@ -109,9 +109,10 @@ int weft_cli_trace_hot(int argc, char **argv)
         .name = "trace hot",
         .summary = "list the most updated parameters, and the share of the top k",
         .description =
-        "FILE is a database written by --records; several files are parts of one run. Servers\n"
-        "track their most updated parameters. If they do not count all parameters, a count may be\n"
-        "too high by its error, so the share also has a lower bound.",
+            "FILE is a database written by --records; several files are parts of one run. Servers\n"
+            "track their most updated parameters. If they do not count all parameters, a count may "
+            "be\n"
+            "too high by its error, so the share also has a lower bound.",
         .example = "  weft trace hot run.db\n"
                    "  weft trace hot run.db --json | jq '.shares[] | select(.top == 1000)'",
         .options = options,

@@ -82,8 +82,8 @@ static void detail(const struct weft_trace_record *r, char *text, size_t bytes)
         break;
     case WEFT_TRACE_DONE_SENT:
     case WEFT_TRACE_DONE_RECEIVED:
-        snprintf(text, bytes, "%s, %" PRIu32 " chunks, mask of %" PRIu32 " words from chunk %"
-                 PRIu32,
+        snprintf(text, bytes,
+                 "%s, %" PRIu32 " chunks, mask of %" PRIu32 " words from chunk %" PRIu32,
                  r->flags == WEFT_DONE_COMPLETE ? "complete" : "short", r->a, r->b, r->c);
         break;
     case WEFT_TRACE_PACKET_RECEIVED:
@@ -145,8 +145,8 @@ static cJSON *json_record(const struct weft_trace_record *r)
 
 /* ---- one message ----------------------------------------------------------------------------- */
 
-static void show(const struct weft_trace_doc *doc, const struct query *query,
-                 const struct which *w, cJSON *list)
+static void show(const struct weft_trace_doc *doc, const struct query *query, const struct which *w,
+                 cJSON *list)
 {
     const char *label = doc->endpoints[w->endpoint].about.label;
     cJSON *object = NULL;
@@ -161,8 +161,8 @@ static void show(const struct weft_trace_doc *doc, const struct query *query,
         cJSON_AddItemToArray(list, object);
     } else {
         printf("%s (endpoint %u), peer %u: %s message %" PRIu64 "\n%12s  %-16s %8s %8s\n", label,
-               w->endpoint, w->peer, weft_trace_direction_name(w->direction), query->msg,
-               "us", "event", "packet", "chunk");
+               w->endpoint, w->peer, weft_trace_direction_name(w->direction), query->msg, "us",
+               "event", "packet", "chunk");
     }
     uint64_t from_ns = UINT64_MAX;
     for (size_t i = 0; i < doc->count; i++) {
@@ -230,8 +230,7 @@ int weft_cli_trace_msg(int argc, char **argv)
         {"endpoint", "E", "only this endpoint of the file, from 0", WEFT_OPTION_U32,
          &query.endpoint, .max = UINT16_MAX, .fallback = "all"},
         {"peer", "P", "only messages to and from this peer of the endpoint, from 0",
-         WEFT_OPTION_U32,
-         &query.peer, .max = UINT16_MAX, .fallback = "all"},
+         WEFT_OPTION_U32, &query.peer, .max = UINT16_MAX, .fallback = "all"},
         {"json", NULL, "print the tables as one JSON array", WEFT_OPTION_FLAG,
          .value = &query.json},
         {0},
@@ -243,9 +242,10 @@ int weft_cli_trace_msg(int argc, char **argv)
         .operand = &file,
         .without = "FILE is missing: weft trace msg FILE",
         .description =
-           "Each sender numbers its messages to each receiver from 1, so one number may match\n"
-           "several messages; each gets a table. `weft trace summary` lists the slowest messages.\n"
-           "Times are us since the first line.",
+            "Each sender numbers its messages to each receiver from 1, so one number may match\n"
+            "several messages; each gets a table. `weft trace summary` lists the slowest "
+            "messages.\n"
+            "Times are us since the first line.",
         .example = "  weft trace summary t.worker-0\n  weft trace msg t.worker-0 --msg 17 --peer 0",
         .options = options,
     };

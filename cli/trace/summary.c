@@ -41,10 +41,9 @@ static double span_s(const struct weft_recdb_digest *d)
 
 static cJSON *add_times(cJSON *object, const char *key, const struct weft_hist *hist)
 {
-    return weft_json_add_times(object, key, hist,
-                               WEFT_TIMES_MEAN | WEFT_TIMES_P50 | WEFT_TIMES_P90 |
-                                   WEFT_TIMES_P99 | WEFT_TIMES_MAX,
-                               1e3);
+    return weft_json_add_times(
+        object, key, hist,
+        WEFT_TIMES_MEAN | WEFT_TIMES_P50 | WEFT_TIMES_P90 | WEFT_TIMES_P99 | WEFT_TIMES_MAX, 1e3);
 }
 
 static cJSON *kind_json(const struct weft_recdb_kind_digest *kind)

@@ -150,8 +150,8 @@ static void endpoint_print(const struct weft_trace_doc_endpoint *e, uint32_t idx
     for (size_t i = 0; i < SLOWEST && i < t->life_count; i++) {
         const struct weft_trace_life *life = &t->lives[t->life_count - 1 - i];
         printf("%s%s message %" PRIu64 ", peer %u: %.1f us\n",
-               i == 0 ? "  slowest: " : "           ", weft_trace_direction_name(life->direction), life->seq, life->peer,
-               (double)life->ns / 1e3);
+               i == 0 ? "  slowest: " : "           ", weft_trace_direction_name(life->direction),
+               life->seq, life->peer, (double)life->ns / 1e3);
     }
 }
 
@@ -196,16 +196,17 @@ static int trace_summary(int argc, char **argv)
         .summary = "summarize RPC records (latency by stage) or a packet trace (packets, losses, "
                    "times)",
         .description =
-         "FILE is a database written by --records or a trace written by --trace; the type is\n"
-         "detected from the content.\n"
-         "\n"
-         "Records: mean, quantiles and share of every stage of pushes and pulls, the slowest\n"
-         "servers, the number of workers that sent a request within a time window, CPU time.\n"
-         "Several files are parts of one run. Quantiles are at most 3.2 % too high; means, shares\n"
-         "and maxima are exact.\n"
-         "\n"
-         "Traces: the output has one section per endpoint. The time of a message runs from the\n"
-         "call of send (incoming: from its first chunk) until it is closed.",
+            "FILE is a database written by --records or a trace written by --trace; the type is\n"
+            "detected from the content.\n"
+            "\n"
+            "Records: mean, quantiles and share of every stage of pushes and pulls, the slowest\n"
+            "servers, the number of workers that sent a request within a time window, CPU time.\n"
+            "Several files are parts of one run. Quantiles are at most 3.2 % too high; means, "
+            "shares\n"
+            "and maxima are exact.\n"
+            "\n"
+            "Traces: the output has one section per endpoint. The time of a message runs from the\n"
+            "call of send (incoming: from its first chunk) until it is closed.",
         .example = "  weft train --records run.db && weft trace summary run.db\n"
                    "  weft train --trace t && weft trace summary t.server-0",
         .options = options,

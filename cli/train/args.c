@@ -12,8 +12,7 @@ void weft_train_args_path(const struct weft_job *job, struct weft_args *args)
 }
 
 void weft_train_args_transport(const struct weft_transport_options *transport,
-                              const struct weft_security *security,
-                              struct weft_args *args)
+                               const struct weft_security *security, struct weft_args *args)
 {
     weft_args_add(args, "--security=%s", weft_security_mode_name(security->mode));
     weft_args_add(args, "--transport=%s", weft_driver_kind_name(transport->kind));
@@ -30,8 +29,7 @@ static uint32_t job_dim(const struct weft_job *job)
     return weft_ml_model_dim(job->kind, job->settings.factors);
 }
 
-static void add_checkpoints(const struct weft_checkpoint_options *options,
-                            struct weft_args *args)
+static void add_checkpoints(const struct weft_checkpoint_options *options, struct weft_args *args)
 {
     if (options->directory == NULL) {
         return;
@@ -61,8 +59,8 @@ static void add_scheduler(const struct weft_job *job, struct weft_args *args)
 }
 
 void weft_train_args_server(const struct weft_job *job,
-                             const struct weft_checkpoint_options *checkpoints,
-                             struct weft_args *args)
+                            const struct weft_checkpoint_options *checkpoints,
+                            struct weft_args *args)
 {
     if (job_dim(job) > DIM_MAX_DEFAULT) {
         weft_args_add(args, "--dim-max=%u", job_dim(job));
@@ -76,7 +74,7 @@ void weft_train_args_server(const struct weft_job *job,
 }
 
 void weft_train_args_worker(const struct weft_job *job, const char *data_path,
-                             struct weft_args *args)
+                            struct weft_args *args)
 {
     char mode[32];
     weft_job_mode_text(job->mode, mode, sizeof(mode));

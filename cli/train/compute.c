@@ -11,7 +11,8 @@ int weft_compute_settle(const struct weft_command *command, struct weft_compute 
                    : weft_options_usage(command, "--compute-scale requires --compute");
     }
     if (compute->scale > WEFT_COMPUTE_SCALE_MAX) {
-        return weft_options_usage(command, "--compute-scale %g is not allowed; it must be at most %d",
+        return weft_options_usage(command,
+                                  "--compute-scale %g is not allowed; it must be at most %d",
                                   (double)compute->scale, (int)WEFT_COMPUTE_SCALE_MAX);
     }
     compute->scale = compute->scale > 0.0F ? compute->scale : 1.0F;

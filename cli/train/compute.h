@@ -16,8 +16,8 @@
 enum { WEFT_COMPUTE_SCALE_MAX = 100 };
 
 struct weft_compute {
-    const char *given; /* --compute; NULL = steps take as long as they take */
-    float scale;       /* times are multiplied by it; 0 = not given: 1 */
+    const char *given;                  /* --compute; NULL = steps take as long as they take */
+    float scale;                        /* times are multiplied by it; 0 = not given: 1 */
     struct weft_fabric_compute setting; /* valid after weft_compute_settle */
 };
 

@@ -19,15 +19,15 @@ struct eval {
     const char *verb;
     const char *model_path;
     const char *data;
-    const char *format_name; /* NULL = that of the model */
+    const char *format_name;               /* NULL = that of the model */
     const struct weft_ml_model_kind *kind; /* of a checkpoint; NULL = not given */
     bool is_checkpoint;
-    uint32_t which; /* WHICH of --rows */
+    uint32_t which;     /* WHICH of --rows */
     const char *output; /* predict; NULL = standard output */
     bool json;          /* eval */
 
     struct weft_ckpt_model file;
-    struct weft_ml_model model;           /* model of the file */
+    struct weft_ml_model model;          /* model of the file */
     const struct weft_ml_format *format; /* of the model's data; NULL = unknown */
     struct weft_ml_dataset dataset;
     struct weft_ml_batch batch; /* the selected rows */
@@ -305,19 +305,18 @@ static int evaluate(struct eval *eval)
     if (eval->batch.row_count == 0) {
         return weft_cli_fail(eval->verb, "the data has no such rows");
     }
-    weft_status status =
-        weft_ml_model_evaluate(&eval->model, &eval->batch, eval->rows, &quality);
+    weft_status status = weft_ml_model_evaluate(&eval->model, &eval->batch, eval->rows, &quality);
     if (status == WEFT_DATA) {
-        return weft_cli_fail(eval->verb, "%s", eval->model.kind->counts_topics
-                                                   ? "no document has a word to predict"
-                                                   : "all rows have the same class; the AUC is "
-                                                     "undefined");
+        return weft_cli_fail(eval->verb, "%s",
+                             eval->model.kind->counts_topics
+                                 ? "no document has a word to predict"
+                                 : "all rows have the same class; the AUC is "
+                                   "undefined");
     }
     if (status != WEFT_OK) {
         return weft_cli_fail(eval->verb, "out of memory");
     }
-    return (eval->json ? print_json : print_text)(eval, &quality) ? WEFT_EXIT_OK
-                                                                 : WEFT_EXIT_FAILED;
+    return (eval->json ? print_json : print_text)(eval, &quality) ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
 }
 
 int weft_cli_eval(int argc, char **argv)
@@ -332,11 +331,13 @@ int weft_cli_eval(int argc, char **argv)
         .name = "eval",
         .summary = "evaluate a saved model on a data file",
         .description =
-         "Prints AUC and log-loss; for a model of ratings, RMSE; for topics, the perplexity of\n"
-         "every second word of a document given the others. Features that the model does not have\n"
-         "count as absent. For a checkpoint directory, the newest checkpoint is read. A\n"
-         "checkpoint of mf must be evaluated with the data file of the training, because it does\n"
-         "not include the mean rating.",
+            "Prints AUC and log-loss; for a model of ratings, RMSE; for topics, the perplexity of\n"
+            "every second word of a document given the others. Features that the model does not "
+            "have\n"
+            "count as absent. For a checkpoint directory, the newest checkpoint is read. A\n"
+            "checkpoint of mf must be evaluated with the data file of the training, because it "
+            "does\n"
+            "not include the mean rating.",
         .example = "  weft train --model fm --save model.safetensors\n"
                    "  weft eval --model-file model.safetensors --data adult.data\n"
                    "  weft eval --model-file ckpt --model fm --format adult --data adult.data",

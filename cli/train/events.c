@@ -5,8 +5,7 @@
 
 #include <sys/wait.h>
 
-static void note_scheduler(struct train *train, const struct weft_slot *slot,
-                           const cJSON *message)
+static void note_scheduler(struct train *train, const struct weft_slot *slot, const cJSON *message)
 {
     const char *event = weft_channel_text(message, "event");
     struct weft_launch_address *address = &train->job.scheduler_address;
@@ -33,8 +32,8 @@ static void note_message(struct train *train, struct weft_slot *slot, const cJSO
     }
     if (strcmp(event, "resumed") == 0) {
         fprintf(train->progress,
-                "worker %u: reconnected to shard %.0f; %.0f pushes resent, %.0f lost\n",
-                slot->rank, weft_channel_number(message, "shard"),
+                "worker %u: reconnected to shard %.0f; %.0f pushes resent, %.0f lost\n", slot->rank,
+                weft_channel_number(message, "shard"),
                 weft_channel_number(message, "pushes_resent"),
                 weft_channel_number(message, "pushes_lost"));
         return;
@@ -44,8 +43,7 @@ static void note_message(struct train *train, struct weft_slot *slot, const cJSO
         return;
     }
     if (strcmp(event, "checkpoint") == 0) {
-        fprintf(train->progress, "server %u: %s\n", slot->rank,
-                weft_channel_text(message, "text"));
+        fprintf(train->progress, "server %u: %s\n", slot->rank, weft_channel_text(message, "text"));
         fflush(train->progress);
         return;
     }
@@ -95,8 +93,7 @@ static void note_exit(struct train *train, struct weft_slot *slot)
             weft_slot_ending(slot, ending, sizeof(ending));
             fprintf(train->progress,
                     "aggregator (pid %d) %s; workers push to the servers directly\n",
-                    (int)slot->pid,
-                    ending);
+                    (int)slot->pid, ending);
         }
         return;
     }
@@ -106,8 +103,8 @@ static void note_exit(struct train *train, struct weft_slot *slot)
     if (train_is_scheduler(slot) && train->schedulers_ready > 0) {
         char ending[128];
         weft_slot_ending(slot, ending, sizeof(ending));
-        fprintf(train->progress, "scheduler (pid %d) %s; workers push without it\n",
-                (int)slot->pid, ending);
+        fprintf(train->progress, "scheduler (pid %d) %s; workers push without it\n", (int)slot->pid,
+                ending);
         fflush(train->progress);
         return;
     }

@@ -98,8 +98,9 @@ int weft_train_follow_end(struct train *train, const struct weft_run_watch *watc
     }
     if (train->error.text[0] == '\0' &&
         (train->servers_done != train->servers || train->workers_done != train->job.workers)) {
-        (void)weft_fail(&train->error, WEFT_PEER, "%u of %u servers and %u of %u workers reported "
-                                                  "their counters",
+        (void)weft_fail(&train->error, WEFT_PEER,
+                        "%u of %u servers and %u of %u workers reported "
+                        "their counters",
                         train->servers_done, train->servers, train->workers_done,
                         train->job.workers);
     }

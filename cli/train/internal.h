@@ -27,7 +27,7 @@ struct train {
     bool has_own_scheduler; /* --scheduler on */
     uint32_t read_credits;  /* of it; 0 = off */
     uint32_t schedulers_ready;
-    cJSON *planned; /* final report of the scheduler of this run; NULL = none */
+    cJSON *planned;    /* final report of the scheduler of this run; NULL = none */
     uint32_t restarts; /* 0 = the run ends when a process dies */
     uint32_t replicas; /* as in weft run, like the next two */
     double div_max;
@@ -57,11 +57,11 @@ struct train {
     uint16_t aggregator_ports[TRAIN_AGGREGATORS_MAX][WEFT_JOB_SHARDS_MAX];
     /* of each aggregator, as `addresses` */
     char via[TRAIN_AGGREGATORS_MAX][WEFT_JOB_SHARDS_MAX * 24];
-    int interrupted;                    /* signal number */
-    struct weft_error error;            /* the error reported by the first failed process */
-    struct weft_error unsaved;          /* why there is no --save file; "" = there is, or none is wanted */
-    struct weft_slot *killed;           /* first process killed by a signal */
-    struct weft_slot *ended;            /* first process that exited unexpectedly otherwise */
+    int interrupted;           /* signal number */
+    struct weft_error error;   /* the error reported by the first failed process */
+    struct weft_error unsaved; /* why there is no --save file; "" = there is, or none is wanted */
+    struct weft_slot *killed;  /* first process killed by a signal */
+    struct weft_slot *ended;   /* first process that exited unexpectedly otherwise */
 };
 
 static inline bool train_is_server(const struct weft_slot *slot)

@@ -136,14 +136,14 @@ weft_status weft_job_locate(const struct weft_job *job, struct weft_error *error
 static const char *not_of_topics(const struct weft_job *job)
 {
     return job->bound_ppm != WEFT_JOB_BOUND_UNSET && job->bound_ppm > 0 ? "--loss-bound"
-           : job->value_type != 0                                        ? "--value-type"
-           : job->pull_value_type != 0                                   ? "--pull-value-type"
-           : job->settings.l2 >= 0                                       ? "--l2"
-           : job->settings.init_scale > 0                                ? "--init-scale"
-           : job->learning_rate != 0                                     ? "--lr"
-           : job->optimizer != WEFT_ML_ADAGRAD                           ? "--optimizer"
-           : job->average != 0                                           ? "--average"
-                                                                         : NULL;
+           : job->value_type != 0                                       ? "--value-type"
+           : job->pull_value_type != 0                                  ? "--pull-value-type"
+           : job->settings.l2 >= 0                                      ? "--l2"
+           : job->settings.init_scale > 0                               ? "--init-scale"
+           : job->learning_rate != 0                                    ? "--lr"
+           : job->optimizer != WEFT_ML_ADAGRAD                          ? "--optimizer"
+           : job->average != 0                                          ? "--average"
+                                                                        : NULL;
 }
 
 int weft_job_settle(const struct weft_command *command, struct weft_job *job)
@@ -197,8 +197,8 @@ static int check_scheduler(const struct weft_command *command, const struct weft
     }
     if (job->tau_max > 0 && job->kind->counts_topics) {
         return weft_options_usage(command,
-            "--tau-max cannot be used with --model lda, whose counts "
-            "must not be dropped");
+                                  "--tau-max cannot be used with --model lda, whose counts "
+                                  "must not be dropped");
     }
     if (job->scheduler != NULL && job->via != NULL && strcmp(job->via, "coordinator") == 0) {
         return weft_options_usage(command, "--scheduler cannot be used with --via coordinator: it "
@@ -206,9 +206,10 @@ static int check_scheduler(const struct weft_command *command, const struct weft
                                            "workers");
     }
     if (job->tau_max > 0 && job->via != NULL) {
-        return weft_options_usage(command, "--tau-max cannot be used with --via: a sum does not say "
-                                           "which model each of its updates was computed from, and "
-                                           "a server could not remove a late one from it");
+        return weft_options_usage(command,
+                                  "--tau-max cannot be used with --via: a sum does not say "
+                                  "which model each of its updates was computed from, and "
+                                  "a server could not remove a late one from it");
     }
     return WEFT_OPTIONS_RUN;
 }
@@ -218,12 +219,14 @@ static int check_hot_rows(const struct weft_command *command, const struct weft_
     const char *environment = getenv("WEFT_VIA");
     bool has_via = job->via != NULL || (environment != NULL && environment[0] != '\0');
     if (job->hot_rows > 0 && !has_via) {
-        return weft_options_usage(command, "--hot-rows requires --via or WEFT_VIA: hot rows are sent "
-                                           "through an aggregator, all others to the servers");
+        return weft_options_usage(command,
+                                  "--hot-rows requires --via or WEFT_VIA: hot rows are sent "
+                                  "through an aggregator, all others to the servers");
     }
     if (job->hot_rows > 0 && job->scheduler != NULL) {
-        return weft_options_usage(command, "--hot-rows cannot be used with --scheduler, which selects "
-                                           "one path for all rows of an update");
+        return weft_options_usage(command,
+                                  "--hot-rows cannot be used with --scheduler, which selects "
+                                  "one path for all rows of an update");
     }
     return WEFT_OPTIONS_RUN;
 }
@@ -238,23 +241,25 @@ int weft_job_check(const struct weft_command *command, const struct weft_job *jo
                                   "format %s",
                                   format->name);
     }
-    if (weft_ml_format_find(job->format, NULL, &format) == WEFT_OK &&
-        job->kind->predicts_ratings && !format->has_ratings) {
+    if (weft_ml_format_find(job->format, NULL, &format) == WEFT_OK && job->kind->predicts_ratings &&
+        !format->has_ratings) {
         return weft_options_usage(command,
                                   "--model %s requires ratings, which the format %s does not have "
-                                           "(--format movielens has)",
+                                  "(--format movielens has)",
                                   job->kind->name, format->name);
     }
     if (weft_ml_format_find(job->format, NULL, &format) == WEFT_OK &&
         job->kind->counts_topics != format->has_counts) {
-        return weft_options_usage(command, "--model %s and --format %s do not match: lda requires "
-                                           "word counts, and only docword has them",
+        return weft_options_usage(command,
+                                  "--model %s and --format %s do not match: lda requires "
+                                  "word counts, and only docword has them",
                                   job->kind->name, job->format);
     }
     bool has_classes = !job->kind->predicts_ratings && !job->kind->counts_topics;
     if (!has_classes && (job->until.loss > 0.0F || job->until.auc > 0.0F)) {
-        return weft_options_usage(command, "--until-loss and --until-auc are for click models; "
-                                           "--model %s has no log-loss and no AUC",
+        return weft_options_usage(command,
+                                  "--until-loss and --until-auc are for click models; "
+                                  "--model %s has no log-loss and no AUC",
                                   job->kind->name);
     }
     if (!job->kind->counts_topics && job->until.perplexity > 0.0F) {
@@ -268,5 +273,6 @@ int weft_job_check(const struct weft_command *command, const struct weft_job *jo
     status = status == WEFT_OPTIONS_RUN ? weft_until_verify(command, &job->until) : status;
     return status != WEFT_OPTIONS_RUN
                ? status
-               : weft_transport_options_check(command, &job->transport, job->inject_loss_ppm, job->trace);
+               : weft_transport_options_check(command, &job->transport, job->inject_loss_ppm,
+                                              job->trace);
 }

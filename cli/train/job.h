@@ -31,14 +31,14 @@ struct weft_job_mode {
 struct weft_job {
     const struct weft_ml_model_kind *kind;
     struct weft_ml_model_settings settings; /* weft_job_settle fills in defaults */
-    const char *data;   /* as given; NULL = the data set installed with weft for the format */
+    const char *data; /* as given; NULL = the data set installed with weft for the format */
     const char *format;
     uint32_t workers;
     struct weft_job_mode mode;
     uint32_t bound_ppm;
-    uint32_t average; /* divide gradients of a row by 1: the number received, 0: the number of
-                       * workers */
-    uint32_t value_type;      /* enum weft_value_type: of gradients on the network */
+    uint32_t average;    /* divide gradients of a row by 1: the number received, 0: the number of
+                          * workers */
+    uint32_t value_type; /* enum weft_value_type: of gradients on the network */
     uint32_t pull_value_type; /* the same for weights */
     enum weft_ml_optimizer optimizer;
     uint32_t epochs;
@@ -51,17 +51,17 @@ struct weft_job {
     uint32_t keepalive_ms; /* 0 = never */
     uint32_t reconnect_s;  /* UINT32_MAX = from the environment */
     uint64_t replay_bytes; /* UINT64_MAX = from the environment */
-    const char *trace; /* file to write the trace to; NULL = none */
+    const char *trace;     /* file to write the trace to; NULL = none */
     struct weft_recording recording;
     struct weft_rpc_record_ring *records; /* records of this process's client; NULL = none */
-    const char *save;  /* file to write the trained model to; NULL = none */
-    const char *via;         /* aggregators for a worker's pushes; NULL = none */
-    uint32_t hot_rows;       /* > 0: only hot rows are sent through them, at most so many per shard */
+    const char *save;                     /* file to write the trained model to; NULL = none */
+    const char *via;                      /* aggregators for a worker's pushes; NULL = none */
+    uint32_t hot_rows;     /* > 0: only hot rows are sent through them, at most so many per shard */
     const char *scheduler; /* HOST:PORT; `weft train`: or "on"; NULL = none */
     struct weft_launch_address scheduler_address;
-    uint32_t tau_max;        /* 0 = no bound */
-    uint32_t no_key_caching; /* 1: pushes always send their ids */
-    uint32_t progress_thread;    /* 1, engine: the endpoint has its own thread */
+    uint32_t tau_max;         /* 0 = no bound */
+    uint32_t no_key_caching;  /* 1: pushes always send their ids */
+    uint32_t progress_thread; /* 1, engine: the endpoint has its own thread */
     struct weft_until until;
     struct weft_compute compute;
     struct weft_transport_options transport;

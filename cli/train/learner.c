@@ -59,8 +59,7 @@ static void begin_seen(struct weft_learner *learner)
 {
     bool is_dense = learner->model.kind->is_dense;
     for (size_t i = 0; i < learner->row_count; i++) {
-        weft_ml_model_initial_row(&learner->model,
-                                  is_dense ? i : learner->dataset->feature_ids[i],
+        weft_ml_model_initial_row(&learner->model, is_dense ? i : learner->dataset->feature_ids[i],
                                   learner->seen + i * learner->model.dim);
     }
 }
@@ -138,8 +137,7 @@ static void set_client(const struct weft_learner *learner, uint32_t rank, uint32
 /* Allocate the residuals of error feedback, for at most as many rows as the table has. */
 static weft_status keep_remainders(struct weft_learner *learner, const struct weft_table_spec *spec)
 {
-    uint32_t rows =
-        (uint32_t)weft_min_u64(weft_ps_feedback_rows(spec), learner->row_count);
+    uint32_t rows = (uint32_t)weft_min_u64(weft_ps_feedback_rows(spec), learner->row_count);
     if (rows == 0) {
         return WEFT_OK;
     }
@@ -180,9 +178,8 @@ static weft_status open_table(struct weft_learner *learner)
         spec.init_scale = 0;
         spec.init_skip = 0;
     }
-    spec.average = weft_table_average_of(&spec, job->kind->counts_topics
-                                                    ? WEFT_AVERAGE_NONE
-                                                    : WEFT_AVERAGE_WORKERS + job->average);
+    spec.average = weft_table_average_of(
+        &spec, job->kind->counts_topics ? WEFT_AVERAGE_NONE : WEFT_AVERAGE_WORKERS + job->average);
     spec.push_values = (uint8_t)job->value_type;
     spec.pull_values = (uint8_t)job->pull_value_type;
     weft_ps_op op;
@@ -219,10 +216,9 @@ static weft_status set_via(struct weft_learner *learner, struct weft_launch_addr
                            struct weft_worker_config *config)
 {
     const char *text = learner->job->via != NULL ? learner->job->via : getenv("WEFT_VIA");
-    return text == NULL || text[0] == '\0'
-               ? WEFT_OK
-               : weft_worker_via_read(config, "--via or WEFT_VIA", text, via_p,
-                                      &learner->worker.error);
+    return text == NULL || text[0] == '\0' ? WEFT_OK
+                                           : weft_worker_via_read(config, "--via or WEFT_VIA", text,
+                                                                  via_p, &learner->worker.error);
 }
 
 static void set_scheduler(const struct weft_job *job, struct weft_worker_config *config)
@@ -468,7 +464,8 @@ static weft_status begin_next(struct weft_learner *learner, uint32_t s, uint32_t
     return row_count > 0 && row_count <= part_max() ? begin_pull(learner, next, 0, 1) : status;
 }
 
-/* Wait for the weights of a step's batch. The remaining parts are requested after the first arrives. */
+/* Wait for the weights of a step's batch. The remaining parts are requested after the first
+ * arrives. */
 static weft_status finish_pull(struct weft_learner *learner, struct weft_learner_step *step)
 {
     for (uint32_t at = 0; at < rows_of(learner, &step->batch); at += part_max()) {
@@ -493,8 +490,8 @@ static weft_status finish_compute(struct weft_learner *learner, uint64_t begun_n
 {
     const struct weft_job *job = learner->job;
     const uint64_t end_ns =
-        begun_ns + weft_compute_step_ns(&job->compute, job->seed, learner->worker.rank,
-                                        job->workers, step);
+        begun_ns +
+        weft_compute_step_ns(&job->compute, job->seed, learner->worker.rank, job->workers, step);
     const uint64_t from_ns = weft_clock_now_ns();
     uint64_t now_ns = from_ns;
     weft_status status = WEFT_OK;
@@ -610,7 +607,7 @@ weft_status weft_learner_test(struct weft_learner *learner, struct weft_ml_quali
     status = weft_ml_model_evaluate(&learner->model, &learner->test_batch, weights, quality_p);
     return status == WEFT_OK
                ? check_loss(learner, quality_p->log_loss + quality_p->rmse + quality_p->perplexity)
-                             : fail_status(learner, status, "testing the model");
+               : fail_status(learner, status, "testing the model");
 }
 
 weft_status weft_learner_tokens(struct weft_learner *learner, uint64_t *counted_p)

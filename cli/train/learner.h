@@ -36,9 +36,9 @@ struct weft_learner_step {
 };
 
 struct weft_learner {
-    const struct weft_job *job;             /* borrowed; so is its security, which is loaded */
-    const struct weft_ml_dataset *dataset;  /* borrowed */
-    struct weft_worker worker; /* its error has one line, after a status other than OK */
+    const struct weft_job *job;            /* borrowed; so is its security, which is loaded */
+    const struct weft_ml_dataset *dataset; /* borrowed */
+    struct weft_worker worker;      /* its error has one line, after a status other than OK */
     struct weft_tracing tracing;    /* of this process */
     struct weft_tracing_feed trace; /* of its endpoint */
     struct weft_ml_model model;
@@ -48,18 +48,18 @@ struct weft_learner {
     struct weft_ml_batch test_batch;   /* all test rows */
     uint32_t row_count; /* rows of the table: one per feature, and the output rows of a dense
                          * model */
-    float *seen;      /* (row_count, model.dim): the weights as last pulled, by column */
-    float *gradient;  /* (row_count, model.dim): gradient of a batch */
-    uint64_t *ids;    /* (row_count,): ids of a saved model */
-    void *kept;       /* residuals of error feedback; NULL: gradients are not rounded */
-    bool is_pushing;  /* a push is in flight; its result was not checked yet */
+    float *seen;        /* (row_count, model.dim): the weights as last pulled, by column */
+    float *gradient;    /* (row_count, model.dim): gradient of a batch */
+    uint64_t *ids;      /* (row_count,): ids of a saved model */
+    void *kept;         /* residuals of error feedback; NULL: gradients are not rounded */
+    bool is_pushing;    /* a push is in flight; its result was not checked yet */
     weft_ps_op push;
     /* Called after each step, unless NULL. If it sets is_over, no step follows. */
     weft_status (*stepped)(void *arg, uint32_t epoch, uint32_t step, uint32_t steps);
     void *stepped_arg;
     bool is_over;
-    uint64_t compute_waits_ns;        /* waited for --compute */
-    uint64_t test_elements;           /* in pulls for tests only */
+    uint64_t compute_waits_ns; /* waited for --compute */
+    uint64_t test_elements;    /* in pulls for tests only */
     uint64_t test_elements_delivered;
 };
 

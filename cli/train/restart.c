@@ -1,7 +1,8 @@
 /* `weft train --restart` and --replicas: restarts processes that die, or promotes replicas, using
- * the coordinator and the servers' journals, as `weft run` does. With --restart it writes no report:
- * the sums of a report require that all workers run from start to end, and the counters of a killed
- * process are lost. With --replicas only servers may die, and the report says how many did. */
+ * the coordinator and the servers' journals, as `weft run` does. With --restart it writes no
+ * report: the sums of a report require that all workers run from start to end, and the counters of
+ * a killed process are lost. With --replicas only servers may die, and the report says how many
+ * did. */
 #include "cli/train/args.h"
 #include "cli/train/internal.h"
 
@@ -36,14 +37,14 @@ int weft_train_restart_check(const struct weft_command *command, const struct tr
         if (alone[i].given) {
             return weft_options_usage(command,
                                       "--%s cannot be used with --%s: it requires a run without "
-                                               "deaths", alone[i].name,
-                                      train->restarts > 0 ? "restart" : "replicas");
+                                      "deaths",
+                                      alone[i].name, train->restarts > 0 ? "restart" : "replicas");
         }
     }
     if (train->checkpoints.directory == NULL && train->replicas == 0) {
         return weft_options_usage(command,
-            "--restart requires --checkpoint DIR: a restarted server "
-            "continues from a checkpoint");
+                                  "--restart requires --checkpoint DIR: a restarted server "
+                                  "continues from a checkpoint");
     }
     return WEFT_OPTIONS_RUN;
 }

@@ -166,8 +166,7 @@ static double counter(const struct weft_results *results, const char *name)
 static double samples(const struct weft_results *results)
 {
     const struct weft_until_log *log = &results->until;
-    double whole =
-        (double)results->rows_train * (results->epoch_count - results->epochs_before);
+    double whole = (double)results->rows_train * (results->epoch_count - results->epochs_before);
     if (log->tested == 0 || log->steps_per_epoch == 0) {
         return whole;
     }
@@ -218,9 +217,10 @@ static void show_epoch(struct weft_results *results, uint32_t index, FILE *out)
     }
     char quality[64];
     quality_text(results, epoch, quality, sizeof(quality));
-    fprintf(out, "epoch %u/%u  train %s %.*f  %s  %9.0f samples/s  delivered %.3f %%\n",
-            index + 1, results->job->epochs, counts_topics(results) ? "perplexity" : "loss",
-            counts_topics(results) ? 1 : 4, train_loss(results, epoch), quality, rate(results->rows_train, seconds), 100.0 * fraction(delivered, elements));
+    fprintf(out, "epoch %u/%u  train %s %.*f  %s  %9.0f samples/s  delivered %.3f %%\n", index + 1,
+            results->job->epochs, counts_topics(results) ? "perplexity" : "loss",
+            counts_topics(results) ? 1 : 4, train_loss(results, epoch), quality,
+            rate(results->rows_train, seconds), 100.0 * fraction(delivered, elements));
     fflush(out);
 }
 
@@ -408,8 +408,7 @@ static void add_traffic(const struct weft_results *results, cJSON *report)
                                         "messages_short", "retransmitted_packets"};
     double seconds = wall_s(results);
     cJSON_AddNumberToObject(report, "wall_s", seconds);
-    cJSON_AddNumberToObject(report, "samples_per_s",
-                            rate(samples(results), seconds));
+    cJSON_AddNumberToObject(report, "samples_per_s", rate(samples(results), seconds));
     cJSON_AddNumberToObject(
         report, "delivered_fraction",
         fraction(counter(results, "elements_delivered"), counter(results, "elements")));

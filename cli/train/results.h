@@ -14,16 +14,16 @@
 struct weft_results_epoch {
     uint32_t workers_ended;
     double train_loss_sum; /* of the workers' means; log-loss, or squared error for ratings */
-    uint64_t ended_ns;        /* arrival of the last worker's message */
+    uint64_t ended_ns;     /* arrival of the last worker's message */
     bool tested;
     double test_logloss;
     double test_auc;
-    double test_rmse; /* models of ratings, which have no test_logloss and test_auc */
+    double test_rmse;       /* models of ratings, which have no test_logloss and test_auc */
     double test_perplexity; /* lda; the same */
 };
 
 struct weft_results_worker {
-    double elements; /* cumulative over pushes and pull replies: sent ... */
+    double elements;           /* cumulative over pushes and pull replies: sent ... */
     double elements_delivered; /* ... and delivered; whole numbers below 2^53 */
 };
 
@@ -47,8 +47,8 @@ struct weft_results {
     float learning_rate;         /* as reported by workers: given, the default, or found on the
                                   * data */
     uint32_t learning_rate_rows; /* size of the sample for the search; 0 = no search */
-    uint32_t epoch_count; /* --epochs, or fewer if a target was met */
-    struct weft_hist step_ns; /* of all workers: from the end of a step to the end of the next */
+    uint32_t epoch_count;        /* --epochs, or fewer if a target was met */
+    struct weft_hist step_ns;    /* of all workers: from the end of a step to the end of the next */
     struct weft_until_log until;
     uint64_t begun_ns;
     uint32_t epochs_before; /* complete epochs of the run that was resumed */

@@ -157,8 +157,7 @@ weft_status weft_train_start_worker(struct train *train, uint32_t rank)
                       train->aggregators > 0 ? train->via[rank % train->aggregators] : job->via);
     }
     weft_args_add(args, "--reconnect-s=%u", train->job.reconnect_s);
-    weft_args_add(args, "--replay-bytes=%llu",
-                       (unsigned long long)train->job.replay_bytes);
+    weft_args_add(args, "--replay-bytes=%llu", (unsigned long long)train->job.replay_bytes);
     weft_train_args_worker(job, train->data_path, args);
     if (job->save != NULL && rank == 0) {
         weft_args_add(args, "--save=%s", job->save);

@@ -105,8 +105,8 @@ static weft_status start_all(struct train *train)
             return WEFT_IO;
         }
     }
-    weft_status status = weft_train_await(train, &train->servers_ready, train->servers, SERVER_PATIENCE_NS,
-                               "servers were ready");
+    weft_status status = weft_train_await(train, &train->servers_ready, train->servers,
+                                          SERVER_PATIENCE_NS, "servers were ready");
     if (status != WEFT_OK) {
         return status;
     }
@@ -166,7 +166,8 @@ static weft_status train_all(struct train *train)
         return train_until(train);
     }
     weft_train_tell(train, "worker", UINT32_MAX, "go");
-    weft_status status = weft_train_await(train, &train->epochs_last_ended, workers, WEFT_NEVER, "");
+    weft_status status =
+        weft_train_await(train, &train->epochs_last_ended, workers, WEFT_NEVER, "");
     if (status == WEFT_OK) {
         weft_train_tell(train, "worker", 0, "test");
         status = weft_train_await(train, &train->workers_done, workers, WEFT_NEVER, "");
@@ -182,10 +183,9 @@ static weft_status end_servers(struct train *train)
         }
     }
     /* The final checkpoint takes as long as the disk needs. */
-    uint64_t patience_ns =
-        train->checkpoints.directory != NULL ? WEFT_NEVER : SERVER_PATIENCE_NS;
+    uint64_t patience_ns = train->checkpoints.directory != NULL ? WEFT_NEVER : SERVER_PATIENCE_NS;
     return weft_train_await(train, &train->servers_done, train->servers, patience_ns,
-                 "servers reported their counters");
+                            "servers reported their counters");
 }
 
 /* Nothing depends on the scheduler any more: do not wait for one that hangs. */
@@ -197,8 +197,8 @@ static void end_scheduler(struct train *train)
         return;
     }
     kill(slot->pid, SIGTERM);
-    for (uint64_t now_ns; slot->is_running && !slot->is_done &&
-                          (now_ns = weft_clock_now_ns()) < until_ns;) {
+    for (uint64_t now_ns;
+         slot->is_running && !slot->is_done && (now_ns = weft_clock_now_ns()) < until_ns;) {
         (void)weft_train_next_event(train, until_ns - now_ns);
     }
 }
@@ -334,8 +334,7 @@ static int run(struct train *train)
     weft_supervisor_stop(&train->supervisor, NULL);
     bool recorded = make_records(train);
     if (status != WEFT_OK) {
-        fprintf(stderr,
-                "\nweft train: stopped all processes of the run; no report was written\n");
+        fprintf(stderr, "\nweft train: stopped all processes of the run; no report was written\n");
         return WEFT_EXIT_FAILED;
     }
     int result = report(train);
@@ -480,8 +479,7 @@ static int check(const struct weft_command *command, struct train *train)
     if (shards > WEFT_JOB_SHARDS_MAX) {
         return weft_options_usage(
             command, "%u servers of %u shards are too many; the maximum is %d shards",
-            train->servers,
-            train->shards_per_server, (int)WEFT_JOB_SHARDS_MAX);
+            train->servers, train->shards_per_server, (int)WEFT_JOB_SHARDS_MAX);
     }
     if (train->port != 0 && train->port + shards - 1 > UINT16_MAX) {
         return weft_options_usage(command, "--port %u leaves too few ports for %u shards",

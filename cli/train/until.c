@@ -141,8 +141,8 @@ bool weft_until_is_met(const struct weft_until_log *log)
 
 bool weft_until_is_over(const struct weft_until_log *log)
 {
-    bool given_up = log->until->give_up_s > 0 &&
-                    log->training_ns >= log->until->give_up_s * WEFT_NS_PER_S;
+    bool given_up =
+        log->until->give_up_s > 0 && log->training_ns >= log->until->give_up_s * WEFT_NS_PER_S;
     return weft_until_is_met(log) || log->is_last || given_up;
 }
 
@@ -190,7 +190,8 @@ cJSON *weft_until_log_report(const struct weft_until_log *log)
     add_target(object, "perplexity", log->until->perplexity);
     cJSON_AddNumberToObject(object, "check_steps", log->until->check_steps);
     cJSON_AddBoolToObject(object, "reached", weft_until_is_met(log));
-    cJSON_AddNumberToObject(object, "steps", log->tested > 0 ? log->checks[log->tested - 1].step : 0);
+    cJSON_AddNumberToObject(object, "steps",
+                            log->tested > 0 ? log->checks[log->tested - 1].step : 0);
     cJSON_AddNumberToObject(object, "epochs", epochs_of(log));
     cJSON_AddNumberToObject(object, "training_s", seconds(log->training_ns));
     cJSON *checks = cJSON_AddArrayToObject(object, "checks");

@@ -77,13 +77,13 @@ struct weft_until_log {
     struct weft_until_check *checks; /* (capacity,) */
     uint32_t count;
     uint32_t capacity;
-    uint32_t stopped;      /* workers that have stopped at the current check */
-    uint32_t tested;       /* checks tested: count or count - 1 */
-    uint32_t epoch;        /* of the last stop, from 1 */
+    uint32_t stopped; /* workers that have stopped at the current check */
+    uint32_t tested;  /* checks tested: count or count - 1 */
+    uint32_t epoch;   /* of the last stop, from 1 */
     uint32_t steps_per_epoch;
-    bool is_last;          /* no step follows */
-    uint64_t went_ns;      /* time of the last go */
-    uint64_t stopped_ns;   /* time at which the last worker stopped */
+    bool is_last;        /* no step follows */
+    uint64_t went_ns;    /* time of the last go */
+    uint64_t stopped_ns; /* time at which the last worker stopped */
     uint64_t training_ns;
 };
 

@@ -47,7 +47,7 @@ struct worker {
     uint32_t rate_rows; /* size of the sample for the learning rate search; 0 = no search */
     struct weft_learner learner;
 
-    struct weft_hist step_ns;     /* from the end of a step to the end of the next */
+    struct weft_hist step_ns; /* from the end of a step to the end of the next */
     uint64_t step_begun_ns;
     struct weft_ml_quality quality; /* of the last check of --until-... */
 };
@@ -117,7 +117,8 @@ static weft_status check_data(const struct weft_ml_model_kind *kind,
             WEFT_ML_DOCWORD_COUNT_MAX) {
         return weft_fail(error, WEFT_DATA,
                          "%s: more than 2^24 tokens, more than the float32 values of a table can "
-                         "count", path);
+                         "count",
+                         path);
     }
     if (has_labels && (positive == 0 || positive == dataset->test_count)) {
         return weft_fail(error, WEFT_DATA,
@@ -361,8 +362,7 @@ static weft_status count_tokens(struct worker *worker)
 
 /* All workers stop; rank 0 tests after the parent has received this from all; continue or end
  * (until.h). */
-static weft_status check_model(struct worker *worker, uint32_t epoch, uint32_t step,
-                               uint32_t steps)
+static weft_status check_model(struct worker *worker, uint32_t epoch, uint32_t step, uint32_t steps)
 {
     weft_status status = weft_learner_settle(&worker->learner);
     if (status != WEFT_OK) {
@@ -387,7 +387,7 @@ static weft_status check_model(struct worker *worker, uint32_t epoch, uint32_t s
     /* In the first epoch not every token has a topic yet. */
     bool all_are_counted = worker->job.kind->counts_topics && (epoch > 0 || step + 1 == steps);
     return worker->rank == 0 && worker->learner.is_over && all_are_counted ? count_tokens(worker)
-                                                                          : WEFT_OK;
+                                                                           : WEFT_OK;
 }
 
 static weft_status stepped(void *arg, uint32_t epoch, uint32_t step, uint32_t steps)
@@ -452,9 +452,9 @@ static weft_status train(struct worker *worker)
 {
     struct weft_learner *learner = &worker->learner;
     struct weft_error *error = &learner->worker.error;
-    weft_status status = weft_learner_init(learner, &worker->job, worker->rank, &worker->dataset,
-                                           worker->addresses, worker->shard_count,
-                                           &worker->membership);
+    weft_status status =
+        weft_learner_init(learner, &worker->job, worker->rank, &worker->dataset, worker->addresses,
+                          worker->shard_count, &worker->membership);
     status = status == WEFT_OK ? start_metrics(worker, error) : status;
     if (status != WEFT_OK) {
         return status;
@@ -548,9 +548,8 @@ static weft_status join_job(struct worker *worker, struct weft_error *error)
 static weft_status open_records(struct worker *worker, struct weft_error *error)
 {
     struct weft_error why = {.text = ""};
-    weft_status status =
-        weft_recording_open(&worker->job.recording, "worker", worker->rank,
-                            weft_output_log("worker", false), &why);
+    weft_status status = weft_recording_open(&worker->job.recording, "worker", worker->rank,
+                                             weft_output_log("worker", false), &why);
     if (status != WEFT_OK) {
         return weft_fail(error, WEFT_IO, "--records: %s", why.text);
     }
@@ -637,17 +636,16 @@ static int check(const struct weft_command *command, struct worker *worker)
         worker->channel.fd = (int)worker->control_fd;
     } else if (weft_until_is_set(&worker->job.until)) {
         return weft_options_usage(command,
-            "--until-loss, --until-auc and --until-perplexity require `weft "
-            "train`, which stops all workers at the same step");
+                                  "--until-loss, --until-auc and --until-perplexity require `weft "
+                                  "train`, which stops all workers at the same step");
     }
     const char *scheduler = getenv("WEFT_SCHEDULER");
     if (worker->job.scheduler == NULL && scheduler != NULL && scheduler[0] != '\0') {
         worker->job.scheduler = scheduler;
     }
-    status = worker->job.scheduler != NULL
-                 ? weft_scheduler_address(command, worker->job.scheduler,
-                                          &worker->job.scheduler_address)
-                 : WEFT_OPTIONS_RUN;
+    status = worker->job.scheduler != NULL ? weft_scheduler_address(command, worker->job.scheduler,
+                                                                    &worker->job.scheduler_address)
+                                           : WEFT_OPTIONS_RUN;
     status = status == WEFT_OPTIONS_RUN ? weft_job_settle(command, &worker->job) : status;
     if (status == WEFT_OPTIONS_RUN) {
         status = weft_security_check(command, &worker->job.security);

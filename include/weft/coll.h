@@ -56,10 +56,10 @@ struct weft_comm;
 
 /* Equal at all ranks, except host, port and rank. */
 struct weft_comm_config {
-    size_t size;                  /* set by weft_comm_config_init */
-    const char *host;             /* address to bind, reachable by the other ranks: numeric IPv4
-                                   * or IPv6, or "localhost" (the default: 127.0.0.1) */
-    const char *key_file;         /* this and the next two: as in struct weft_transport_config */
+    size_t size;          /* set by weft_comm_config_init */
+    const char *host;     /* address to bind, reachable by the other ranks: numeric IPv4
+                           * or IPv6, or "localhost" (the default: 127.0.0.1) */
+    const char *key_file; /* this and the next two: as in struct weft_transport_config */
     const uint8_t *key;
     uint32_t security;            /* enum weft_transport_security; default AUTH */
     uint16_t port;                /* 0 (default) = any free port */
@@ -85,9 +85,9 @@ struct weft_comm_config {
     const char *transport;        /* "weft" (NULL, the default), or "tcp": the same messages over
                                    * the kernel's TCP, without loss */
     uint32_t socket_buffer_bytes;
-    uint32_t busy_poll_us;        /* busy-poll the socket for up to this time before sleeping;
-                                   * done only rarely while few polls find a packet; 0 = never;
-                                   * default 50 */
+    uint32_t busy_poll_us; /* busy-poll the socket for up to this time before sleeping;
+                            * done only rarely while few polls find a packet; 0 = never;
+                            * default 50 */
     uint32_t inject_loss_ppm;
     uint32_t inject_seed;
 };
@@ -100,7 +100,8 @@ WEFT_API void weft_comm_config_init(struct weft_comm_config *config_p, size_t si
  * Owns:    borrows config until return; the caller owns *comm_p and releases it with
  *          weft_comm_close.
  * Errors:  as weft_transport_open. weft_comm_error(NULL) returns the cause and the remedy. */
-WEFT_API weft_status weft_comm_open(const struct weft_comm_config *config, struct weft_comm **comm_p);
+WEFT_API weft_status weft_comm_open(const struct weft_comm_config *config,
+                                    struct weft_comm **comm_p);
 
 /* This rank's address, such as "127.0.0.1:41234", to pass to the other ranks.
  * Owns:    valid until weft_comm_close. */
@@ -165,7 +166,7 @@ enum weft_comm_kind {
 enum weft_comm_type {
     WEFT_COMM_F32,
     WEFT_COMM_F64,
-    WEFT_COMM_F16,  /* summed in float32 and rounded once, like BF16 */
+    WEFT_COMM_F16, /* summed in float32 and rounded once, like BF16 */
     WEFT_COMM_BF16,
     WEFT_COMM_I8,
     WEFT_COMM_U8,
@@ -174,31 +175,31 @@ enum weft_comm_type {
 };
 
 enum weft_comm_reduction {
-    WEFT_COMM_SUM,     /* integers wrap */
-    WEFT_COMM_MEAN,    /* floats; divided by the number of received contributions; if `residual` is
-                        * set, by the number of ranks */
-    WEFT_COMM_MIN,     /* NaN if any contribution is */
+    WEFT_COMM_SUM,  /* integers wrap */
+    WEFT_COMM_MEAN, /* floats; divided by the number of received contributions; if `residual` is
+                     * set, by the number of ranks */
+    WEFT_COMM_MIN,  /* NaN if any contribution is */
     WEFT_COMM_MAX,
     WEFT_COMM_PRODUCT,
-    WEFT_COMM_AND,     /* bitwise, integers; so are the next two */
+    WEFT_COMM_AND, /* bitwise, integers; so are the next two */
     WEFT_COMM_OR,
     WEFT_COMM_XOR,
 };
 
 struct weft_comm_op {
-    size_t size;         /* set by weft_comm_op_init */
-    uint32_t kind;       /* enum weft_comm_kind */
-    uint32_t type;       /* enum weft_comm_type; default F32 */
-    uint32_t reduction;  /* enum weft_comm_reduction; default SUM */
-    uint32_t group;      /* default 0: all ranks */
-    uint32_t root;       /* its index in the group; default 0 */
-    uint32_t peer;       /* SEND, RECV: index of the other rank in the group */
-    uint32_t tag;        /* SEND, RECV; default 0 */
-    uint32_t bound_ppm;  /* reductions: fraction of the packets that may be missing, < 1,000,000;
-                          * default 0. Of n packets floor(n x bound) may be missing; the
-                          * remainder carries over to the next operation of the same stream */
-    uint64_t count;      /* elements: see the kind; 0 = no operation, at all ranks */
-    const void *in;      /* aligned to its elements, as out */
+    size_t size;        /* set by weft_comm_op_init */
+    uint32_t kind;      /* enum weft_comm_kind */
+    uint32_t type;      /* enum weft_comm_type; default F32 */
+    uint32_t reduction; /* enum weft_comm_reduction; default SUM */
+    uint32_t group;     /* default 0: all ranks */
+    uint32_t root;      /* its index in the group; default 0 */
+    uint32_t peer;      /* SEND, RECV: index of the other rank in the group */
+    uint32_t tag;       /* SEND, RECV; default 0 */
+    uint32_t bound_ppm; /* reductions: fraction of the packets that may be missing, < 1,000,000;
+                         * default 0. Of n packets floor(n x bound) may be missing; the
+                         * remainder carries over to the next operation of the same stream */
+    uint64_t count;     /* elements: see the kind; 0 = no operation, at all ranks */
+    const void *in;     /* aligned to its elements, as out */
     void *out;
     float *residual;     /* float32 sums and means: error feedback. Same length as `in`,
                           * initially zero. Holds the elements missing in earlier calls; it is
@@ -227,7 +228,7 @@ WEFT_API weft_status weft_comm_begin(struct weft_comm *comm, const struct weft_c
                                      uint64_t *id_p);
 
 struct weft_comm_done {
-    size_t size;               /* the caller sets it to sizeof(done) before the call */
+    size_t size; /* the caller sets it to sizeof(done) before the call */
     uint64_t id;
     void *user;
     uint32_t status;           /* WEFT_OK, or WEFT_PEER: the communicator has failed */
@@ -283,13 +284,13 @@ struct weft_comm_counters {
     uint64_t message_bytes_sent;   /* bytes of messages_sent */
     uint64_t elements_missing;     /* of contributions that this rank reduced: elements that
                                     * did not arrive */
-    uint64_t own_elements_missing;      /* of its own contributions: those that did not arrive */
+    uint64_t own_elements_missing; /* of its own contributions: those that did not arrive */
     uint64_t nonfinite;            /* values of residuals that became 0 */
     uint64_t early_messages;       /* arrived before this rank had called their operation */
     uint64_t connections_refused;  /* of another epoch, or without a valid rank */
     uint64_t datagrams_sent;
     uint64_t datagrams_received;
-    uint64_t bytes_sent;           /* UDP payload */
+    uint64_t bytes_sent; /* UDP payload */
     uint64_t bytes_received;
     uint64_t retransmitted_packets;
 };

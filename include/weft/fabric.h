@@ -79,7 +79,7 @@ WEFT_API weft_status weft_fabric_all_reduce(struct weft_comm *comm, float *updat
 /* A gradient and its row. A row longer than 256 floats is passed in blocks of at most 256, with
  * one call for each block. */
 struct weft_fabric_update {
-    uint64_t id;           /* of the row; in a dense table: the row's number, from 0 */
+    uint64_t id; /* of the row; in a dense table: the row's number, from 0 */
     uint32_t shard;
     uint32_t table;        /* table number */
     uint32_t column;       /* first column of this block */
@@ -106,7 +106,7 @@ struct weft_fabric_request {
                          * pushed has its initial weights */
     const float *state; /* of weight i: [k * stride + i] */
     uint32_t stride;
-    uint32_t exists;    /* 1: the row exists */
+    uint32_t exists; /* 1: the row exists */
 };
 
 /* A closed update: the shard has received all of it, and the worker's CLOCKs. */
@@ -122,7 +122,7 @@ struct weft_fabric_committed {
     uint64_t closed; /* of these, updates closed, including this one unless it is late */
     uint32_t late;   /* 1: refused because its delay exceeded tau_max; nothing of it was applied */
     uint32_t reserved;
-    double norm;     /* Euclidean, of the applied values, before average and update() */
+    double norm; /* Euclidean, of the applied values, before average and update() */
 };
 
 /* All three functions are called on the thread of a shard: those of one shard one after the other,
@@ -139,10 +139,10 @@ struct weft_fabric_committed {
  *          shard dead if a callback blocks it for their peer_timeout_ns (5 s).
  */
 struct weft_fabric_server_config {
-    size_t size;                  /* set by weft_fabric_server_config_init */
-    const char *host;             /* address to bind: numeric, or "localhost"; NULL (default) = 127.0.0.1 */
-    const char *key_file;         /* the job key; this and the next two as in struct
-                                   * weft_transport_config */
+    size_t size;          /* set by weft_fabric_server_config_init */
+    const char *host;     /* address to bind: numeric, or "localhost"; NULL (default) = 127.0.0.1 */
+    const char *key_file; /* the job key; this and the next two as in struct
+                           * weft_transport_config */
     const uint8_t *key;
     uint32_t security;            /* enum weft_transport_security; default AUTH */
     uint32_t port;                /* port of the first shard; the others use the following ports.
@@ -178,7 +178,8 @@ struct weft_fabric_server_config {
     void *user;                   /* argument of all three */
 };
 
-WEFT_API void weft_fabric_server_config_init(struct weft_fabric_server_config *config_p, size_t size);
+WEFT_API void weft_fabric_server_config_init(struct weft_fabric_server_config *config_p,
+                                             size_t size);
 
 struct weft_fabric_server;
 
@@ -206,21 +207,21 @@ WEFT_API const char *weft_fabric_server_address(const struct weft_fabric_server 
 /* Cumulative since weft_fabric_server_open, summed over all its shards: an update counts once for
  * each shard that opens it. */
 struct weft_fabric_server_counters {
-    size_t size;              /* the caller sets it to sizeof(counters) before the call */
-    uint64_t pushes;          /* messages */
+    size_t size;     /* the caller sets it to sizeof(counters) before the call */
+    uint64_t pushes; /* messages */
     uint64_t pulls;
     uint64_t elements_applied;
     uint64_t rows_pulled;
     uint64_t clocks;
     uint64_t updates_opened;
     uint64_t updates_closed;
-    uint64_t updates_late;    /* refused: tau_max */
+    uint64_t updates_late; /* refused: tau_max */
 };
 
 /* Errors:  WEFT_TIMEOUT  a shard did not reply within 5 s, because a callback has not returned.
  * Thread:  any, except a shard's. */
-WEFT_API weft_status weft_fabric_server_counters_get(struct weft_fabric_server *server,
-                                                     struct weft_fabric_server_counters *counters_p);
+WEFT_API weft_status weft_fabric_server_counters_get(
+    struct weft_fabric_server *server, struct weft_fabric_server_counters *counters_p);
 
 /* Close the connections to the workers, join the threads, and free the server, including the
  * model. No callback runs after it returns. NULL is allowed.

@@ -288,7 +288,7 @@ struct weft_table_options {
     uint32_t rows_max;        /* on each shard; 0 (default) = the server's limit */
     float learning_rate;
     float epsilon;
-    float accumulator;        /* initial sum of squares of a new row */
+    float accumulator; /* initial sum of squares of a new row */
     float beta1;
     float beta2;
     float l1;
@@ -308,8 +308,8 @@ struct weft_table_options {
 
     /* Local options: not sent to the servers; other workers may differ. */
     uint32_t last_values_max; /* cache the last pulled value of up to this many rows, FIFO, for
-                               * pulls with `fill`. Uses at most last_values_max x (20 + 4 x dim) + 64
-                               * bytes, reserved at once and committed when used, and a lookup
+                               * pulls with `fill`. Uses at most last_values_max x (20 + 4 x dim) +
+                               * 64 bytes, reserved at once and committed when used, and a lookup
                                * for each row of every pull. Default 0 */
     uint32_t feedback_rows;   /* error feedback: keep gradients that pushes lose, within their
                                * bound or at a deadline, by id, and add them to this worker's
@@ -384,21 +384,21 @@ struct weft_ps_latency {
 /* Result of an operation. An element is a row's block of up to 256 floats; for rows up to that
  * length it is the row. */
 struct weft_result {
-    size_t size;                    /* the caller sets it to sizeof(result) before a call */
-    uint64_t elements_sent;         /* pushed by this worker, or sent by the servers in reply to
-                                     * a pull */
-    uint64_t elements_delivered;    /* of these, those that arrived; the rest was lost within the
-                                     * bound */
-    uint64_t rows_missed;           /* rows that did not arrive completely: a pull keeps their
-                                     * old values, a push has lost their gradients.
-                                     * weft_result_gap returns them */
-    uint32_t chunks_refused;        /* push: packets refused by a server; see the error text */
-    uint32_t requests;              /* number of requests the operation was divided into: one or
-                                     * more for each shard with rows */
-    uint32_t requests_short;        /* of these, those with missing elements */
-    uint32_t clock;                 /* clocks that all workers had ended: the lowest number among
-                                     * the replies */
-    uint32_t shard;                 /* shard that replied last, or refused */
+    size_t size;                 /* the caller sets it to sizeof(result) before a call */
+    uint64_t elements_sent;      /* pushed by this worker, or sent by the servers in reply to
+                                  * a pull */
+    uint64_t elements_delivered; /* of these, those that arrived; the rest was lost within the
+                                  * bound */
+    uint64_t rows_missed;        /* rows that did not arrive completely: a pull keeps their
+                                  * old values, a push has lost their gradients.
+                                  * weft_result_gap returns them */
+    uint32_t chunks_refused;     /* push: packets refused by a server; see the error text */
+    uint32_t requests;           /* number of requests the operation was divided into: one or
+                                  * more for each shard with rows */
+    uint32_t requests_short;     /* of these, those with missing elements */
+    uint32_t clock;              /* clocks that all workers had ended: the lowest number among
+                                  * the replies */
+    uint32_t shard;              /* shard that replied last, or refused */
     uint32_t reserved;
     struct weft_ps_latency latency; /* of the request whose reply arrived last */
     uint64_t requests_dropped;      /* push: of `requests`, those of which nothing was applied,
@@ -575,13 +575,13 @@ WEFT_API size_t weft_table_residuals(const struct weft_ps_table *table, uint64_t
 
 /* Options of one operation. */
 struct weft_op_options {
-    size_t size;        /* set by weft_op_options_init */
-    uint32_t bound_ppm; /* default 0 */
-    uint32_t reserved;  /* 0 */
-    uint64_t fill;      /* pull: bit i = the memory of list i holds no old values (bit 63: of all
-                         * lists from 63 on). Rows that do not arrive are set to their last
-                         * pulled value (last_values_max of the table), or else to their initial value
-                         * (init_scale, init_skip). Default 0: the memory keeps its content */
+    size_t size;          /* set by weft_op_options_init */
+    uint32_t bound_ppm;   /* default 0 */
+    uint32_t reserved;    /* 0 */
+    uint64_t fill;        /* pull: bit i = the memory of list i holds no old values (bit 63: of all
+                           * lists from 63 on). Rows that do not arrive are set to their last
+                           * pulled value (last_values_max of the table), or else to their initial value
+                           * (init_scale, init_skip). Default 0: the memory keeps its content */
     uint64_t deadline_ns; /* time after its begin at which the operation ends with what has
                            * arrived, even if more than the bound is missing. The rest is missed
                            * (weft_result_gap), and the status is OK. A pull ends at that time in
@@ -591,10 +591,10 @@ struct weft_op_options {
                            * not sent. Exception: parts that had been sent when a connection
                            * broke are resent completely, even after the deadline.
                            * WEFT_NEVER = none; default 0 = the shortest deadline of its tables */
-    double norm;        /* push, with a scheduler: Euclidean norm of the pushed values, finite.
-                         * The norm of an update is the root of the sum of squares of its pushes'
-                         * norms. Default -1; a negative number = computed from the values, with
-                         * one pass over them */
+    double norm;          /* push, with a scheduler: Euclidean norm of the pushed values, finite.
+                           * The norm of an update is the root of the sum of squares of its pushes'
+                           * norms. Default -1; a negative number = computed from the values, with
+                           * one pass over them */
 };
 
 WEFT_API void weft_op_options_init(struct weft_op_options *options_p, size_t size);
@@ -667,21 +667,21 @@ WEFT_API void weft_ps_idle(struct weft_ps *ps);
 
 /* Cumulative since weft_ps_connect. */
 struct weft_ps_counters {
-    size_t size;                /* the caller sets it to sizeof(counters) before the call */
+    size_t size; /* the caller sets it to sizeof(counters) before the call */
     uint64_t push_messages;
     uint64_t push_messages_short; /* with missing elements */
     uint64_t push_elements_sent;
     uint64_t push_elements_delivered;
     uint64_t push_chunks_refused;
-    uint64_t pull_messages;     /* replies with rows */
+    uint64_t pull_messages; /* replies with rows */
     uint64_t pull_messages_short;
     uint64_t pull_elements_sent;
     uint64_t pull_elements_delivered;
-    uint64_t missed_ids;        /* ids that the next pulls request first */
-    uint64_t missed_ids_dropped;  /* ids not remembered, because missed_max was reached */
-    uint64_t clocks;            /* acknowledged CLOCKs, counted for each shard */
+    uint64_t missed_ids;         /* ids that the next pulls request first */
+    uint64_t missed_ids_dropped; /* ids not remembered, because missed_max was reached */
+    uint64_t clocks;             /* acknowledged CLOCKs, counted for each shard */
     uint64_t requests_refused;
-    uint64_t requests_failed;   /* the shard was down */
+    uint64_t requests_failed; /* the shard was down */
     uint64_t replies_malformed;
     uint64_t datagrams_sent;
     uint64_t datagrams_received;
@@ -690,31 +690,31 @@ struct weft_ps_counters {
     uint64_t retransmitted_packets;
     uint64_t lost_packets;
     uint64_t injected_drops;
-    uint64_t server_disconnects; /* lost connections for which operations waited to reconnect */
-    uint64_t pushes_resent;      /* messages resent to a server that reconnected */
-    uint64_t pushes_lost;       /* acknowledged pushes that the restored server did not have */
-    uint64_t pushes_durable;    /* replay: contained in a checkpoint */
-    uint64_t replay_bytes_now;  /* of replay_bytes, in use */
-    uint64_t pushes_skipped;     /* messages received partly or not at all, because the server had
-                                 * already ended their clock without this worker */
+    uint64_t server_disconnects;  /* lost connections for which operations waited to reconnect */
+    uint64_t pushes_resent;       /* messages resent to a server that reconnected */
+    uint64_t pushes_lost;         /* acknowledged pushes that the restored server did not have */
+    uint64_t pushes_durable;      /* replay: contained in a checkpoint */
+    uint64_t replay_bytes_now;    /* of replay_bytes, in use */
+    uint64_t pushes_skipped;      /* messages received partly or not at all, because the server had
+                                   * already ended their clock without this worker */
     uint64_t last_values_evicted; /* rows whose cached last value was evicted (last_values_max) */
-    uint64_t feedback_rows_now; /* rows with residuals (feedback_rows) */
+    uint64_t feedback_rows_now;   /* rows with residuals (feedback_rows) */
     uint64_t feedback_stored;     /* lost elements that were kept */
-    uint64_t feedback_added;    /* elements sent with a residual added */
-    uint64_t feedback_dropped;  /* elements lost and not kept: no room, infinite or NaN, or the
-                                 * server went down before it reported what it had */
-    uint64_t deadlines_expired;  /* requests ended by a deadline, or not sent because of it */
-    uint64_t residual_dropped;  /* elements whose rounding error was not kept: no room
-                                 * (feedback_rows) */
-    uint64_t value_bytes_saved; /* of delivered gradients and weights, compared with float32 */
-    uint64_t updates;           /* complete; this and all following are 0 if neither a scheduler
-                                 * nor update_bytes_min is set */
-    uint64_t updates_asked;     /* of these, those with a request to the scheduler */
-    uint64_t updates_direct;    /* of updates_asked, sent without a grant because the scheduler
-                                 * did not reply */
-    uint64_t updates_dropped;   /* of updates_asked, dropped */
-    uint64_t pushes_late;       /* messages that a server refused because their update was too
-                                 * late */
+    uint64_t feedback_added;      /* elements sent with a residual added */
+    uint64_t feedback_dropped;    /* elements lost and not kept: no room, infinite or NaN, or the
+                                   * server went down before it reported what it had */
+    uint64_t deadlines_expired;   /* requests ended by a deadline, or not sent because of it */
+    uint64_t residual_dropped;    /* elements whose rounding error was not kept: no room
+                                   * (feedback_rows) */
+    uint64_t value_bytes_saved;   /* of delivered gradients and weights, compared with float32 */
+    uint64_t updates;             /* complete; this and all following are 0 if neither a scheduler
+                                   * nor update_bytes_min is set */
+    uint64_t updates_asked;       /* of these, those with a request to the scheduler */
+    uint64_t updates_direct;      /* of updates_asked, sent without a grant because the scheduler
+                                   * did not reply */
+    uint64_t updates_dropped;     /* of updates_asked, dropped */
+    uint64_t pushes_late;         /* messages that a server refused because their update was too
+                                   * late */
 };
 
 WEFT_API void weft_ps_counters_get(struct weft_ps *ps, struct weft_ps_counters *counters_p);

@@ -53,14 +53,16 @@
 #include <vector>
 #include <weft/ps.h>
 
-namespace ps {
+namespace ps
+{
 
 using Key = uint64_t;
 static const Key kMaxKey = std::numeric_limits<Key>::max();
 
 /* what() returns the cause and the remedy. */
-class Error : public std::runtime_error {
-public:
+class Error : public std::runtime_error
+{
+  public:
     Error(weft_status status, const std::string &text) : std::runtime_error(text), status_(status)
     {
     }
@@ -69,11 +71,12 @@ public:
         return status_;
     }
 
-private:
+  private:
     weft_status status_;
 };
 
-namespace weft_detail {
+namespace weft_detail
+{
 
 enum { OPS_MAX = 16, ROWS_MAX = 65536 };
 
@@ -98,7 +101,7 @@ struct Node {
     weft_ps *ps = nullptr;
     int timestamp = 0;
     std::map<int, Table> tables;
-    std::map<int, Request> requests;            /* by timestamp; not complete, or failed */
+    std::map<int, Request> requests;                /* by timestamp; not complete, or failed */
     std::deque<std::pair<uint64_t, int>> under_way; /* (operation, timestamp) pairs, oldest first */
     std::vector<std::function<void()>> exit_callbacks;
 
@@ -320,10 +323,11 @@ inline int MyRank()
 
 /* ---- a worker -------------------------------------------------------------------------------- */
 
-template <typename Val> class KVWorker {
+template <typename Val> class KVWorker
+{
     static_assert(std::is_same<Val, float>::value, "values are floats");
 
-public:
+  public:
     using Callback = std::function<void()>;
 
     /* app_id: the number of the table, below the server's --tables. */
@@ -411,7 +415,7 @@ public:
         }
     }
 
-private:
+  private:
     static int begin_request(weft_detail::Node &node, const Callback &callback,
                              const std::vector<Key> *keys)
     {
@@ -485,10 +489,12 @@ private:
 
 /* ---- servers (run `weft server`) ------------------------------------------------------------- */
 
-template <typename Val> struct KVServerDefaultHandle {};
+template <typename Val> struct KVServerDefaultHandle {
+};
 
-template <typename Val> class KVServer {
-public:
+template <typename Val> class KVServer
+{
+  public:
     explicit KVServer(int app_id)
     {
         (void)app_id;

@@ -32,7 +32,7 @@ typedef enum WEFT_NODISCARD {
 #define X(name, text) WEFT_##name,
     WEFT_STATUS_MAP(X)
 #undef X
-    WEFT_STATUS_COUNT
+        WEFT_STATUS_COUNT
 } weft_status;
 
 #ifdef __cplusplus

@@ -181,11 +181,11 @@ struct weft_transport_send {
                                         * bound; read only during weft_transport_send. Default
                                         * NULL, 0 */
     uint32_t critical_count;
-    uint32_t reserved;                 /* 0 */
-    uint64_t tag;                      /* opaque; receives match on it; default 0 */
-    uint64_t timeout_ns;               /* from this call on; then the message is closed SHORT.
-                                        * Default WEFT_NEVER */
-    void *user;                        /* returned in SENT */
+    uint32_t reserved;   /* 0 */
+    uint64_t tag;        /* opaque; receives match on it; default 0 */
+    uint64_t timeout_ns; /* from this call on; then the message is closed SHORT.
+                          * Default WEFT_NEVER */
+    void *user;          /* returned in SENT */
 };
 
 WEFT_API void weft_transport_send_init(struct weft_transport_send *send_p, size_t size);
@@ -277,7 +277,7 @@ enum weft_transport_down {
  * not end UNKNOWN. */
 struct weft_mask {
     const uint64_t *bits;
-    uint32_t elements;        /* in the message */
+    uint32_t elements; /* in the message */
     uint32_t elem_bytes;
     uint32_t chunk_elems;     /* a multiple of 32 if at least 32 elements fit into a packet */
     uint32_t chunks;          /* = ceil(elements / chunk_elems) */
@@ -286,8 +286,8 @@ struct weft_mask {
 };
 
 struct weft_transport_event {
-    size_t size;           /* the caller sets it to sizeof(event) before a call */
-    uint32_t type;         /* enum weft_transport_event_type */
+    size_t size;   /* the caller sets it to sizeof(event) before a call */
+    uint32_t type; /* enum weft_transport_event_type */
     uint32_t peer;
     void *user;            /* SENT, RECEIVED: of the send or the receive */
     uint64_t tag;          /* SENT, RECEIVED: the sender's */
@@ -314,8 +314,7 @@ WEFT_API weft_status weft_transport_wait(struct weft_transport *transport, uint6
 /* Make progress: send, sleep until a packet arrives, a timer expires or timeout_ns has passed (0
  * = do not sleep), and process received packets. With config.thread it does nothing.
  * Errors:  WEFT_AGAIN  too many events wait to be polled: no progress was made. */
-WEFT_API weft_status weft_transport_progress(struct weft_transport *transport,
-                                             uint64_t timeout_ns);
+WEFT_API weft_status weft_transport_progress(struct weft_transport *transport, uint64_t timeout_ns);
 
 /* Make progress until nothing is outstanding: sends are closed, and what was received has been
  * reported to the senders. A receiver calls it before it closes. Events remain to be polled.
@@ -329,26 +328,26 @@ WEFT_API const char *weft_down_text(enum weft_transport_down down);
 
 /* Cumulative since open. */
 struct weft_transport_counters {
-    size_t size;                    /* the caller sets it to sizeof(counters) before the call */
+    size_t size; /* the caller sets it to sizeof(counters) before the call */
     uint64_t datagrams_sent;
-    uint64_t datagrams_received;    /* including injected drops */
-    uint64_t bytes_sent;            /* UDP payload */
+    uint64_t datagrams_received; /* including injected drops */
+    uint64_t bytes_sent;         /* UDP payload */
     uint64_t bytes_received;
-    uint64_t data_packets_sent;     /* with elements; including retransmissions */
+    uint64_t data_packets_sent; /* with elements; including retransmissions */
     uint64_t retransmitted_packets;
-    uint64_t lost_packets;          /* declared lost */
-    uint64_t messages_sent;         /* closed COMPLETE or SHORT */
+    uint64_t lost_packets;  /* declared lost */
+    uint64_t messages_sent; /* closed COMPLETE or SHORT */
     uint64_t messages_received;
-    uint64_t messages_short;        /* of the received ones */
-    uint64_t messages_unknown;      /* of the sends */
-    uint64_t chunks_missing;        /* of messages received */
-    uint64_t unmatched_packets;     /* of messages for which no receive was posted */
-    uint64_t invalid_packets;       /* malformed, of unknown type or inconsistent; dropped */
-    uint64_t connections_refused;   /* accept is 0, or peers_max connections exist */
-    uint64_t kernel_drops;          /* the socket's receive buffer was full */
-    uint64_t send_drops;            /* packets that the kernel refused to send; treated as loss */
+    uint64_t messages_short;      /* of the received ones */
+    uint64_t messages_unknown;    /* of the sends */
+    uint64_t chunks_missing;      /* of messages received */
+    uint64_t unmatched_packets;   /* of messages for which no receive was posted */
+    uint64_t invalid_packets;     /* malformed, of unknown type or inconsistent; dropped */
+    uint64_t connections_refused; /* accept is 0, or peers_max connections exist */
+    uint64_t kernel_drops;        /* the socket's receive buffer was full */
+    uint64_t send_drops;          /* packets that the kernel refused to send; treated as loss */
     uint64_t injected_drops;
-    uint64_t unauthentic_packets;   /* forged, damaged, or of another key, mode or version */
+    uint64_t unauthentic_packets; /* forged, damaged, or of another key, mode or version */
 };
 
 WEFT_API void weft_transport_counters_get(struct weft_transport *transport,

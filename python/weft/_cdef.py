@@ -281,7 +281,8 @@ struct weft_comm_config {
     uint32_t inject_seed;
 };
 void weft_comm_config_init(struct weft_comm_config *config_p, size_t size);
-weft_status weft_comm_open(const struct weft_comm_config *config, struct weft_comm **comm_p);
+weft_status weft_comm_open(const struct weft_comm_config *config,
+                                    struct weft_comm **comm_p);
 const char *weft_comm_address(const struct weft_comm *comm);
 weft_status weft_comm_join(struct weft_comm *comm, const char *const *addresses,
                                     uint64_t timeout_ns);

@@ -60,7 +60,7 @@ static inline void weft_agg_window_advance(struct weft_agg_window *w, uint32_t f
 }
 
 static inline enum weft_agg_window_state weft_agg_window_look(const struct weft_agg_window *w,
-                                                       uint32_t number)
+                                                              uint32_t number)
 {
     uint32_t above = number - w->base;
     if (above >= WEFT_AGG_WINDOW) {

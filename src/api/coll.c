@@ -201,8 +201,7 @@ static struct weft_coll_call call_of(const struct weft_comm *comm, const struct 
 static weft_status call_check(const struct weft_comm *comm, const struct weft_comm_op *op,
                               const struct weft_coll_call *call)
 {
-    const struct group *group =
-        op->group < comm->coll.groups_max ? &comm->group[op->group] : NULL;
+    const struct group *group = op->group < comm->coll.groups_max ? &comm->group[op->group] : NULL;
     if (group == NULL || group->n == 0) {
         return weft_fail(&last_error, WEFT_INVALID,
                          "group %u does not exist; create it with weft_comm_group", op->group);

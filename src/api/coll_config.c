@@ -108,9 +108,8 @@ weft_status weft_api_comm_config_read(const struct weft_comm_config *theirs,
                                       struct weft_error *error)
 {
     weft_comm_config_init(ours_p, sizeof(*ours_p));
-    weft_status status =
-        weft_api_struct_in(ours_p, sizeof(*ours_p), CONFIG_BYTES_MIN, theirs, "config",
-                           "weft_comm_config_init", error);
+    weft_status status = weft_api_struct_in(ours_p, sizeof(*ours_p), CONFIG_BYTES_MIN, theirs,
+                                            "config", "weft_comm_config_init", error);
     if (status == WEFT_OK) {
         status = weft_api_peer_timeout_check(ours_p->peer_timeout_ns, error);
     }

@@ -138,9 +138,8 @@ uint64_t weft_api_peer_timeout_ns(void)
 weft_status weft_api_peer_timeout_check(uint64_t peer_timeout_ns, struct weft_error *error)
 {
     /* A zero set by the program itself is refused with the other ranges. */
-    return peer_timeout_ns > 0 || weft_launch_peer_timeout_check(error) == WEFT_OK
-               ? WEFT_OK
-               : WEFT_DATA;
+    return peer_timeout_ns > 0 || weft_launch_peer_timeout_check(error) == WEFT_OK ? WEFT_OK
+                                                                                   : WEFT_DATA;
 }
 
 /* ---- the configuration ----------------------------------------------------------------------- */

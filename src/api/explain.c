@@ -56,8 +56,7 @@ static uint64_t unauthentic_packets(const struct weft_ep_counters *ep)
 
 static uint64_t invalid_packets(const struct weft_ep_counters *ep)
 {
-    return ep->bad_short + ep->bad_class + ep->bad_peer + ep->bad_packet +
-           ep->bad_range;
+    return ep->bad_short + ep->bad_class + ep->bad_peer + ep->bad_packet + ep->bad_range;
 }
 
 void weft_transport_counters_get(struct weft_transport *transport,

@@ -51,8 +51,7 @@ static weft_status check_list(struct weft_ps *ps, const struct weft_ps_list *lis
     }
     if (is_pull ? list->out == NULL : list->values == NULL) {
         return weft_fail(&ps->worker.error, WEFT_INVALID,
-                         "rows is NULL and n is %zu; pass an array of n rows",
-                         list->n);
+                         "rows is NULL and n is %zu; pass an array of n rows", list->n);
     }
     return check_ids(ps, list);
 }

@@ -302,10 +302,11 @@ weft_status weft_api_ps_config_read(const struct weft_ps_config *theirs,
         status = settle(ours_p, launch_p, error);
     }
     if (status == WEFT_OK && ours_p->hot_rows > 0 && ours_p->scheduler != NULL) {
-        return weft_fail(error, WEFT_INVALID,
-                         "hot_rows does not go with scheduler, which selects one path for all rows of "
-                         "an update; leave out one of them (scheduler \"\" = none, also of "
-                         "WEFT_SCHEDULER)");
+        return weft_fail(
+            error, WEFT_INVALID,
+            "hot_rows does not go with scheduler, which selects one path for all rows of "
+            "an update; leave out one of them (scheduler \"\" = none, also of "
+            "WEFT_SCHEDULER)");
     }
     return status == WEFT_OK ? range_check(ours_p, error) : status;
 }
@@ -350,10 +351,11 @@ static weft_status tau_max_check(const struct weft_ps_config *c, uint8_t mode,
                          "update is waited for");
     }
     if (c->tau_max > 0 && c->via != NULL) {
-        return weft_fail(error, WEFT_INVALID,
-                         "tau_max does not go with via: a sum does not say which model each of its "
-                         "updates was computed from, and a late one cannot be removed from it; leave "
-                         "out one of them (via \"\" = none, also of WEFT_VIA)");
+        return weft_fail(
+            error, WEFT_INVALID,
+            "tau_max does not go with via: a sum does not say which model each of its "
+            "updates was computed from, and a late one cannot be removed from it; leave "
+            "out one of them (via \"\" = none, also of WEFT_VIA)");
     }
     const struct weft_api_range field = {"tau_max", c->tau_max, 0, WEFT_PS_TAU_MAX_MAX};
     return weft_api_ranges_check(&field, 1, error);

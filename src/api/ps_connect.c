@@ -159,8 +159,8 @@ static weft_status open_worker(struct weft_ps *ps, const struct weft_ps_config *
     }
     struct weft_launch_address *via = NULL;
     status = config->via == NULL ? WEFT_OK
-                                 : weft_worker_via_read(&worker, "config.via or WEFT_VIA", config->via,
-                                                        &via, &ps->worker.error);
+                                 : weft_worker_via_read(&worker, "config.via or WEFT_VIA",
+                                                        config->via, &via, &ps->worker.error);
     status = status == WEFT_OK ? weft_worker_open(&ps->worker, &worker) : status;
     free(via);
     return status;
@@ -278,8 +278,8 @@ weft_status weft_ps_connect(const struct weft_ps_config *config, struct weft_ps 
     return WEFT_OK;
 }
 
-/* In a forked process the sockets and the memory shared with threads are the parent's: it would end the
- * parent's connections, and hand its rank back. */
+/* In a forked process the sockets and the memory shared with threads are the parent's: it would end
+ * the parent's connections, and hand its rank back. */
 static void end(struct weft_ps *ps, bool done)
 {
     if (ps->pid != getpid()) {

@@ -36,23 +36,24 @@ struct ps_missed_rows {
 struct weft_ps_table {
     struct weft_ps *ps;
     struct weft_table_spec spec;
-    void *last; /* memory of last values; NULL = none; like `kept` */
-    void *kept; /* memory of error feedback */
+    void *last;           /* memory of last values; NULL = none; like `kept` */
+    void *kept;           /* memory of error feedback */
     uint64_t deadline_ns; /* of operations without their own */
-    bool opening; /* TABLE is in progress: `op` */
+    bool opening;         /* TABLE is in progress: `op` */
     bool open;
     weft_ps_op op;
     char name[WEFT_PS_NAME_BYTES];
 };
 
 struct weft_ps {
-    pid_t pid; /* of the process that opened it; a forked copy of it has neither connections nor a rank */
+    pid_t pid; /* of the process that opened it; a forked copy of it has neither connections nor a
+                  rank */
     struct weft_membership membership;
     struct weft_security security;
     struct weft_worker worker;
-    struct weft_recorder *recorder;   /* NULL = nothing is recorded; like `records` */
+    struct weft_recorder *recorder;       /* NULL = nothing is recorded; like `records` */
     struct weft_rpc_record_ring *records; /* the recorder's */
-    struct ps_metrics *metrics;       /* NULL = not served */
+    struct ps_metrics *metrics;           /* NULL = not served */
 
     uint32_t workers;
     uint32_t tables_max;
@@ -63,9 +64,9 @@ struct weft_ps {
     uint64_t connect_timeout_ns;
     uint64_t call_timeout_ns;
 
-    uint64_t replay_bytes;        /* 0 = pushes are not kept */
+    uint64_t replay_bytes; /* 0 = pushes are not kept */
     bool has_scheduler;
-    uint8_t scheduled_mode; /* enum weft_table_mode required of tables with a scheduler */
+    uint8_t scheduled_mode;       /* enum weft_table_mode required of tables with a scheduler */
     struct weft_ps_table *tables; /* (tables_max,) */
     struct ps_missed_rows missed;
     bool in_parts; /* the operation in progress is a part of a longer one */

@@ -23,7 +23,8 @@ static void copy_stats(void *arg, void *object)
 {
     struct weft_worker_stats *stats = arg;
     struct weft_ps *ps = object;
-    stats->has_gauges = weft_endpoint_stats(&ps->worker.endpoint, &stats->transport, &stats->gauges);
+    stats->has_gauges =
+        weft_endpoint_stats(&ps->worker.endpoint, &stats->transport, &stats->gauges);
     stats->client = *weft_ps_client_counters(ps->worker.client);
     stats->push = *weft_ps_client_push_latencies(ps->worker.client);
     stats->pull = *weft_ps_client_pull_latencies(ps->worker.client);

@@ -127,8 +127,8 @@ static weft_status under_way(struct weft_ps *ps, weft_ps_op op)
                      about.is_push ? "the push to" : "the pull of", name);
 }
 
-/* A caller that waits for an operation may end its clock only afterwards, so the update is completed
- * now. */
+/* A caller that waits for an operation may end its clock only afterwards, so the update is
+ * completed now. */
 static void update_end(struct weft_ps *ps)
 {
     if (weft_ps_update_gathers(ps->worker.client)) {

@@ -283,7 +283,7 @@ void weft_api_ps_tables_free(struct weft_ps *ps)
 }
 
 size_t weft_table_residuals(const struct weft_ps_table *table, uint64_t *ids_p, float *rows_p,
-                       size_t max)
+                            size_t max)
 {
     return weft_ps_client_kept(table->ps->worker.client, table->spec.table, ids_p, rows_p,
                                (uint32_t)weft_min_u64(max, UINT32_MAX));

@@ -26,8 +26,7 @@ static uint32_t posted_max(const struct weft_driver_config *config)
     return (uint32_t)weft_min_u64(posts, EVENTS_KEPT_MAX);
 }
 
-static weft_status open_endpoint(struct weft_transport *t,
-                                 const struct weft_transport_config *ours,
+static weft_status open_endpoint(struct weft_transport *t, const struct weft_transport_config *ours,
                                  const struct weft_driver_config *driver)
 {
     const struct weft_api_security from = {ours->security, ours->key_file, ours->key};

@@ -42,9 +42,8 @@ struct weft_hash_key {
 static inline struct weft_hash_key weft_hash_key(const uint8_t bytes[WEFT_HASH_KEY_BYTES])
 {
     /* The constants of wyhash; with them zero bytes do not give a weak key. */
-    static const uint64_t masks[4] = {
-        UINT64_C(0xa0761d6478bd642f), UINT64_C(0xe7037ed1a0b428db), UINT64_C(0x8ebc6af09c88c6e3),
-        UINT64_C(0x589965cc75374cc3)};
+    static const uint64_t masks[4] = {UINT64_C(0xa0761d6478bd642f), UINT64_C(0xe7037ed1a0b428db),
+                                      UINT64_C(0x8ebc6af09c88c6e3), UINT64_C(0x589965cc75374cc3)};
     struct weft_hash_key key;
     for (int i = 0; i < 4; i++) {
         key.word[i] = 0;

@@ -7,7 +7,10 @@
 
 #include "base/units.h"
 
-enum { WEFT_HIST_SUB_BITS = 5, WEFT_HIST_BUCKETS = (64 - WEFT_HIST_SUB_BITS + 1) << WEFT_HIST_SUB_BITS };
+enum {
+    WEFT_HIST_SUB_BITS = 5,
+    WEFT_HIST_BUCKETS = (64 - WEFT_HIST_SUB_BITS + 1) << WEFT_HIST_SUB_BITS
+};
 
 struct weft_hist {
     uint64_t count;

@@ -189,8 +189,7 @@ static weft_status set_aside_part(const char *directory, const struct weft_ckpt_
     char name[WEFT_CKPT_FILE_BYTES], to[WEFT_CKPT_FILE_BYTES];
     weft_status status = WEFT_OK;
     for (uint32_t i = 0; status == WEFT_OK && i < m->count; i++) {
-        status =
-            move_file(directory, m->files[i].name, m->files[i].name, false, moved_p, error);
+        status = move_file(directory, m->files[i].name, m->files[i].name, false, moved_p, error);
     }
     record_name(part, name);
     quarantine_name(m, to);
@@ -313,9 +312,9 @@ static weft_status sweep(const char *directory, const char *folder,
         }
         if (keep && !is_temporary(history, item->d_name)) {
             status = make_quarantine(directory, error);
-            status = status == WEFT_OK ? move_file(directory, item->d_name, item->d_name, false,
-                                                   &moved, error)
-                                       : status;
+            status = status == WEFT_OK
+                         ? move_file(directory, item->d_name, item->d_name, false, &moved, error)
+                         : status;
         } else {
             status = remove_file(path, item->d_name, error);
         }
@@ -331,7 +330,8 @@ weft_status weft_ckpt_set_aside(const char *directory, struct weft_ckpt_log *log
     weft_status status = set_aside_void(directory, log, tell, arg, error);
     bool keep = weft_ckpt_log_damaged(log) != 0;
     status = status == WEFT_OK ? sweep(directory, ".", history, keep, is_nobodys, error) : status;
-    return status == WEFT_OK ? sweep(directory, "log", history, false, is_temporary, error) : status;
+    return status == WEFT_OK ? sweep(directory, "log", history, false, is_temporary, error)
+                             : status;
 }
 
 weft_status weft_ckpt_discard(const char *directory, const struct weft_ckpt_manifest *manifest,
@@ -408,9 +408,8 @@ weft_status weft_ckpt_prune(const char *directory, struct weft_ckpt_log *log, ui
             if (status == WEFT_OK && weft_ckpt_log_replaced(log, error)) {
                 status = WEFT_STATE;
             }
-            status = status == WEFT_OK
-                         ? remove_part(directory, log, &history->parts[i - 1], error)
-                         : status;
+            status = status == WEFT_OK ? remove_part(directory, log, &history->parts[i - 1], error)
+                                       : status;
             if (status == WEFT_OK) {
                 weft_ckpt_log_forget(log, i - 1);
             }

@@ -21,7 +21,7 @@ struct weft_ckpt_set {
     struct {
         uint32_t shard;
         struct weft_ckpt_file file;
-    } *files; /* ordered by shard; within a shard from the whole file to the last delta */
+    } * files; /* ordered by shard; within a shard from the whole file to the last delta */
 };
 
 /* Find the newest checkpoint without any damaged byte; set_p->number is 0 if there is none.

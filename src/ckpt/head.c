@@ -35,8 +35,7 @@ static void *grown(void *items, uint32_t count, size_t size)
 
 static struct weft_ckpt_tensor *add_tensor(struct weft_ckpt_head *head)
 {
-    struct weft_ckpt_tensor *all =
-        grown(head->tensors, head->tensor_count, sizeof(*head->tensors));
+    struct weft_ckpt_tensor *all = grown(head->tensors, head->tensor_count, sizeof(*head->tensors));
     if (all == NULL) {
         return NULL;
     }
@@ -168,8 +167,7 @@ static void print(const struct weft_ckpt_head *head, FILE *out)
     fputs("}", out);
 }
 
-weft_status weft_ckpt_head_print(const struct weft_ckpt_head *head, char **bytes_p,
-                                 size_t *count_p)
+weft_status weft_ckpt_head_print(const struct weft_ckpt_head *head, char **bytes_p, size_t *count_p)
 {
     char *bytes = NULL;
     size_t count = 0;
@@ -344,9 +342,9 @@ weft_status weft_ckpt_head_parse(const void *bytes, size_t count, uint64_t file_
     }
     uint64_t total = sizeof(length) + length + weft_ckpt_head_data_bytes(&head);
     if (status == WEFT_OK && total != file_bytes) {
-        status = weft_fail(error, WEFT_DATA,
-                           "it has %" PRIu64 " bytes; according to its head %" PRIu64, file_bytes,
-                           total);
+        status =
+            weft_fail(error, WEFT_DATA, "it has %" PRIu64 " bytes; according to its head %" PRIu64,
+                      file_bytes, total);
     }
     if (status != WEFT_OK) {
         weft_ckpt_head_fini(&head);

@@ -79,8 +79,7 @@ uint32_t weft_ckpt_history_complete(const struct weft_ckpt_history *history, uin
 {
     uint32_t count = 0, next = 0, shards = 0;
     do {
-        const struct weft_ckpt_part *part =
-            part_at(history, number, shards, next, &places[count]);
+        const struct weft_ckpt_part *part = part_at(history, number, shards, next, &places[count]);
         if (part == NULL || !has_bases(history, part)) {
             return 0;
         }
@@ -113,8 +112,7 @@ uint64_t weft_ckpt_history_newest(const struct weft_ckpt_history *history, uint6
     return number;
 }
 
-bool weft_ckpt_history_has(const struct weft_ckpt_history *history, uint64_t claim,
-                           uint64_t number)
+bool weft_ckpt_history_has(const struct weft_ckpt_history *history, uint64_t claim, uint64_t number)
 {
     for (size_t i = 0; i < history->part_count; i++) {
         const struct weft_ckpt_part *part = &history->parts[i];
@@ -130,8 +128,7 @@ const struct weft_ckpt_part *weft_ckpt_history_beside(const struct weft_ckpt_his
                                                       uint64_t number)
 {
     uint32_t place;
-    const struct weft_ckpt_part *part =
-        part_at(history, number, like->shards, like->first, &place);
+    const struct weft_ckpt_part *part = part_at(history, number, like->shards, like->first, &place);
     return part != NULL && part->manifest.count == like->count ? part : NULL;
 }
 

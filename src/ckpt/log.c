@@ -25,12 +25,12 @@ struct weft_ckpt_log {
     weft_ckpt_complaint *complain;
     void *arg;
     struct weft_ckpt_history history;
-    uint64_t next;  /* serial of the record to read or add */
+    uint64_t next;    /* serial of the record to read or add */
     uint64_t opened;  /* the first serial that was unused when the log was opened */
     uint64_t damaged; /* the last damaged record; 0 = none */
     bool tried;       /* link(2) was called for the record being added */
-    uint64_t mine;  /* serial of this process's claim; 0 = none */
-    uint64_t token; /* names its temporary files */
+    uint64_t mine;    /* serial of this process's claim; 0 = none */
+    uint64_t token;   /* names its temporary files */
     uint32_t temporaries;
 };
 
@@ -95,9 +95,8 @@ static weft_status take_file(struct weft_ckpt_log *log, uint64_t serial, const c
     size_t count;
     weft_status status = path_of(log, name, path, error);
     /* A file longer than any record is not a record: its first bytes are enough to detect that. */
-    status = status == WEFT_OK
-                 ? weft_ckpt_read_whole(path, RECORD_BYTES_MAX, &bytes, &count, error)
-                 : status;
+    status = status == WEFT_OK ? weft_ckpt_read_whole(path, RECORD_BYTES_MAX, &bytes, &count, error)
+                               : status;
     if (status != WEFT_OK) {
         return status;
     }

@@ -101,8 +101,8 @@ static weft_status take_all(const cJSON *root, struct weft_ckpt_manifest *m,
         (!weft_ckpt_json_number(root, "claim", WEFT_CKPT_NUMBER_MAX, &m->claim) || m->claim == 0)) {
         return weft_fail(error, WEFT_DATA, "it contradicts itself");
     }
-    if (!weft_ckpt_json_number(root, "number", WEFT_CKPT_NUMBER_MAX, &m->number) || m->number == 0 ||
-        !weft_ckpt_json_number(root, "base", m->number - 1, &m->base) ||
+    if (!weft_ckpt_json_number(root, "number", WEFT_CKPT_NUMBER_MAX, &m->number) ||
+        m->number == 0 || !weft_ckpt_json_number(root, "base", m->number - 1, &m->base) ||
         !weft_ckpt_json_number(root, "shards", WEFT_CKPT_SHARDS_MAX, &shards) ||
         !weft_ckpt_json_number(root, "first", WEFT_CKPT_SHARDS_MAX, &first) || count < 1 ||
         first + (uint64_t)count > shards) {

@@ -83,8 +83,8 @@ weft_status weft_ckpt_model_save(const char *path, const struct weft_ckpt_model 
 
 static bool copy_name(const char *text, char name_p[WEFT_CKPT_MODEL_NAME_BYTES])
 {
-    return text != NULL && snprintf(name_p, WEFT_CKPT_MODEL_NAME_BYTES, "%s", text) <
-                               WEFT_CKPT_MODEL_NAME_BYTES;
+    return text != NULL &&
+           snprintf(name_p, WEFT_CKPT_MODEL_NAME_BYTES, "%s", text) < WEFT_CKPT_MODEL_NAME_BYTES;
 }
 
 /* A prior, above 0 and finite; 0 if the metadata has none. */
@@ -111,9 +111,9 @@ static weft_status read_notes(const struct weft_ckpt_head *head, struct weft_ckp
     char *offset_end = NULL;
     unsigned long count = factors != NULL ? strtoul(factors, &factors_end, 10) : 0;
     model->offset = offset != NULL ? strtof(offset, &offset_end) : 0;
-    bool good = factors != NULL && factors[0] >= '0' && factors[0] <= '9' &&
-                *factors_end == '\0' && count < WEFT_CKPT_MODEL_DIM_MAX && offset != NULL &&
-                offset_end != offset && *offset_end == '\0' && isfinite(model->offset) &&
+    bool good = factors != NULL && factors[0] >= '0' && factors[0] <= '9' && *factors_end == '\0' &&
+                count < WEFT_CKPT_MODEL_DIM_MAX && offset != NULL && offset_end != offset &&
+                *offset_end == '\0' && isfinite(model->offset) &&
                 read_prior(head, "alpha", &model->alpha) &&
                 read_prior(head, "beta", &model->beta) &&
                 copy_name(weft_ckpt_head_text(head, "model"), model->kind) &&
@@ -145,8 +145,7 @@ static weft_status read_tensors(const struct weft_ckpt_head *head, const char *d
     uint64_t count = 0;
     uint64_t row_count = 0;
     const void *ids = tensor_at(head, "ids", WEFT_CKPT_U64, 0, data, &count);
-    const void *rows =
-        tensor_at(head, "rows", WEFT_CKPT_F32, model->dim, data, &row_count);
+    const void *rows = tensor_at(head, "rows", WEFT_CKPT_F32, model->dim, data, &row_count);
     if (ids == NULL || rows == NULL || count != row_count || count > UINT32_MAX) {
         return weft_fail(error, WEFT_DATA,
                          "ids and rows are missing, of another shape, or damaged");

@@ -39,10 +39,8 @@ bool weft_ckpt_sealed_good(char *bytes, size_t count)
 {
     static const size_t least = sizeof(HASH_BEFORE) - 1 + HASH_FROM_END;
     char digits[HASH_DIGITS + 1];
-    if (count < least ||
-        memcmp(bytes + count - least, HASH_BEFORE, sizeof(HASH_BEFORE) - 1) != 0 ||
-        memcmp(bytes + count - (sizeof(HASH_AFTER) - 1), HASH_AFTER, sizeof(HASH_AFTER) - 1) !=
-            0) {
+    if (count < least || memcmp(bytes + count - least, HASH_BEFORE, sizeof(HASH_BEFORE) - 1) != 0 ||
+        memcmp(bytes + count - (sizeof(HASH_AFTER) - 1), HASH_AFTER, sizeof(HASH_AFTER) - 1) != 0) {
         return false;
     }
     snprintf(digits, sizeof(digits), "%016" PRIx64, hash_of(bytes, count));

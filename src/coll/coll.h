@@ -79,9 +79,10 @@ enum weft_coll_type {
 };
 
 enum weft_coll_reduction {
-    WEFT_COLL_SUM, /* integers wrap */
-    WEFT_COLL_MEAN, /* floats only; divided by the contributors of each grain, or by n with feedback */
-    WEFT_COLL_MIN, /* NaN if any contribution is NaN */
+    WEFT_COLL_SUM,  /* integers wrap */
+    WEFT_COLL_MEAN, /* floats only; divided by the contributors of each grain, or by n with feedback
+                     */
+    WEFT_COLL_MIN,  /* NaN if any contribution is NaN */
     WEFT_COLL_MAX,
     WEFT_COLL_PRODUCT,
     WEFT_COLL_AND, /* bitwise, integers only; also the next two */
@@ -118,10 +119,9 @@ struct weft_coll_call {
     enum weft_coll_type type;
     enum weft_coll_reduction reduction;
     uint32_t group;
-    uint32_t root; /* index within the group */
-    uint32_t peer; /* SEND, RECV: the other end, an index within the group, not this rank's */
-    uint32_t
-        tag; /* SEND, RECV: calls of two ranks with the same tag match, in order */
+    uint32_t root;  /* index within the group */
+    uint32_t peer;  /* SEND, RECV: the other end, an index within the group, not this rank's */
+    uint32_t tag;   /* SEND, RECV: calls of two ranks with the same tag match, in order */
     uint64_t count; /* elements; unit: see the kind. 0 = no operation, at all ranks; but a send of 0
                      * matches a recv of 0 like any other */
     const void *in; /* aligned to its elements; borrowed until done, like all buffers here */
@@ -162,10 +162,10 @@ struct weft_coll_done {
                                 * reduced none */
     uint64_t nonfinite;        /* values of the residual that were NaN or infinite, and were set to
                                 * 0 */
-    uint64_t
-        contributions_ns; /* from begin until all of phase 1 had arrived at this rank; 0 without phase
-                         * 1 */
-    uint64_t total_ns;  /* from begin until done */
+    uint64_t contributions_ns; /* from begin until all of phase 1 had arrived at this rank; 0
+                                * without phase
+                                * 1 */
+    uint64_t total_ns;         /* from begin until done */
 };
 
 enum weft_coll_reason {
@@ -201,20 +201,19 @@ struct weft_coll_failure {
 /* Cumulative. */
 struct weft_coll_counters {
     uint64_t begun;
-    uint64_t done;             /* of these, with status OK */
-    uint64_t messages_sent;    /* data messages */
-    uint64_t bytes_sent;       /* in these */
-    uint64_t elements_missing; /* missing from the contributions that this rank reduced */
-    uint64_t own_elements_missing;  /* own contributions that did not arrive */
-    uint64_t nonfinite;        /* values of residuals that were set to 0 */
-    uint64_t early_messages;   /* messages that arrived before this rank had called their
-                                * operation */
-    uint64_t early_pages_max;  /* of the pool */
-    uint64_t told;             /* messages sent to report this rank's progress */
-    uint64_t
-        peers_refused; /* connections of another epoch, of an invalid rank, or of a rank already
-                        * connected */
-    uint64_t ignored;  /* messages after a failure, or from refused connections */
+    uint64_t done;                 /* of these, with status OK */
+    uint64_t messages_sent;        /* data messages */
+    uint64_t bytes_sent;           /* in these */
+    uint64_t elements_missing;     /* missing from the contributions that this rank reduced */
+    uint64_t own_elements_missing; /* own contributions that did not arrive */
+    uint64_t nonfinite;            /* values of residuals that were set to 0 */
+    uint64_t early_messages;       /* messages that arrived before this rank had called their
+                                    * operation */
+    uint64_t early_pages_max;      /* of the pool */
+    uint64_t told;                 /* messages sent to report this rank's progress */
+    uint64_t peers_refused;        /* connections of another epoch, of an invalid rank, or of a rank
+                                    * already        connected */
+    uint64_t ignored;              /* messages after a failure, or from refused connections */
 };
 
 /* 1,024 peers, 16 groups, 64 operations, 64 MiB of pool, segments of 64 KiB, small up to 1,408

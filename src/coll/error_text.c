@@ -151,9 +151,8 @@ void weft_coll_failure_text(const struct weft_coll_failure *f, char *text, size_
         return;
     case WEFT_COLL_PROTOCOL:
         snprintf(text, bytes,
-                 "rank %" PRIu32 " violated the protocol; %s (seen by rank %" PRIu32
-                 ")",
-                 f->rank, op, f->by);
+                 "rank %" PRIu32 " violated the protocol; %s (seen by rank %" PRIu32 ")", f->rank,
+                 op, f->by);
         return;
     case WEFT_COLL_TOO_LONG:
         snprintf(text, bytes, "%s is too long for the transport of rank %" PRIu32, op, f->rank);

@@ -24,11 +24,11 @@
 #include <string.h>
 
 enum {
-    LOSSY_ROUNDS = 16,    /* for this many round trips after a gap, ACKs are not delayed as long */
+    LOSSY_ROUNDS = 16, /* for this many round trips after a gap, ACKs are not delayed as long */
     FEW_PACKETS = 4,
     FEW_LOSSES_PPM = 30000,
-    BATCH_PACKETS = 4, /* no batching of fewer packets */
-    BATCH_SHARE = 4,   /* fraction of the packets in flight to wait for */
+    BATCH_PACKETS = 4,       /* no batching of fewer packets */
+    BATCH_SHARE = 4,         /* fraction of the packets in flight to wait for */
     SHORT_AHEAD_MAX = 64,    /* new since the last long ACK, of what ACK_SHORT has the low bits */
     SHORT_NUMBERS_MAX = 256, /* packet numbers from one long ACK to the next: it has the counts */
     SHORT_MASK_LAST = 63,

@@ -12,24 +12,24 @@ struct weft_ep;
 struct ack {
     uint64_t window[RX_WINDOW_BLOCKS]; /* packet numbers received, by block mod 64 */
     uint64_t largest;                  /* received */
-    uint64_t largest_ns;           /* its arrival time */
-    uint64_t gap_ns;               /* time of the last gap in the packet numbers; 0 = never */
-    uint64_t late_ns;              /* arrival time of the last reordered packet; 0 = never */
-    uint64_t low;                  /* lowest number received since the last ACK */
-    uint64_t low_before;           /* the same for the previous ACK */
-    uint32_t pending;              /* ack-eliciting packets not acknowledged */
-    bool at_once;                  /* send a packet with an ACK immediately */
-    uint64_t since_ns;             /* arrival time of the first pending packet */
-    uint64_t due_ns;               /* deadline for sending an ACK */
-    uint64_t sent_ns;              /* time of the last ACK sent */
-    uint64_t delay_ns;             /* max_ack_delay of the last ACK sent */
-    uint64_t told_largest;         /* these in the last long ACK sent */
-    uint32_t told_from;            /* open_from */
+    uint64_t largest_ns;               /* its arrival time */
+    uint64_t gap_ns;                   /* time of the last gap in the packet numbers; 0 = never */
+    uint64_t late_ns;                  /* arrival time of the last reordered packet; 0 = never */
+    uint64_t low;                      /* lowest number received since the last ACK */
+    uint64_t low_before;               /* the same for the previous ACK */
+    uint32_t pending;                  /* ack-eliciting packets not acknowledged */
+    bool at_once;                      /* send a packet with an ACK immediately */
+    uint64_t since_ns;                 /* arrival time of the first pending packet */
+    uint64_t due_ns;                   /* deadline for sending an ACK */
+    uint64_t sent_ns;                  /* time of the last ACK sent */
+    uint64_t delay_ns;                 /* max_ack_delay of the last ACK sent */
+    uint64_t told_largest;             /* these in the last long ACK sent */
+    uint32_t told_from;                /* open_from */
     uint32_t told_ce;
     uint32_t ect_received;
     uint32_t ce_received;
-    uint32_t echo_clock;           /* timestamp in the last ACK received, for DATA to echo */
-    uint64_t echo_ns;              /* its arrival time; 0 = none */
+    uint32_t echo_clock; /* timestamp in the last ACK received, for DATA to echo */
+    uint64_t echo_ns;    /* its arrival time; 0 = none */
 };
 
 /* Send an ACK to this peer immediately. */

@@ -27,7 +27,7 @@ enum { WEFT_BOUND_STREAMS_MAX = 16 };
 struct weft_bound_stream {
     uint32_t stream;
     uint32_t chunk_elems; /* of its last message; 0 = free entry */
-    uint64_t rest;        /* carried fraction, in 1 / (10^6 x chunk_elems) of a chunk; below one chunk */
+    uint64_t rest; /* carried fraction, in 1 / (10^6 x chunk_elems) of a chunk; below one chunk */
 };
 
 /* All zero before the first message. */

@@ -20,47 +20,47 @@
 
 struct weft_cc_sample {
     uint64_t now_ns;
-    uint64_t acked_bytes;      /* newly acknowledged by this ACK */
+    uint64_t acked_bytes; /* newly acknowledged by this ACK */
     uint32_t acked_packets;
-    uint32_t lost_packets;     /* newly declared lost */
-    uint64_t lost_sent_ns;     /* send time of the last of these */
-    uint32_t ce_packets;       /* CE marks newly reported */
-    uint64_t srtt_ns;          /* smoothed, without the peer's ACK delay */
-    uint64_t kept_ns;          /* the peer's max_ack_delay; its credit allows a queue that much
-                                * longer on purpose */
-    uint64_t rtt_ns_min;       /* over the life of the path */
-    uint64_t in_flight_bytes;  /* before this ACK was processed */
-    bool round_end;            /* a packet sent after the end of the last round was acknowledged */
+    uint32_t lost_packets;    /* newly declared lost */
+    uint64_t lost_sent_ns;    /* send time of the last of these */
+    uint32_t ce_packets;      /* CE marks newly reported */
+    uint64_t srtt_ns;         /* smoothed, without the peer's ACK delay */
+    uint64_t kept_ns;         /* the peer's max_ack_delay; its credit allows a queue that much
+                               * longer on purpose */
+    uint64_t rtt_ns_min;      /* over the life of the path */
+    uint64_t in_flight_bytes; /* before this ACK was processed */
+    bool round_end;           /* a packet sent after the end of the last round was acknowledged */
 };
 
 struct weft_cc_ops;
 
 /* Loss rate of the path: smoothed, and its minimum. */
 struct weft_cc_loss {
-    uint32_t span_acked;       /* counts within the current span */
+    uint32_t span_acked; /* counts within the current span */
     uint32_t span_lost;
-    uint32_t ppm;              /* smoothed, g = 1/8; UINT32_MAX = no span yet */
-    uint32_t floor_ppm[2];     /* minimum of ppm in the current and the previous 5 s */
+    uint32_t ppm;          /* smoothed, g = 1/8; UINT32_MAX = no span yet */
+    uint32_t floor_ppm[2]; /* minimum of ppm in the current and the previous 5 s */
     uint64_t floor_since_ns;
-    uint32_t excess_ppm;       /* excess over the floor in the last span, not yet used */
+    uint32_t excess_ppm; /* excess over the floor in the last span, not yet used */
 };
 
 struct weft_cc {
     const struct weft_cc_ops *ops;
-    uint64_t cwnd_bytes;       /* never below the algorithm's minimum */
-    uint64_t rate_bps;         /* pacing rate; 0 = not paced yet */
+    uint64_t cwnd_bytes; /* never below the algorithm's minimum */
+    uint64_t rate_bps;   /* pacing rate; 0 = not paced yet */
     uint32_t packet_bytes;
     bool slow_start;
-    bool round_full;           /* the window was fully used in this round */
-    bool marks;                /* this path has marked a packet; not used by "delay" */
+    bool round_full; /* the window was fully used in this round */
+    bool marks;      /* this path has marked a packet; not used by "delay" */
     struct weft_cc_loss loss;
     /* dctcp */
-    uint32_t alpha_ppm;        /* smoothed fraction of marked packets, g = 1/16 */
-    uint32_t round_ce;         /* counts within the current round */
+    uint32_t alpha_ppm; /* smoothed fraction of marked packets, g = 1/16 */
+    uint32_t round_ce;  /* counts within the current round */
     uint32_t round_acked;
     /* reno-fair */
-    uint64_t recovery_ns;      /* time of the last reduction; it covers losses of packets sent earlier */
-    bool recovering;           /* the window was reduced in this round */
+    uint64_t recovery_ns; /* time of the last reduction; it covers losses of packets sent earlier */
+    bool recovering;      /* the window was reduced in this round */
 };
 
 struct weft_cc_ops {

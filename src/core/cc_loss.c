@@ -39,8 +39,8 @@ void weft_cc_loss_measure(struct weft_cc_loss *loss, const struct weft_cc_sample
         loss->ppm = (uint32_t)(((uint64_t)loss->ppm * 7 + now_ppm) / 8);
     }
     floor_update(loss, s->now_ns);
-    uint32_t floor_ppm = loss->floor_ppm[0] < loss->floor_ppm[1] ? loss->floor_ppm[0]
-                                                                 : loss->floor_ppm[1];
+    uint32_t floor_ppm =
+        loss->floor_ppm[0] < loss->floor_ppm[1] ? loss->floor_ppm[0] : loss->floor_ppm[1];
     if (weft_cc_delay_excess(s) > 0) {
         loss->excess_ppm = now_ppm;
     } else {

@@ -33,7 +33,7 @@ static bool is_event(const struct weft_cc *cc, const struct weft_cc_sample *s)
 static void reno_on_ack(struct weft_cc *cc, const struct weft_cc_sample *s)
 {
     weft_cc_loss_measure(&cc->loss, s); /* used by rule 2 of the bound */
-    cc->marks |= s->ce_packets > 0; /* used by the pacer */
+    cc->marks |= s->ce_packets > 0;     /* used by the pacer */
     if (is_event(cc, s)) {
         weft_cc_cut(cc, WEFT_PPM / 2);
         cc->recovery_ns = s->now_ns;

@@ -22,16 +22,16 @@ struct conn {
     uint32_t remote_id; /* in packets to the peer */
     uint64_t name;
     uint64_t incarnation;
-    uint32_t events_unpolled;      /* SENT, RECEIVED, PEER_DOWN in the ring: the slot is in use */
-    uint64_t hello_ns;             /* when to send HELLO; WEFT_NEVER = not */
+    uint32_t events_unpolled; /* SENT, RECEIVED, PEER_DOWN in the ring: the slot is in use */
+    uint64_t hello_ns;        /* when to send HELLO; WEFT_NEVER = not */
     uint64_t hello_interval_ns;
     uint64_t hello_since_ns;
-    bool accepted;                 /* the peer opened the connection */
+    bool accepted; /* the peer opened the connection */
     bool need_accept;
-    uint8_t accepts;               /* ACCEPTs sent */
-    uint64_t accept_ns;            /* when the first ACCEPT was sent */
-    uint32_t hello_clock;          /* to echo in ACCEPT */
-    bool replaced;                 /* by a newer connection; PEER_DOWN at the next deadline */
+    uint8_t accepts;      /* ACCEPTs sent */
+    uint64_t accept_ns;   /* when the first ACCEPT was sent */
+    uint32_t hello_clock; /* to echo in ACCEPT */
+    bool replaced;        /* by a newer connection; PEER_DOWN at the next deadline */
     bool need_close;
     bool need_ping;
     uint8_t announce_idle; /* packets with IDLE still to send */
@@ -42,7 +42,7 @@ struct conn {
     uint64_t idle_pn;      /* number of the newest packet that set or ended `idle` */
     uint16_t close_code;
     uint8_t close_sends; /* CLOSEs sent */
-    bool down_raised;     /* PEER_DOWN was raised */
+    bool down_raised;    /* PEER_DOWN was raised */
     bool close_answered;
     bool idle_sent;    /* this end sent IDLE and has received nothing since */
     uint64_t close_ns; /* when to send CLOSE again */

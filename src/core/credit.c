@@ -39,24 +39,24 @@
 #include "core/internal.h"
 
 enum {
-    SAFE_BYTES = 36000,    /* fits the smallest common switch buffer (64 KB) with a margin */
-    SAME_HOST_BYTES = 2000000, /* both ends busy through a wake-up of either; a quarter lasts a pause
-                                * of the receiver (weft_ep_batch_ns) */
+    SAFE_BYTES = 36000,        /* fits the smallest common switch buffer (64 KB) with a margin */
+    SAME_HOST_BYTES = 2000000, /* both ends busy through a wake-up of either; a quarter lasts a
+                                * pause of the receiver (weft_ep_batch_ns) */
     BUDGET_PACKETS_MIN = 4,
     QUANTUM_OF_BUDGET = 4,
     QUANTUM_OF_QUEUE = 3,
     OUT_BUDGETS = 2, /* including unused credit */
     SPARE_PER_LOSS = 5,
-    ALLOWANCE_FIRST = 8,   /* unscheduled packets before the first measurement */
-    TURN_LONGEST = 8,      /* one of this many grants is for the longest wait */
+    ALLOWANCE_FIRST = 8, /* unscheduled packets before the first measurement */
+    TURN_LONGEST = 8,    /* one of this many grants is for the longest wait */
     QUANTUM_MAX = 128,
-    QUANTUM_ACK = 4,       /* smaller grants are not worth an ACK */
-    QUANTUM_FEW = 3,       /* unless the share of a sender is that small */
-    TURN_PACKETS = 3,      /* per sender and turn */
-    TURN_BYTES = 57000,    /* they do not arrive at the same time: safe_bytes() */
-    WIRE_BYTES = 42,       /* Ethernet, IPv4 and UDP headers */
+    QUANTUM_ACK = 4,    /* smaller grants are not worth an ACK */
+    QUANTUM_FEW = 3,    /* unless the share of a sender is that small */
+    TURN_PACKETS = 3,   /* per sender and turn */
+    TURN_BYTES = 57000, /* they do not arrive at the same time: safe_bytes() */
+    WIRE_BYTES = 42,    /* Ethernet, IPv4 and UDP headers */
     LOSS_SPAN_PACKETS = 128,
-    PAUSE_SHARE = 16,      /* fraction of a window in pauses at which the link counts as idle */
+    PAUSE_SHARE = 16, /* fraction of a window in pauses at which the link counts as idle */
 };
 
 static const uint64_t window_ns_min = 200 * WEFT_NS_PER_US;
@@ -235,8 +235,7 @@ static void budget_set(struct weft_ep *ep, uint64_t rtt_ns)
     uint64_t in_flight = c->rate_bps / 8 * rtt_ns / WEFT_NS_PER_S;
     /* Lost grants and lost packets keep credit out of use for a round trip or two. */
     uint64_t spare_ppm = weft_min_u64(SPARE_PER_LOSS * (uint64_t)c->loss_ppm, WEFT_PPM / 4);
-    uint64_t bytes =
-        in_flight + in_flight * spare_ppm / WEFT_PPM + safe_bytes(c) + c->slack_bytes;
+    uint64_t bytes = in_flight + in_flight * spare_ppm / WEFT_PPM + safe_bytes(c) + c->slack_bytes;
     uint64_t packets = bytes / (c->packet_bytes + WIRE_BYTES);
     c->at_once_host = (SAFE_BYTES + c->slack_bytes) / (c->packet_bytes + WIRE_BYTES);
     const struct weft_credit_share *share = ep->config.credit_share;
@@ -269,8 +268,8 @@ static void window_end(struct weft_ep *ep, uint64_t rtt_ns, uint64_t now_ns)
         c->slack_ceiling = weft_time_add(c->slack_ceiling, c->slack_ceiling);
     }
     if (c->rate_bps > 0) {
-        c->pause_ns = PAUSE_PACKETS * (c->packet_bytes + WIRE_BYTES) * 8 * WEFT_NS_PER_S /
-                      c->rate_bps;
+        c->pause_ns =
+            PAUSE_PACKETS * (c->packet_bytes + WIRE_BYTES) * 8 * WEFT_NS_PER_S / c->rate_bps;
     }
     window_start(ep, now_ns);
 }
@@ -378,13 +377,15 @@ void weft_core_credit_run(struct weft_ep *ep, uint64_t now_ns)
     uint64_t senders = due ? c->senders : c->active;
     uint64_t quantum = turns ? quantum_of(c, senders) : quantum_least_left(c, rtt_ns);
     c->turn_packets = turns ? (uint32_t)(c->active * quantum) : 0;
-    while (wanted && c->total + quantum <= c->budget && c->out + quantum <= OUT_BUDGETS * c->budget) {
+    while (wanted && c->total + quantum <= c->budget &&
+           c->out + quantum <= OUT_BUDGETS * c->budget) {
         bool longest = (c->turn + 1) % TURN_LONGEST == 0;
         uint64_t most = c->active > 1 ? c->budget / 2 : UINT64_MAX;
         most = due ? weft_max_u64(c->budget / c->senders, 1) : most;
         struct peer *p = weft_core_credit_pick(ep, longest, turns, !turns, most);
         if (p == NULL && !due) {
-            p = weft_core_credit_pick(ep, false, turns, !turns, UINT64_MAX); /* no other can use it */
+            p = weft_core_credit_pick(ep, false, turns, !turns,
+                                      UINT64_MAX);     /* no other can use it */
             bool room = c->out + quantum <= c->budget; /* unused credit stays in the budget */
             p = p == NULL && room ? weft_core_credit_pick(ep, false, turns, false, UINT64_MAX) : p;
         }
@@ -441,7 +442,8 @@ void weft_core_credit_packet(struct weft_ep *ep, struct peer *p, uint32_t ahead,
         weft_core_credit_use(ep, p, at_ns);
     }
     pause_note(ep, at_ns);
-    c->late_ns = weft_max_u64(c->late_ns, weft_min_u64(now_ns - weft_min_u64(at_ns, now_ns), late_ns_most));
+    c->late_ns =
+        weft_max_u64(c->late_ns, weft_min_u64(now_ns - weft_min_u64(at_ns, now_ns), late_ns_most));
     c->span_packets++;
     c->span_ce += ce;
     c->bytes += bytes + WIRE_BYTES;

@@ -15,10 +15,10 @@ struct weft_ep;
 
 /* Credit that the peer has granted this end, and its use (tx.c). */
 struct allowed {
-    uint32_t sent;                 /* DATA packets sent, cumulative */
-    uint32_t limit;                /* DATA packets granted to this end, cumulative */
-    uint64_t turn_ns;              /* last burst, or arrival of credit when there was none */
-    uint8_t turn_probes;           /* probes for lack of credit since credit last arrived */
+    uint32_t sent;       /* DATA packets sent, cumulative */
+    uint32_t limit;      /* DATA packets granted to this end, cumulative */
+    uint64_t turn_ns;    /* last burst, or arrival of credit when there was none */
+    uint8_t turn_probes; /* probes for lack of credit since credit last arrived */
 };
 
 static inline void allowed_begin(struct allowed *a, uint32_t packets)
@@ -40,36 +40,36 @@ static inline void allowed_asked(struct allowed *a, uint8_t most)
 
 /* DATA received from the peer, and the credit granted to it (credit.c, credit_want.c). */
 struct peer_credit {
-    uint32_t data_count;           /* DATA packets sent by the peer: largest value seen, 32-bit */
-    uint32_t data_heard;           /* DATA packets received, 32-bit */
-    uint64_t data_last_ns;         /* arrival of the last DATA */
-    uint64_t data_gap_ns;          /* decaying maximum of the gaps between bursts */
-    uint32_t backlog_end;          /* data_count at the end of the backlog announced in BACKLOG */
-    uint64_t backlog_pn;           /* packet number of that BACKLOG; 0 = none */
-    bool sender_limited;           /* flag of the last DATA packet */
-    uint8_t data_priority;         /* priority in the last long header of a DATA packet */
-    bool sender_told;              /* a short header was received */
-    bool sender_shared;            /* flag of the last one: the sender has other receivers, too */
-    uint32_t granted;              /* DATA packets granted to the peer, cumulative */
-    uint64_t since_ns;             /* it has held credit without interruption since */
-    uint64_t turn;                 /* number of the last grant */
-    uint64_t timer_ns;             /* next check for silence */
-    uint64_t retold_ns;            /* last repetition of the grant */
-    uint8_t silences;              /* consecutive repetitions */
-    bool silent;                   /* holds credit and sends nothing: its credit is not counted */
-    uint32_t held;                 /* outstanding credit that it uses; 0 when silent */
-    uint32_t out;                  /* outstanding credit, used or not; 0 when silent */
-    uint32_t room;                 /* additional credit that it could use */
-    uint64_t left;                 /* DATA packets that it still has to send, estimated */
-    bool counted_told;             /* sender_told, as counted in struct credit */
-    bool counted_shared;           /* sender_shared, as counted in struct credit */
-    uint8_t priority;              /* of its most urgent open message */
-    uint64_t class;                /* of its shortest open message: power of two of its chunks */
-    uint64_t rtt_ns;               /* rtt_ns_min, as counted in struct credit */
-    uint64_t use_ns;               /* end of the current measurement of use */
-    uint32_t use_count;            /* data_count at its start */
-    uint32_t use_granted;          /* granted at its start */
-    uint32_t use_most;             /* most credit that it seems to be able to use; 0 = not known */
+    uint32_t data_count;   /* DATA packets sent by the peer: largest value seen, 32-bit */
+    uint32_t data_heard;   /* DATA packets received, 32-bit */
+    uint64_t data_last_ns; /* arrival of the last DATA */
+    uint64_t data_gap_ns;  /* decaying maximum of the gaps between bursts */
+    uint32_t backlog_end;  /* data_count at the end of the backlog announced in BACKLOG */
+    uint64_t backlog_pn;   /* packet number of that BACKLOG; 0 = none */
+    bool sender_limited;   /* flag of the last DATA packet */
+    uint8_t data_priority; /* priority in the last long header of a DATA packet */
+    bool sender_told;      /* a short header was received */
+    bool sender_shared;    /* flag of the last one: the sender has other receivers, too */
+    uint32_t granted;      /* DATA packets granted to the peer, cumulative */
+    uint64_t since_ns;     /* it has held credit without interruption since */
+    uint64_t turn;         /* number of the last grant */
+    uint64_t timer_ns;     /* next check for silence */
+    uint64_t retold_ns;    /* last repetition of the grant */
+    uint8_t silences;      /* consecutive repetitions */
+    bool silent;           /* holds credit and sends nothing: its credit is not counted */
+    uint32_t held;         /* outstanding credit that it uses; 0 when silent */
+    uint32_t out;          /* outstanding credit, used or not; 0 when silent */
+    uint32_t room;         /* additional credit that it could use */
+    uint64_t left;         /* DATA packets that it still has to send, estimated */
+    bool counted_told;     /* sender_told, as counted in struct credit */
+    bool counted_shared;   /* sender_shared, as counted in struct credit */
+    uint8_t priority;      /* of its most urgent open message */
+    uint64_t class;        /* of its shortest open message: power of two of its chunks */
+    uint64_t rtt_ns;       /* rtt_ns_min, as counted in struct credit */
+    uint64_t use_ns;       /* end of the current measurement of use */
+    uint32_t use_count;    /* data_count at its start */
+    uint32_t use_granted;  /* granted at its start */
+    uint32_t use_most;     /* most credit that it seems to be able to use; 0 = not known */
 };
 
 static inline void credit_begin(struct peer_credit *c, uint32_t packets)
@@ -137,49 +137,49 @@ enum { CREDIT_RATES = 10, PAUSE_PACKETS = 8 }; /* a gap of this many packet time
 
 /* Credit that this end grants to all its peers together. */
 struct credit {
-    bool dirty;              /* something changed since the last run */
-    bool joined;             /* counted in the share of the host */
-    bool window_wanted;      /* throughout the window some sender wanted more credit */
-    uint64_t budget;         /* DATA packets that may be outstanding */
-    uint64_t at_once_host;   /* safe bytes and slack, in packets: the queue that credit allows */
-    uint64_t bytes;          /* of DATA received, cumulative */
-    uint64_t rate_bps;       /* maximum of the last windows */
+    bool dirty;            /* something changed since the last run */
+    bool joined;           /* counted in the share of the host */
+    bool window_wanted;    /* throughout the window some sender wanted more credit */
+    uint64_t budget;       /* DATA packets that may be outstanding */
+    uint64_t at_once_host; /* safe bytes and slack, in packets: the queue that credit allows */
+    uint64_t bytes;        /* of DATA received, cumulative */
+    uint64_t rate_bps;     /* maximum of the last windows */
     uint64_t rates_bps[CREDIT_RATES];
     uint32_t rate_next;
-    uint32_t packet_bytes;   /* smoothed size of DATA packets */
-    uint64_t window_ns;      /* start of the measured window; 0 = none */
+    uint32_t packet_bytes; /* smoothed size of DATA packets */
+    uint64_t window_ns;    /* start of the measured window; 0 = none */
     uint64_t window_bytes;
-    uint64_t span_packets;   /* counts since the last measurement of loss */
+    uint64_t span_packets; /* counts since the last measurement of loss */
     uint64_t span_lost;
     uint64_t span_ce;
     uint64_t window_pause_ns; /* total of the pauses in the window */
-    uint64_t pause_ns;       /* a longer gap between DATA is a pause */
-    uint64_t last_ns;        /* arrival of the last DATA */
+    uint64_t pause_ns;        /* a longer gap between DATA is a pause */
+    uint64_t last_ns;         /* arrival of the last DATA */
     uint64_t slack_bytes;
-    uint64_t late_ns;        /* longest recent wait of DATA in the socket */
-    uint64_t slack_ceiling;  /* upper bound of the slack after losses */
+    uint64_t late_ns;       /* longest recent wait of DATA in the socket */
+    uint64_t slack_ceiling; /* upper bound of the slack after losses */
     uint32_t loss_ppm;
-    uint32_t loss_floor[2];  /* minimum of loss_ppm in the current and the previous 5 s */
+    uint32_t loss_floor[2]; /* minimum of loss_ppm in the current and the previous 5 s */
     uint64_t floor_since_ns;
-    uint64_t round_ns;       /* start of the round */
+    uint64_t round_ns; /* start of the round */
     uint64_t turn;
-    uint32_t turn_packets;   /* in turns: DATA packets between two grants to one peer; else 0 */
-    uint32_t senders;        /* expected number in a round; 0 = no round yet */
-    bool round_shared;       /* in this round, most senders have had other receivers */
-    bool rounds_shared;      /* the same in the previous round */
-    bool turns;              /* senders take turns: one of these two, or by the flags so far */
-    uint32_t senders_now;    /* maximum at a time since the last round */
+    uint32_t turn_packets; /* in turns: DATA packets between two grants to one peer; else 0 */
+    uint32_t senders;      /* expected number in a round; 0 = no round yet */
+    bool round_shared;     /* in this round, most senders have had other receivers */
+    bool rounds_shared;    /* the same in the previous round */
+    bool turns;            /* senders take turns: one of these two, or by the flags so far */
+    uint32_t senders_now;  /* maximum at a time since the last round */
 
     /* credit_want.c: sums over the active peers, which have a message open or a backlog */
-    uint32_t active;         /* number of active peers */
-    uint32_t told;           /* of these, those with a SHARED flag received */
-    uint32_t shared;         /* of these, those with other receivers, too */
-    uint32_t wanting;        /* active peers that could use more credit */
-    uint64_t total;          /* outstanding credit in use, without silent peers */
-    uint64_t out;            /* outstanding credit, without silent peers */
-    uint64_t rtt_ns;         /* minimum of rtt_ns_min; WEFT_NEVER = none known */
-    bool rtt_stale;          /* the peer with the minimum has another value now */
-    uint32_t allowance;      /* allowance at the last count */
+    uint32_t active;    /* number of active peers */
+    uint32_t told;      /* of these, those with a SHARED flag received */
+    uint32_t shared;    /* of these, those with other receivers, too */
+    uint32_t wanting;   /* active peers that could use more credit */
+    uint64_t total;     /* outstanding credit in use, without silent peers */
+    uint64_t out;       /* outstanding credit, without silent peers */
+    uint64_t rtt_ns;    /* minimum of rtt_ns_min; WEFT_NEVER = none known */
+    bool rtt_stale;     /* the peer with the minimum has another value now */
+    uint32_t allowance; /* allowance at the last count */
 };
 
 /* credit.c */

@@ -147,8 +147,8 @@ bool weft_core_critical_recv(struct weft_ep *ep, struct peer *p,
         return m->state == RX_CLOSED;
     }
     uint32_t words_end = frame->first / 64 + frame->word_count;
-    bool whole = frame->word_count % DONE_PART_WORDS == 0 ||
-                 words_end == WEFT_BITS_WORDS((size_t)m->chunks);
+    bool whole =
+        frame->word_count % DONE_PART_WORDS == 0 || words_end == WEFT_BITS_WORDS((size_t)m->chunks);
     if (m->critical != WEFT_CRITICAL_MASKED || frame->chunks != m->chunks || !whole ||
         frame->first % MASK_PART_CHUNKS != 0) {
         ep->counters.bad_range++;

@@ -25,9 +25,9 @@
  * The limit is the lowest that keeps the link busy. It grows when the queue ran empty although
  * chunks waited, because this endpoint was late, and when packets leave immediately, because
  * nothing queues. It shrinks when a quarter of it was left at each of the last reports. It is at
- * most one millisecond of the link (beside other traffic three, egress_share.c), and at least 12,000 bytes; if these take longer than a
- * millisecond and there are several receivers, at least four packets. The time of the next report
- * is computed from the drain rate of the queue.
+ * most one millisecond of the link (beside other traffic three, egress_share.c), and at least
+ * 12,000 bytes; if these take longer than a millisecond and there are several receivers, at least
+ * four packets. The time of the next report is computed from the drain rate of the queue.
  *
  * Source: docs/PROTOCOL.md section 5, "Order"; for the limit Linux's dynamic queue limits (Herbert,
  * 2011) and TCP small queues (Dumazet, 2012).
@@ -37,8 +37,8 @@
 #include <stdlib.h>
 
 enum {
-    BURST_FIRST = 4,         /* packets */
-    TURN_OLDEST = 8,         /* one of this many bursts is of the oldest message */
+    BURST_FIRST = 4, /* packets */
+    TURN_OLDEST = 8, /* one of this many bursts is of the oldest message */
     LIMIT_BYTES_MIN = 12000,
     LIMIT_PACKETS_MIN = 4,
     LIMIT_BYTES_MAX = 256000,
@@ -46,7 +46,7 @@ enum {
     STUCK_BYTES = 1000,      /* a draining queue shrinks by at least this in stuck_ns */
     REPORTS_PER_REVIEW = 16, /* late reports between two reviews of the limit */
     CLASS_SHIFT = 56,
-    CLASS_PACED = 31,        /* above the class of any length */
+    CLASS_PACED = 31, /* above the class of any length */
     RANK_SHIFT = 48,
     AGE_PACED_SHIFT = 60,
     PRIORITY_SHIFT = 61,
@@ -244,7 +244,8 @@ static void rate_measure(struct egress *e, uint64_t bytes, uint64_t now_ns)
     if (bytes < limit_now(e) / 4) {
         e->early_shift++;
         if (e->early_shift > EARLY_SHIFT_MAX) {
-            egress_share_forget(&e->share); /* wrong by far, as after a change of the link: measure again */
+            egress_share_forget(
+                &e->share); /* wrong by far, as after a change of the link: measure again */
             e->early_shift = 0;
         }
         return;
@@ -263,12 +264,13 @@ static uint64_t limit_least(const struct egress *e)
     return weft_max_u64(weft_min_u64(LIMIT_BYTES_MIN, bytes), e->few_bytes);
 }
 
-/* Maximum of the limit: one millisecond of the link, or more beside other traffic (egress_share.c). On a host whose processes wait longer than
- * that for a processor, a long queue with a fixed order costs more than a short idle time of the
- * link. */
+/* Maximum of the limit: one millisecond of the link, or more beside other traffic (egress_share.c).
+ * On a host whose processes wait longer than that for a processor, a long queue with a fixed order
+ * costs more than a short idle time of the link. */
 static uint64_t limit_most(const struct egress *e)
 {
-    return weft_max_u64(weft_min_u64(egress_share_limit(&e->share), LIMIT_BYTES_MAX), limit_least(e));
+    return weft_max_u64(weft_min_u64(egress_share_limit(&e->share), LIMIT_BYTES_MAX),
+                        limit_least(e));
 }
 
 static void limit_adapt(struct egress *e, uint64_t bytes)

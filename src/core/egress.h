@@ -12,32 +12,32 @@ struct weft_ep;
 
 /* Queue sizes are in bytes on the wire, as accurately as the driver can measure them. */
 struct egress {
-    uint64_t *waits;           /* bit = peer has chunks to send, and no other known limit blocks it */
-    uint64_t *keys;            /* of those: sort key; the smallest is served first */
-    uint64_t *ages;            /* of those: opening number of the message that is next */
+    uint64_t *waits; /* bit = peer has chunks to send, and no other known limit blocks it */
+    uint64_t *keys;  /* of those: sort key; the smallest is served first */
+    uint64_t *ages;  /* of those: opening number of the message that is next */
     uint32_t waits_count;
-    bool turns;                /* round_shared (struct credit) when the keys were computed */
-    uint32_t receivers;        /* peers with first-pass chunks still to send */
-    uint64_t opened;           /* messages opened since weft_ep_new */
-    uint64_t bursts;           /* bursts of chunks since weft_ep_new */
-    bool asked;                /* the driver must report the host's queue: weft_ep_queue_asked */
-    bool fresh;                /* the report is from this turn of progress */
-    bool waiting;              /* chunks wait until report_ns for the queue to drain */
-    bool late;                 /* report_ns has passed and the queue was not reported since */
-    bool handed_over;          /* chunks were sent since the last report */
-    uint64_t room_bytes;       /* allowance until the next report; UINT64_MAX = no limit */
-    uint64_t report_ns;        /* time of the next report; WEFT_NEVER = none */
-    uint64_t queued_bytes;     /* at the first report after chunks were last sent */
+    bool turns;            /* round_shared (struct credit) when the keys were computed */
+    uint32_t receivers;    /* peers with first-pass chunks still to send */
+    uint64_t opened;       /* messages opened since weft_ep_new */
+    uint64_t bursts;       /* bursts of chunks since weft_ep_new */
+    bool asked;            /* the driver must report the host's queue: weft_ep_queue_asked */
+    bool fresh;            /* the report is from this turn of progress */
+    bool waiting;          /* chunks wait until report_ns for the queue to drain */
+    bool late;             /* report_ns has passed and the queue was not reported since */
+    bool handed_over;      /* chunks were sent since the last report */
+    uint64_t room_bytes;   /* allowance until the next report; UINT64_MAX = no limit */
+    uint64_t report_ns;    /* time of the next report; WEFT_NEVER = none */
+    uint64_t queued_bytes; /* at the first report after chunks were last sent */
     uint64_t queued_ns;
     struct egress_share share; /* drain rate of the queue, and whether other traffic is in it */
     uint64_t limit_bytes;
-    uint64_t few_bytes;        /* four packets */
-    uint64_t queue_bytes_min;  /* least queue at late reports; UINT64_MAX = none yet */
-    uint32_t reports;          /* late reports since the limit was last reviewed */
-    uint64_t queue_bytes_max;  /* largest report since the queue last shrank */
+    uint64_t few_bytes;       /* four packets */
+    uint64_t queue_bytes_min; /* least queue at late reports; UINT64_MAX = none yet */
+    uint32_t reports;         /* late reports since the limit was last reviewed */
+    uint64_t queue_bytes_max; /* largest report since the queue last shrank */
     uint64_t queue_max_ns;
-    uint64_t stuck_bytes;      /* part of the reported bytes that does not drain */
-    uint32_t early_shift;      /* the next waiting time is divided by 2 to this power */
+    uint64_t stuck_bytes; /* part of the reported bytes that does not drain */
+    uint32_t early_shift; /* the next waiting time is divided by 2 to this power */
 };
 
 bool weft_core_egress_init(struct weft_ep *ep);

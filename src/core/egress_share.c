@@ -6,19 +6,20 @@
  * rate reduces the share, which reduces the limit again: beside one TCP connection a server's share
  * fell to 6 % of a 200 Mbit/s link.
  *
- * Therefore the highest drain rate of some intervals together is remembered as the link's. If the rate falls below half of it,
- * either other traffic has arrived or the link has become slower. A trial tells the two apart: for
- * some intervals the limit is doubled. With L bytes of this endpoint and Q bytes of other traffic in
- * a queue that a link of rate C drains in order, this endpoint's bytes drain at
+ * Therefore the highest drain rate of some intervals together is remembered as the link's. If the
+ * rate falls below half of it, either other traffic has arrived or the link has become slower. A
+ * trial tells the two apart: for some intervals the limit is doubled. With L bytes of this endpoint
+ * and Q bytes of other traffic in a queue that a link of rate C drains in order, this endpoint's
+ * bytes drain at
  *
  *     R1 = C L / (L + Q), and with the doubled limit at R2 = C 2L / (2L + Q).
  *
- * If Q = 0, both are C: two such trials in a row, and the remembered rate is discarded. Otherwise R2
- * exceeds R1, and C follows from both: 1 / C = 2 / R2 - 1 / R1.
+ * If Q = 0, both are C: two such trials in a row, and the remembered rate is discarded. Otherwise
+ * R2 exceeds R1, and C follows from both: 1 / C = 2 / R2 - 1 / R1.
  *
  * While the link is shared, the limit is a time at the rate C: one millisecond, or three after this
- * endpoint's part has fallen below two fifths and until it exceeds three fifths. Two endpoints of one
- * host have a half each, and keep one millisecond.
+ * endpoint's part has fallen below two fifths and until it exceeds three fifths. Two endpoints of
+ * one host have a half each, and keep one millisecond.
  *
  * Trials also run, ever more rarely, if the limit takes longer than it should and nothing is
  * suspected: the other traffic may have been there from the beginning.
@@ -79,8 +80,8 @@ static uint64_t bits_per_s(uint64_t bytes, uint64_t ns)
     return bytes * 8 * WEFT_NS_PER_MS / ns * 1000;
 }
 
-/* At most twice the former estimate: near 2 R1 = R2 a small error of either rate is a large one of C.
- * The next trial, with a longer queue, is more precise. */
+/* At most twice the former estimate: near 2 R1 = R2 a small error of either rate is a large one of
+ * C. The next trial, with a longer queue, is more precise. */
 static uint64_t link_rate(const struct egress_share *share, uint64_t trial_bps)
 {
     uint64_t steady_kbps = share->steady_bps / 1000;
@@ -106,17 +107,18 @@ static void trial_end(struct egress_share *share, uint64_t trial_bps, uint64_t n
         share->shared = false;
         share->equal = 0;
     }
-    share->pause_ns = share->shared ? pause_ns_shared
-                                    : weft_min_u64(2 * share->pause_ns, pause_ns_max);
+    share->pause_ns =
+        share->shared ? pause_ns_shared : weft_min_u64(2 * share->pause_ns, pause_ns_max);
     share->next_ns = now_ns + share->pause_ns;
 }
 
-/* A queue as long as the limit should drain in a millisecond. If it takes longer, other traffic is in it,
- * or the link is so slow that the least limit takes longer. */
+/* A queue as long as the limit should drain in a millisecond. If it takes longer, other traffic is
+ * in it, or the link is so slow that the least limit takes longer. */
 static bool doubtful(const struct egress_share *share)
 {
     return share->shared || share->rate_bps == 0 ||
-           share->limit_bytes * 8 * WEFT_NS_PER_S / share->rate_bps > limit_ns_fair + limit_ns_fair / 2;
+           share->limit_bytes * 8 * WEFT_NS_PER_S / share->rate_bps >
+               limit_ns_fair + limit_ns_fair / 2;
 }
 
 static void part_follow(struct egress_share *share, uint64_t now_ns)
@@ -154,8 +156,8 @@ static void phase_sample(struct egress_share *share, uint64_t bytes, uint64_t ns
     }
 }
 
-void egress_share_sample(struct egress_share *share, uint64_t limit_bytes, uint64_t bytes, uint64_t ns,
-                         uint64_t now_ns)
+void egress_share_sample(struct egress_share *share, uint64_t limit_bytes, uint64_t bytes,
+                         uint64_t ns, uint64_t now_ns)
 {
     share->limit_bytes = limit_bytes;
     uint64_t rate_bps = bits_per_s(bytes, ns);

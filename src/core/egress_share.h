@@ -6,28 +6,28 @@
 #include <stdint.h>
 
 struct egress_share {
-    bool siblings;       /* other endpoints of this process use the queue: no trials */
-    bool shared;         /* other traffic is, or seems to be, in the host's queue */
-    bool low;            /* this endpoint's part of the link is */
-    bool trial;          /* the limit is doubled */
-    uint8_t equal;       /* trials in a row that changed nothing */
+    bool siblings;        /* other endpoints of this process use the queue: no trials */
+    bool shared;          /* other traffic is, or seems to be, in the host's queue */
+    bool low;             /* this endpoint's part of the link is */
+    bool trial;           /* the limit is doubled */
+    uint8_t equal;        /* trials in a row that changed nothing */
     uint64_t limit_bytes; /* of the last interval */
-    uint32_t samples;    /* intervals measured in this phase */
-    uint64_t bytes;      /* drained in these intervals */
-    uint64_t ns;         /* and their duration */
-    uint64_t steady_bps; /* drain rate before the trial */
-    uint64_t rate_bps;   /* smoothed drain rate; 0 = unknown */
-    uint64_t link_bps;   /* rate of the link: the highest of a phase, or estimated by a trial */
-    uint64_t pause_ns;   /* between trials */
-    uint64_t next_ns;    /* no trial before */
+    uint32_t samples;     /* intervals measured in this phase */
+    uint64_t bytes;       /* drained in these intervals */
+    uint64_t ns;          /* and their duration */
+    uint64_t steady_bps;  /* drain rate before the trial */
+    uint64_t rate_bps;    /* smoothed drain rate; 0 = unknown */
+    uint64_t link_bps;    /* rate of the link: the highest of a phase, or estimated by a trial */
+    uint64_t pause_ns;    /* between trials */
+    uint64_t next_ns;     /* no trial before */
 };
 
 void egress_share_init(struct egress_share *share);
 void egress_share_siblings(struct egress_share *share, bool siblings);
-/* Record that `bytes` of this endpoint drained from the host's queue in `ns` while it was limited to
- * `limit_bytes`, twice that in a trial. */
-void egress_share_sample(struct egress_share *share, uint64_t limit_bytes, uint64_t bytes, uint64_t ns,
-                         uint64_t now_ns);
+/* Record that `bytes` of this endpoint drained from the host's queue in `ns` while it was limited
+ * to `limit_bytes`, twice that in a trial. */
+void egress_share_sample(struct egress_share *share, uint64_t limit_bytes, uint64_t bytes,
+                         uint64_t ns, uint64_t now_ns);
 /* The drain rate is unknown again; what is known of the link remains. */
 void egress_share_forget(struct egress_share *share);
 /* Most bytes that the limit on the host's queue may be; UINT64_MAX while no rate is known. */

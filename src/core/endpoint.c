@@ -50,11 +50,10 @@ static bool config_valid(const struct weft_ep_config *c)
            c->rx_window >= 1 && c->rx_window <= 16384 && c->unscheduled >= 1 &&
            c->packet_bytes >= 256 && c->packet_bytes <= 65000 &&
            (c->packet_bytes_sure == 0 || c->packet_bytes_sure >= 256) && c->keepalive_ns > 0 &&
-           c->idle_timeout_ns > 0 && c->sleep_timeout_ns > 0 && c->accept <= 1 && c->ecn <= 1 && c->host_queue <= 1 &&
-           weft_cc_find(c->cc_name) != NULL && c->order <= WEFT_ORDER_NONE &&
-           c->mode <= WEFT_MODE_SEAL &&
-           (c->mode == WEFT_MODE_NONE || c->crypto.ops != NULL) && c->hello_rate_max >= 1 &&
-           c->hello_rate_max <= 1000000 && trace_valid(c->trace_records);
+           c->idle_timeout_ns > 0 && c->sleep_timeout_ns > 0 && c->accept <= 1 && c->ecn <= 1 &&
+           c->host_queue <= 1 && weft_cc_find(c->cc_name) != NULL && c->order <= WEFT_ORDER_NONE &&
+           c->mode <= WEFT_MODE_SEAL && (c->mode == WEFT_MODE_NONE || c->crypto.ops != NULL) &&
+           c->hello_rate_max >= 1 && c->hello_rate_max <= 1000000 && trace_valid(c->trace_records);
 }
 
 /* Each peer owns a fixed slice of every arena. The slices are not written here: pages from calloc
@@ -109,14 +108,14 @@ weft_status weft_ep_new(const struct weft_ep_config *config, struct weft_ep **ep
     }
     if (ep->peers == NULL || ep->heap == NULL || ep->heap_pos == NULL || ep->ready == NULL ||
         ep->credit_active == NULL || ep->credit_wants == NULL || ep->credit_touched == NULL ||
-        ep->events == NULL || ep->tx_arena == NULL || ep->rx_arena == NULL ||
-        ep->bitmaps == NULL || ep->packet_arena == NULL || ep->packet_bits_arena == NULL) {
+        ep->events == NULL || ep->tx_arena == NULL || ep->rx_arena == NULL || ep->bitmaps == NULL ||
+        ep->packet_arena == NULL || ep->packet_bits_arena == NULL) {
         weft_ep_free(ep);
         return WEFT_NOMEM;
     }
     peers_init(ep);
     weft_core_credit_init(ep);
-    ep->rekey_packets = config->rekey_packets != 0      ? config->rekey_packets
+    ep->rekey_packets = config->rekey_packets != 0     ? config->rekey_packets
                         : config->packet_bytes <= 2048 ? UINT64_C(1) << 28
                                                        : UINT64_C(1) << 23;
     weft_core_handshake_guard_init(ep);
@@ -240,8 +239,8 @@ bool weft_ep_only_done(const struct weft_ep *ep)
 
 /* ---- progress -------------------------------------------------------------------------------- */
 
-void weft_ep_recv(struct weft_ep *ep, const struct weft_addr *from, enum weft_ecn ecn,
-                  void *bytes, size_t count, uint64_t at_ns, uint64_t now_ns)
+void weft_ep_recv(struct weft_ep *ep, const struct weft_addr *from, enum weft_ecn ecn, void *bytes,
+                  size_t count, uint64_t at_ns, uint64_t now_ns)
 {
     uint8_t version;
     uint8_t klass;

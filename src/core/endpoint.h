@@ -34,9 +34,9 @@ enum weft_ecn { WEFT_ECN_NOT = 0, WEFT_ECN_ECT1 = 1, WEFT_ECN_ECT0 = 2, WEFT_ECN
 /* Shared by the endpoints of one host, so that together they grant no more credit than a single one
  * would. The owner zeroes it before use, and keeps it until the last endpoint is freed. */
 struct weft_credit_share {
-    _Atomic uint64_t bytes;      /* of DATA received */
-    _Atomic uint64_t last_ns;    /* arrival of the last DATA at any of them */
-    _Atomic uint32_t active;     /* endpoints with an open message */
+    _Atomic uint64_t bytes;   /* of DATA received */
+    _Atomic uint64_t last_ns; /* arrival of the last DATA at any of them */
+    _Atomic uint32_t active;  /* endpoints with an open message */
     _Atomic uint32_t endpoints;
 };
 
@@ -53,122 +53,123 @@ enum weft_ep_order {
 
 /* Limits and tunables; weft_ep_config_default fills in all of them. */
 struct weft_ep_config {
-    uint64_t name;                /* sent to peers; opaque */
-    uint64_t incarnation;         /* of this process start, sent to peers; larger than that of an
-                                   * earlier start, if the clocks of both hosts agree */
-    uint64_t seed;                /* for connection ids and permutations */
-    uint32_t peers_max;           /* table size; memory is allocated for all of them */
-    uint32_t chunks_max;          /* largest message, in chunks; <= 262,144. A message that needs more
-                                   * because the path carries only short packets is divided as for
-                                   * packet_bytes, and its packets may be fragmented */
-    uint32_t expects_max;         /* most expectations posted at a time */
-    uint32_t tx_window_max;       /* packets in flight per peer; power of two, 256 .. 65,536 */
-    uint32_t rx_window;           /* DATA packets in flight to this endpoint, from all peers together:
-                                   * as many as the receive buffer holds */
-    uint16_t unscheduled;         /* of these, most that one peer may send unscheduled, that is at the
-                                   * start of a message */
-    uint8_t same_host;            /* 1: all peers are on this host, so there is no link buffer, and
-                                   * rx_window alone bounds the credit */
-    uint8_t host_queue;           /* 1: the driver supports weft_ep_queue_asked, so that the send queue
-                                   * of this host stays short. Default 0: no limit */
-    uint16_t senders_expected;    /* peers that send at the same time, if the layer above knows */
-    struct weft_credit_share *credit_share; /* of the endpoints behind one link; NULL = not shared */
-    uint16_t packet_bytes;        /* longest UDP payload to build, 256 .. 65,000 */
-    uint16_t packet_bytes_sure;   /* payload that is known to pass; longer packets are probed for
-                                   * first. 0 = packet_bytes (loopback, or a known MTU) */
-    uint8_t accept;               /* 1: HELLO from an unknown address opens a peer */
-    uint8_t is_standby;           /* 1: another process that serves has this name, so this one says
-                                   * UNKNOWN to nobody, until weft_ep_serve */
-    uint8_t ecn;                  /* 1: mark packets ECT(0) */
-    uint8_t confirm_later;        /* 1: a reply of one packet that also carries DONE of its request is
-                                   * confirmed with the next message, or after
-                                   * WEFT_CONFIRM_LATER_NS. For endpoints that are progressed all
-                                   * the time. Default 0: immediately */
-    uint64_t peer_timeout_ns;     /* PEER_DOWN after this long without a reply; WEFT_NEVER = off */
-    uint64_t keepalive_ns;        /* PING a peer that has been silent this long; WEFT_NEVER = never */
-    uint64_t idle_timeout_ns;     /* close a connection that has been silent this long with nothing
-                                   * outstanding; WEFT_NEVER = never */
-    uint64_t sleep_timeout_ns;    /* PEER_DOWN for a peer that has been silent this long after IDLE;
-                                   * WEFT_NEVER = never */
-    uint32_t trace_records;       /* core/trace.h; power of two, 64 .. 2^24; 0 = no trace */
-    const char *cc_name;          /* congestion control; see core/cc.h */
-    enum weft_ep_order order;     /* tests only */
+    uint64_t name;             /* sent to peers; opaque */
+    uint64_t incarnation;      /* of this process start, sent to peers; larger than that of an
+                                * earlier start, if the clocks of both hosts agree */
+    uint64_t seed;             /* for connection ids and permutations */
+    uint32_t peers_max;        /* table size; memory is allocated for all of them */
+    uint32_t chunks_max;       /* largest message, in chunks; <= 262,144. A message that needs more
+                                * because the path carries only short packets is divided as for
+                                * packet_bytes, and its packets may be fragmented */
+    uint32_t expects_max;      /* most expectations posted at a time */
+    uint32_t tx_window_max;    /* packets in flight per peer; power of two, 256 .. 65,536 */
+    uint32_t rx_window;        /* DATA packets in flight to this endpoint, from all peers together:
+                                * as many as the receive buffer holds */
+    uint16_t unscheduled;      /* of these, most that one peer may send unscheduled, that is at the
+                                * start of a message */
+    uint8_t same_host;         /* 1: all peers are on this host, so there is no link buffer, and
+                                * rx_window alone bounds the credit */
+    uint8_t host_queue;        /* 1: the driver supports weft_ep_queue_asked, so that the send queue
+                                * of this host stays short. Default 0: no limit */
+    uint16_t senders_expected; /* peers that send at the same time, if the layer above knows */
+    struct weft_credit_share
+        *credit_share;          /* of the endpoints behind one link; NULL = not shared */
+    uint16_t packet_bytes;      /* longest UDP payload to build, 256 .. 65,000 */
+    uint16_t packet_bytes_sure; /* payload that is known to pass; longer packets are probed for
+                                 * first. 0 = packet_bytes (loopback, or a known MTU) */
+    uint8_t accept;             /* 1: HELLO from an unknown address opens a peer */
+    uint8_t is_standby;         /* 1: another process that serves has this name, so this one says
+                                 * UNKNOWN to nobody, until weft_ep_serve */
+    uint8_t ecn;                /* 1: mark packets ECT(0) */
+    uint8_t confirm_later;      /* 1: a reply of one packet that also carries DONE of its request is
+                                 * confirmed with the next message, or after
+                                 * WEFT_CONFIRM_LATER_NS. For endpoints that are progressed all
+                                 * the time. Default 0: immediately */
+    uint64_t peer_timeout_ns;   /* PEER_DOWN after this long without a reply; WEFT_NEVER = off */
+    uint64_t keepalive_ns;      /* PING a peer that has been silent this long; WEFT_NEVER = never */
+    uint64_t idle_timeout_ns;   /* close a connection that has been silent this long with nothing
+                                 * outstanding; WEFT_NEVER = never */
+    uint64_t sleep_timeout_ns;  /* PEER_DOWN for a peer that has been silent this long after IDLE;
+                                 * WEFT_NEVER = never */
+    uint32_t trace_records;     /* core/trace.h; power of two, 64 .. 2^24; 0 = no trace */
+    const char *cc_name;        /* congestion control; see core/cc.h */
+    enum weft_ep_order order;   /* tests only */
     /* Security: docs/PROTOCOL.md section 8. */
-    uint8_t mode;                 /* enum weft_wire_mode of connections made by this end; the minimum
-                                   * of those accepted. Default none */
-    struct weft_crypto crypto;    /* ops NULL only in mode none; with weft_ep_crypto_slots slots */
-    uint8_t psk[WEFT_PSK_BYTES];  /* the job key; ignored in mode none */
-    uint64_t rekey_packets;       /* packets under one key; 0 = 2^28, 2^23 with packets over 2 KB */
-    uint32_t half_open_max;       /* with this many half-open peers, HELLO needs a cookie */
-    uint32_t hello_rate_max;      /* new handshakes per second; above it, HELLO needs a cookie */
+    uint8_t mode;                /* enum weft_wire_mode of connections made by this end; the minimum
+                                  * of those accepted. Default none */
+    struct weft_crypto crypto;   /* ops NULL only in mode none; with weft_ep_crypto_slots slots */
+    uint8_t psk[WEFT_PSK_BYTES]; /* the job key; ignored in mode none */
+    uint64_t rekey_packets;      /* packets under one key; 0 = 2^28, 2^23 with packets over 2 KB */
+    uint32_t half_open_max;      /* with this many half-open peers, HELLO needs a cookie */
+    uint32_t hello_rate_max;     /* new handshakes per second; above it, HELLO needs a cookie */
 };
 
 /* Cumulative counters since weft_ep_new. Every drop is counted. */
 struct weft_ep_counters {
     uint64_t datagrams_received; /* passed to weft_ep_recv */
     uint64_t datagrams_sent;
-    uint64_t bytes_sent;         /* UDP payload */
+    uint64_t bytes_sent; /* UDP payload */
     uint64_t bytes_received;
-    uint64_t data_sent;          /* DATA packets, retransmissions included */
-    uint64_t data_received;      /* new chunks: of DATA packets, and of MESSAGE frames */
+    uint64_t data_sent;     /* DATA packets, retransmissions included */
+    uint64_t data_received; /* new chunks: of DATA packets, and of MESSAGE frames */
     uint64_t retransmitted_packets;
-    uint64_t lost_packets;       /* declared lost */
-    uint64_t spurious_losses;    /* declared lost, then acknowledged */
-    uint64_t probes;             /* PTO expiries that sent a probe */
+    uint64_t lost_packets;    /* declared lost */
+    uint64_t spurious_losses; /* declared lost, then acknowledged */
+    uint64_t probes;          /* PTO expiries that sent a probe */
     uint64_t ce_received;
-    uint64_t queue_waits;        /* waits for the host's send queue to drain */
-    uint64_t credits_reclaimed;  /* times that credit of a silent peer was reclaimed */
-    uint64_t messages_sent;      /* closed by DONE: COMPLETE or SHORT */
-    uint64_t messages_received;  /* closed as receiver: COMPLETE or SHORT */
-    uint64_t messages_short;     /* of messages_received, closed SHORT */
-    uint64_t messages_unknown;   /* as sender: the peer died first */
-    uint64_t messages_shared;    /* sent in MESSAGE frames, retransmissions included */
-    uint64_t chunks_missing;     /* chunks missing from messages received */
-    uint64_t duplicate_packets;  /* packet number seen before */
-    uint64_t duplicate_chunks;   /* new packet, chunk received before */
-    uint64_t late_chunks;        /* of closed messages */
-    uint64_t no_memory;          /* DATA that matched no expectation: not acknowledged */
-    uint64_t bad_short;          /* drops: too short */
+    uint64_t queue_waits;       /* waits for the host's send queue to drain */
+    uint64_t credits_reclaimed; /* times that credit of a silent peer was reclaimed */
+    uint64_t messages_sent;     /* closed by DONE: COMPLETE or SHORT */
+    uint64_t messages_received; /* closed as receiver: COMPLETE or SHORT */
+    uint64_t messages_short;    /* of messages_received, closed SHORT */
+    uint64_t messages_unknown;  /* as sender: the peer died first */
+    uint64_t messages_shared;   /* sent in MESSAGE frames, retransmissions included */
+    uint64_t chunks_missing;    /* chunks missing from messages received */
+    uint64_t duplicate_packets; /* packet number seen before */
+    uint64_t duplicate_chunks;  /* new packet, chunk received before */
+    uint64_t late_chunks;       /* of closed messages */
+    uint64_t no_memory;         /* DATA that matched no expectation: not acknowledged */
+    uint64_t bad_short;         /* drops: too short */
     uint64_t bad_version;
     uint64_t bad_class;
-    uint64_t bad_peer;           /* unknown connection id or wrong address */
-    uint64_t bad_packet;         /* malformed control block or lengths */
-    uint64_t bad_range;          /* DATA outside its grid, or a grid that changed or is too large */
-    uint64_t bad_ack;            /* ACK of a packet never sent, or an inconsistent DONE */
-    uint64_t old_packets;        /* packet number below the window */
-    uint64_t hello_refused;      /* not accepting, or the peer table is full */
-    uint64_t closed_packets;     /* packets of a closed connection */
-    uint64_t mtu_probes;         /* packet size probes sent */
-    uint64_t mtu_raised;         /* increases of the packet size */
-    uint64_t mtu_black_holes;    /* packet sizes in use that stopped passing */
-    uint64_t mtu_too_big;        /* calls of weft_ep_too_big */
-    uint64_t ecn_failed;         /* paths that failed ECN validation */
-    uint64_t path_challenges;    /* sent to new addresses of a peer */
-    uint64_t path_changes;       /* migrations of a peer to another address */
-    uint64_t bad_tag;            /* packet, HELLO or ACCEPT with a wrong tag */
-    uint64_t bad_mode;           /* packet or handshake of a lower or another mode */
-    uint64_t bad_key;            /* HELLO or ACCEPT made with another job key */
-    uint64_t refused;            /* REFUSED received; not authenticated, so only a hint */
-    uint64_t unknown_received;   /* UNKNOWN received, whether it was accepted or not */
+    uint64_t bad_peer;         /* unknown connection id or wrong address */
+    uint64_t bad_packet;       /* malformed control block or lengths */
+    uint64_t bad_range;        /* DATA outside its grid, or a grid that changed or is too large */
+    uint64_t bad_ack;          /* ACK of a packet never sent, or an inconsistent DONE */
+    uint64_t old_packets;      /* packet number below the window */
+    uint64_t hello_refused;    /* not accepting, or the peer table is full */
+    uint64_t closed_packets;   /* packets of a closed connection */
+    uint64_t mtu_probes;       /* packet size probes sent */
+    uint64_t mtu_raised;       /* increases of the packet size */
+    uint64_t mtu_black_holes;  /* packet sizes in use that stopped passing */
+    uint64_t mtu_too_big;      /* calls of weft_ep_too_big */
+    uint64_t ecn_failed;       /* paths that failed ECN validation */
+    uint64_t path_challenges;  /* sent to new addresses of a peer */
+    uint64_t path_changes;     /* migrations of a peer to another address */
+    uint64_t bad_tag;          /* packet, HELLO or ACCEPT with a wrong tag */
+    uint64_t bad_mode;         /* packet or handshake of a lower or another mode */
+    uint64_t bad_key;          /* HELLO or ACCEPT made with another job key */
+    uint64_t refused;          /* REFUSED received; not authenticated, so only a hint */
+    uint64_t unknown_received; /* UNKNOWN received, whether it was accepted or not */
     uint64_t unknown_sent;
     uint64_t cookies_sent;
-    uint64_t rekeys;             /* send keys replaced */
-    uint64_t crypto_failures;    /* errors of the crypto provider, for example after a fork */
+    uint64_t rekeys;          /* send keys replaced */
+    uint64_t crypto_failures; /* errors of the crypto provider, for example after a fork */
 };
 
 /* Probable reason why connections fail, as far as this end can tell: the latest observation. */
 enum weft_ep_hint {
     WEFT_HINT_NONE,
-    WEFT_HINT_KEY,          /* a handshake with another job key arrived */
-    WEFT_HINT_VERSION,      /* a HELLO of another wire version arrived */
-    WEFT_HINT_MODE,         /* a handshake in a mode that this end rejects arrived */
-    WEFT_HINT_CRYPTO,       /* cryptography failed in this process */
+    WEFT_HINT_KEY,     /* a handshake with another job key arrived */
+    WEFT_HINT_VERSION, /* a HELLO of another wire version arrived */
+    WEFT_HINT_MODE,    /* a handshake in a mode that this end rejects arrived */
+    WEFT_HINT_CRYPTO,  /* cryptography failed in this process */
     /* From a REFUSED of the other end, which is not authenticated. */
     WEFT_HINT_TOLD_KEY,
     WEFT_HINT_TOLD_VERSION,
     WEFT_HINT_TOLD_MODE,
     WEFT_HINT_TOLD_FULL,
-    WEFT_HINT_TOLD_CLOSED,  /* the other end accepts no connections */
+    WEFT_HINT_TOLD_CLOSED, /* the other end accepts no connections */
 };
 
 /* One buffer of a packet to send. */
@@ -178,8 +179,8 @@ struct weft_ep_iov {
 };
 
 enum {
-    WEFT_TX_PACKETS_MAX = 64,    /* kernel's limit of segments in one GSO send */
-    WEFT_TX_BYTES_MAX = 65000,   /* under the kernel's 64 KB with headers */
+    WEFT_TX_PACKETS_MAX = 64,  /* kernel's limit of segments in one GSO send */
+    WEFT_TX_BYTES_MAX = 65000, /* under the kernel's 64 KB with headers */
     WEFT_TX_SCRATCH = 6144,
 };
 
@@ -190,13 +191,13 @@ enum {
 struct weft_tx {
     struct weft_addr addr;
     enum weft_ecn ecn;
-    bool fragment;     /* send without GSO and without DF; otherwise set DF */
+    bool fragment; /* send without GSO and without DF; otherwise set DF */
     uint32_t packets;
     uint32_t seg_bytes;
     uint32_t bytes;
     uint32_t iov_count;
-    struct weft_ep_iov iov[3 * WEFT_TX_PACKETS_MAX]; /* header, payload, tag */
-    uint8_t scratch[WEFT_TX_SCRATCH]; /* headers and control frames */
+    struct weft_ep_iov iov[3 * WEFT_TX_PACKETS_MAX];        /* header, payload, tag */
+    uint8_t scratch[WEFT_TX_SCRATCH];                       /* headers and control frames */
     uint8_t tags[WEFT_TX_PACKETS_MAX][WEFT_AEAD_TAG_BYTES]; /* mode auth */
     uint8_t sealed[WEFT_TX_BYTES_MAX];                      /* mode seal: whole packets */
 };
@@ -259,8 +260,8 @@ uint64_t weft_ep_batch_ns(const struct weft_ep *ep);
  *          sealed packet is decrypted in place.
  * Errors:  none: malformed datagrams are dropped and counted.
  * at_ns:   arrival time (the kernel's timestamp, on the clock of now_ns), <= now_ns. */
-void weft_ep_recv(struct weft_ep *ep, const struct weft_addr *from, enum weft_ecn ecn,
-                  void *bytes, size_t count, uint64_t at_ns, uint64_t now_ns);
+void weft_ep_recv(struct weft_ep *ep, const struct weft_addr *from, enum weft_ecn ecn, void *bytes,
+                  size_t count, uint64_t at_ns, uint64_t now_ns);
 
 /* Build the next burst; returns its number of packets, 0 when there is nothing to send now. */
 uint32_t weft_ep_send(struct weft_ep *ep, uint64_t now_ns, struct weft_tx *tx);
@@ -270,8 +271,8 @@ uint32_t weft_ep_send(struct weft_ep *ep, uint64_t now_ns, struct weft_tx *tx);
  * with weft_ep_queued, then call weft_ep_send again. An error of half the value costs little. */
 bool weft_ep_queue_asked(const struct weft_ep *ep);
 void weft_ep_queued(struct weft_ep *ep, uint64_t reported_bytes, uint64_t now_ns);
-/* Whether other endpoints of this process send over the same queue. Then a low drain rate is no sign of
- * other programs' traffic. Until the first call: none do. */
+/* Whether other endpoints of this process send over the same queue. Then a low drain rate is no
+ * sign of other programs' traffic. Until the first call: none do. */
 void weft_ep_queue_siblings(struct weft_ep *ep, bool siblings);
 
 /* Latest time at which on_deadline must be called; WEFT_NEVER = no timer is set. */

@@ -33,7 +33,7 @@ struct weft_expect_lists {
 };
 
 struct weft_expects {
-    struct weft_expect *slots; /* (max,) */
+    struct weft_expect *slots;       /* (max,) */
     struct weft_expect_lists *lists; /* (peers_max + 1,): the last is for any peer */
     uint32_t max;
     uint32_t peers_max;

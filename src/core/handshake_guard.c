@@ -281,7 +281,8 @@ bool weft_core_handshake_guard_admit(struct weft_ep *ep, const struct weft_addr 
 {
     *proven_p = false;
     if (hello->mode == WEFT_MODE_NONE) {
-        return true; /* no provider, so no cookies: for loopback; the table size is the only limit */
+        return true; /* no provider, so no cookies: for loopback; the table size is the only limit
+                      */
     }
     *proven_p = cookie_valid(ep, from, hello, now_ns);
     if (*proven_p || !under_load(ep, now_ns)) {
@@ -344,8 +345,7 @@ void weft_core_handshake_guard_unknown(struct weft_ep *ep, const struct weft_add
     const struct peer *p = idx < ep->peers_used ? &ep->peers[idx] : NULL;
     bool known = p != NULL && p->conn.state != PEER_FREE && p->conn.id == header->connection_id;
     if (ep->config.mode == WEFT_MODE_NONE || header->klass < ep->config.mode || known ||
-        ep->config.is_standby != 0 ||
-        count < WEFT_UNKNOWN_BYTES ||
+        ep->config.is_standby != 0 || count < WEFT_UNKNOWN_BYTES ||
         !bucket_take(&ep->handshake_guard.unknowns, UNKNOWNS_PER_S, UNKNOWNS_BURST, now_ns)) {
         return;
     }
@@ -369,8 +369,8 @@ static uint64_t unknown_number(const struct peer *p, const struct weft_wire_unkn
 
 /* An endpoint responds to any address, including its own. An attacker can therefore make it send an
  * UNKNOWN for any connection id to itself, and forward that as if it came from its peer. Where both
- * have the same name, as a server and its replica do, this would be a valid proof. An UNKNOWN that may
- * be this endpoint's own is therefore ignored. Endpoints without a name are not checked. */
+ * have the same name, as a server and its replica do, this would be a valid proof. An UNKNOWN that
+ * may be this endpoint's own is therefore ignored. Endpoints without a name are not checked. */
 static bool unknown_may_be_ours(const struct weft_ep *ep, const struct peer *p)
 {
     return p->conn.name != 0 && p->conn.name == ep->config.name;
@@ -386,8 +386,8 @@ static struct peer *unknown_find(struct weft_ep *ep, const struct weft_addr *fro
         uint64_t number = unknown_number(p, unknown);
         if (p->conn.state == PEER_OPEN && p->sec.mode != WEFT_MODE_NONE &&
             p->conn.remote_id == unknown->connection_id && addr_equal(&p->conn.addr, from) &&
-            !unknown_may_be_ours(ep, p) &&
-            number > p->recovery.pn_acked_largest && number < p->recovery.pn_next) {
+            !unknown_may_be_ours(ep, p) && number > p->recovery.pn_acked_largest &&
+            number < p->recovery.pn_next) {
             return p;
         }
     }

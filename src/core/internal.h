@@ -50,27 +50,27 @@ struct weft_ep {
     struct weft_ep_counters counters;
     struct weft_prng prng;
     struct peer *peers;
-    uint32_t peers_used;           /* highest index in use + 1 */
-    struct deadline *heap;         /* deadlines of peers, ordered by at_ns */
-    uint32_t *heap_pos;            /* position of each peer in heap; UINT32_MAX = none */
+    uint32_t peers_used;   /* highest index in use + 1 */
+    struct deadline *heap; /* deadlines of peers, ordered by at_ns */
+    uint32_t *heap_pos;    /* position of each peer in heap; UINT32_MAX = none */
     uint32_t heap_count;
-    uint64_t *ready;               /* bit = peer may have something to send */
+    uint64_t *ready; /* bit = peer may have something to send */
     uint32_t send_cursor;
     struct weft_expects expects;
     struct weft_msg_event *events; /* ring of EVENTS_MAX */
     uint32_t event_head;
     uint32_t event_count;
-    uint64_t lost_ns;              /* when a packet to any peer was last declared lost; 0 = never */
-    uint64_t resumed_ns;           /* end of the last pause; silence before it does not count */
+    uint64_t lost_ns;    /* when a packet to any peer was last declared lost; 0 = never */
+    uint64_t resumed_ns; /* end of the last pause; silence before it does not count */
     const struct weft_cc_ops *cc_ops;
     struct egress egress;
     struct credit credit;
-    uint64_t *credit_active;       /* bit = the peer has an incoming message open */
-    uint64_t *credit_wants;        /* of these, bit = the peer could use more credit */
-    uint64_t *credit_touched;      /* bit = the peer must be counted again */
+    uint64_t *credit_active;  /* bit = the peer has an incoming message open */
+    uint64_t *credit_wants;   /* of these, bit = the peer could use more credit */
+    uint64_t *credit_touched; /* bit = the peer must be counted again */
     struct handshake_guard handshake_guard;
-    uint64_t rekey_packets;        /* packets under one send key */
-    uint64_t *bitmaps;             /* arena of masks: per slot those of tx_msg, then of rx_msg */
+    uint64_t rekey_packets; /* packets under one send key */
+    uint64_t *bitmaps;      /* arena of masks: per slot those of tx_msg, then of rx_msg */
     struct tx_msg *tx_arena;
     struct rx_msg *rx_arena;
     struct tx_packet *packet_arena;
@@ -91,7 +91,8 @@ void weft_core_timers_arm(struct weft_ep *ep, struct peer *p);
 
 /* peers.c */
 void weft_core_peer_ready(struct weft_ep *ep, struct peer *p);
-struct peer *weft_core_peer_alloc(struct weft_ep *ep, const struct weft_addr *addr, uint64_t now_ns);
+struct peer *weft_core_peer_alloc(struct weft_ep *ep, const struct weft_addr *addr,
+                                  uint64_t now_ns);
 void weft_core_peer_down(struct weft_ep *ep, struct peer *p, enum weft_msg_down why,
                          uint64_t now_ns);
 void weft_core_peer_up(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
@@ -166,8 +167,8 @@ static inline uint32_t weft_core_credit_usable(const struct weft_ep *ep, const s
                                                uint64_t packets)
 {
     const struct credit *c = &ep->credit;
-    bool known =
-        p->credit.use_most != 0 && c->active > 1 && !c->turns; /* a single sender deprives no other */
+    bool known = p->credit.use_most != 0 && c->active > 1 &&
+                 !c->turns; /* a single sender deprives no other */
     return (uint32_t)(known ? weft_min_u64(packets, p->credit.use_most) : packets);
 }
 

@@ -6,19 +6,19 @@
 
 enum {
     MSG_MASK = WEFT_MSGS_MAX - 1,
-    RX_WINDOW_BLOCKS = 64,              /* receive window: 64 x 64 packet numbers */
+    RX_WINDOW_BLOCKS = 64, /* receive window: 64 x 64 packet numbers */
     EVENTS_MAX = 1024,
     /* Most events that one peer can raise in one call: OPEN, CHUNK and RECEIVED, and SENT, of every
      * message, as a packet may hold many short ones. */
     EVENTS_RESERVE = 4 * WEFT_MSGS_MAX + 8,
-    DONE_PART_WORDS = 16,               /* a part of a mask in DONE and CRITICAL has 1,024 chunks */
-    MASK_PARTS_WORDS = 4,               /* bit sets of such parts */
+    DONE_PART_WORDS = 16, /* a part of a mask in DONE and CRITICAL has 1,024 chunks */
+    MASK_PARTS_WORDS = 4, /* bit sets of such parts */
     REORDER_FIRST = 3,
-    FINISH_CHUNKS_MIN = 16,             /* no FINISH for shorter messages: not worth a packet */
+    FINISH_CHUNKS_MIN = 16, /* no FINISH for shorter messages: not worth a packet */
     NOTES_MAX = 8,
     ACK_EVERY = 64,
-    ACK_EVERY_LATE = 16,  /* if the first of these arrived 100 us ago: smaller bursts */
-    INLINE_CHUNKS = 64,                    /* masks up to this length are stored in the message */
+    ACK_EVERY_LATE = 16, /* if the first of these arrived 100 us ago: smaller bursts */
+    INLINE_CHUNKS = 64,  /* masks up to this length are stored in the message */
     TX_MASKS = 4,
     TX_SHARED_RESENT_MAX = 2, /* share.c */
     RX_MASKS = 2,
@@ -29,7 +29,8 @@ static const uint64_t granularity_ns = 100 * WEFT_NS_PER_US;
 static const uint64_t ack_delay_ns_min = 100 * WEFT_NS_PER_US; /* default max_ack_delay */
 static const uint64_t initial_rtt_ns = WEFT_NS_PER_MS;
 static const uint64_t pto_ns_max = WEFT_NS_PER_S;
-static const uint64_t retell_ns = 50 * WEFT_NS_PER_US; /* in addition to two round trips: credit.c */
+static const uint64_t retell_ns =
+    50 * WEFT_NS_PER_US;                             /* in addition to two round trips: credit.c */
 static const uint64_t lossy_ns = 10 * WEFT_NS_PER_S; /* after a loss, others are likely this long */
 static const uint64_t hello_first_ns = 10 * WEFT_NS_PER_MS;
 

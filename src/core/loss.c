@@ -267,7 +267,8 @@ static uint32_t losses_detect(struct weft_ep *ep, struct peer *p, uint64_t now_n
             }
             /* Loss of a size probe is no sign of congestion. */
             if ((packet_at(ep, p, pn)->kind & TX_PACKET_MTU) == 0) {
-                *sent_ns_p = packet_at(ep, p, pn)->sent_ns; /* packet numbers are in sending order */
+                *sent_ns_p =
+                    packet_at(ep, p, pn)->sent_ns; /* packet numbers are in sending order */
                 lost++;
             }
             packet_lost(ep, p, pn, now_ns);
@@ -531,8 +532,8 @@ static uint64_t pto_interval(const struct peer *p)
     }
     /* The interval doubles from the third probe on. */
     uint32_t doublings = p->recovery.pto_count > 1 ? p->recovery.pto_count - 1 : 0;
-    uint64_t wait_ns = doublings >= 20 ? pto_ns_max
-                                       : weft_min_u64(base_ns << doublings, pto_ns_max);
+    uint64_t wait_ns =
+        doublings >= 20 ? pto_ns_max : weft_min_u64(base_ns << doublings, pto_ns_max);
     bool all_later = tx_awake(p) != 0 && (tx_awake(p) & ~p->tx.answers) == 0;
     return all_later ? WEFT_CONFIRM_LATER_NS + wait_ns : wait_ns;
 }
@@ -578,7 +579,8 @@ void weft_core_pto_arm(const struct weft_ep *ep, struct peer *p)
 void weft_core_pto_fire(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
     if (ep->resumed_ns == now_ns) {
-        recovery_silence_end(&p->recovery); /* after a pause of this process: probe once more first */
+        recovery_silence_end(
+            &p->recovery); /* after a pause of this process: probe once more first */
     }
     if (p->recovery.wait_since_ns == WEFT_NEVER) {
         /* Count from the first probe: a pause of this process does not count. */

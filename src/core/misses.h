@@ -14,10 +14,10 @@
 
 struct weft_misses {
     uint32_t chunks_max;
-    uint32_t chunks;    /* of the last message; another number resets all counts */
-    uint8_t limit;      /* m */
-    uint8_t *counts;    /* consecutive times that each chunk was missing */
-    uint64_t *mask;     /* counts that reached the limit */
+    uint32_t chunks; /* of the last message; another number resets all counts */
+    uint8_t limit;   /* m */
+    uint8_t *counts; /* consecutive times that each chunk was missing */
+    uint64_t *mask;  /* counts that reached the limit */
 };
 
 /* limit >= 1; 2 is the protocol's default. Owns: memory until weft_misses_fini. WEFT_NOMEM. */

@@ -33,35 +33,36 @@ typedef uint32_t weft_peer;
 typedef uint64_t weft_expect_id;
 
 enum weft_msg_sink {
-    WEFT_SINK_COPY, /* the chunk is copied to memory + chunk x chunk_elems x elem_bytes */
-    WEFT_SINK_ADD,  /* its float32 values are added to those at the same address */
+    WEFT_SINK_COPY,  /* the chunk is copied to memory + chunk x chunk_elems x elem_bytes */
+    WEFT_SINK_ADD,   /* its float32 values are added to those at the same address */
     WEFT_SINK_EVENT, /* a CHUNK event points to the chunk in the receive buffer */
 };
 
 struct weft_msg_send {
     weft_peer peer;
-    const void *base;      /* total x elem_bytes bytes; borrowed until SENT */
-    uint32_t total;        /* elements, >= 1 */
-    uint16_t elem_bytes;   /* >= 1, at most what one packet holds */
-    uint16_t chunk_elems;  /* the result of chunk_elems() with which the caller laid out the chunks;
-                            * its current result may differ. 0 = use the current result */
-    uint8_t critical;      /* leading chunks that must not be missing, <= 254 */
-    uint8_t priority;      /* 0 (most urgent) .. 7 */
-    bool together; /* one of several equal messages to different peers; only the completion
-                            * of the last one matters, so none is sent ahead of the others */
+    const void *base;     /* total x elem_bytes bytes; borrowed until SENT */
+    uint32_t total;       /* elements, >= 1 */
+    uint16_t elem_bytes;  /* >= 1, at most what one packet holds */
+    uint16_t chunk_elems; /* the result of chunk_elems() with which the caller laid out the chunks;
+                           * its current result may differ. 0 = use the current result */
+    uint8_t critical;     /* leading chunks that must not be missing, <= 254 */
+    uint8_t priority;     /* 0 (most urgent) .. 7 */
+    bool together;        /* one of several equal messages to different peers; only the completion
+                           * of the last one matters, so none is sent ahead of the others */
     bool shares; /* a message of one chunk may share its packet with others that have this set, too:
-                            * the receiver posts memory for each without waiting for another of them */
-    bool cut;              /* the receiver may close it early by a timeout of its own, so its chunks
-                            * are sent in pseudo-random order even with bound 0 */
-    bool held;             /* not sent, nor announced to the receiver, before pace(); its deadline
-                            * applies meanwhile */
-    uint32_t bound_ppm;    /* fraction of chunks that may be missing, < 10^6 */
-    uint32_t stream;       /* messages of one stream carry the fraction of a chunk that the bound of
-                            * each leaves over to the next (core/bound.h) */
-    uint64_t tag;          /* opaque; matched by the receiver's expectations */
-    uint64_t deadline_ns;  /* close SHORT at this time; WEFT_NEVER = never */
-    uint64_t user;         /* returned in SENT */
-    const uint64_t *critical_mask; /* further critical chunks, as bits; read by send only; NULL = none */
+                  * the receiver posts memory for each without waiting for another of them */
+    bool cut;    /* the receiver may close it early by a timeout of its own, so its chunks
+                  * are sent in pseudo-random order even with bound 0 */
+    bool held;   /* not sent, nor announced to the receiver, before pace(); its deadline
+                  * applies meanwhile */
+    uint32_t bound_ppm;   /* fraction of chunks that may be missing, < 10^6 */
+    uint32_t stream;      /* messages of one stream carry the fraction of a chunk that the bound of
+                           * each leaves over to the next (core/bound.h) */
+    uint64_t tag;         /* opaque; matched by the receiver's expectations */
+    uint64_t deadline_ns; /* close SHORT at this time; WEFT_NEVER = never */
+    uint64_t user;        /* returned in SENT */
+    const uint64_t
+        *critical_mask; /* further critical chunks, as bits; read by send only; NULL = none */
     const void
         *prefetch; /* WEFT_PREFETCH_BYTES that the caller accesses at SENT; as in weft_msg_expect */
 };
@@ -74,15 +75,15 @@ struct weft_msg_pace {
     uint64_t rate_bps; /* maximum rate of its packets: UDP payload, retransmissions included. Over
                         * any interval, a burst of one millisecond or one packet is added. Window
                         * and credit may allow less. 0 = no limit */
-    uint8_t rank;      /* among paced messages of one priority, lower ranks are sent first, after the
-                        * messages that are not paced. The priority announced to the receiver, for
-                        * credit, is priority + rank, at most 7 */
+    uint8_t rank; /* among paced messages of one priority, lower ranks are sent first, after the
+                   * messages that are not paced. The priority announced to the receiver, for
+                   * credit, is priority + rank, at most 7 */
 };
 
 struct weft_msg_expect {
-    weft_peer peer;        /* or WEFT_PEER_ANY */
+    weft_peer peer; /* or WEFT_PEER_ANY */
     enum weft_msg_sink sink;
-    uint64_t tag;          /* a message matches when (its tag & tag_mask) == tag */
+    uint64_t tag; /* a message matches when (its tag & tag_mask) == tag */
     uint64_t tag_mask;
     void *memory;          /* COPY, ADD: borrowed until RECEIVED or cancel. EVENT: NULL */
     uint64_t memory_bytes; /* COPY, ADD: a larger message does not match. EVENT: largest
@@ -92,16 +93,15 @@ struct weft_msg_expect {
     uint64_t until_ns;     /* close SHORT at this time, or at the first chunk if that arrives later.
                             * 0 = none */
     uint64_t user;         /* returned in OPEN, CHUNK and RECEIVED */
-    const void
-        *prefetch; /* WEFT_PREFETCH_BYTES that the caller accesses when a message arrives; they
-                            * are prefetched, never read. NULL = none */
+    const void *prefetch;  /* WEFT_PREFETCH_BYTES that the caller accesses when a message arrives;
+                            * they  are prefetched, never read. NULL = none */
 };
 
 enum weft_msg_event_type {
     WEFT_EVENT_PEER_UP,   /* connected; name and incarnation are valid */
-    WEFT_EVENT_PEER_DOWN, /* disconnected; `down` is the reason. RECEIVED (SHORT) and SENT (UNKNOWN) of
-                           * its messages precede it. The caller must cancel expectations bound to
-                           * the peer, because its index will be reused */
+    WEFT_EVENT_PEER_DOWN, /* disconnected; `down` is the reason. RECEIVED (SHORT) and SENT (UNKNOWN)
+                           * of its messages precede it. The caller must cancel expectations bound
+                           * to the peer, because its index will be reused */
     WEFT_EVENT_OPEN,      /* the first chunk of a message arrived and it matched an expectation */
     WEFT_EVENT_CHUNK,     /* EVENT: data is valid until the next recv on the endpoint */
     WEFT_EVENT_RECEIVED,  /* a message is closed; its memory is returned to the caller */
@@ -109,47 +109,47 @@ enum weft_msg_event_type {
 };
 
 enum weft_msg_outcome {
-    WEFT_MSG_COMPLETE, /* at least total - bound arrived */
-    WEFT_MSG_SHORT,    /* closed below its bound: deadline, timeout, or the sender died */
-    WEFT_MSG_UNKNOWN,  /* SENT only: the peer died; `mask` is a subset of what it received */
+    WEFT_MSG_COMPLETE,  /* at least total - bound arrived */
+    WEFT_MSG_SHORT,     /* closed below its bound: deadline, timeout, or the sender died */
+    WEFT_MSG_UNKNOWN,   /* SENT only: the peer died; `mask` is a subset of what it received */
     WEFT_MSG_WITHDRAWN, /* SENT only: withdrawn with withdraw(); nothing of it was sent */
 };
 
 enum weft_msg_down {
-    WEFT_DOWN_CLOSED,   /* the peer sent CLOSE */
-    WEFT_DOWN_SILENT,   /* no reply within the configured peer timeout */
-    WEFT_DOWN_PROTOCOL, /* a protocol violation that no transmission error can cause */
-    WEFT_DOWN_LOCAL,    /* this end closed */
-    WEFT_DOWN_IDLE,     /* idle for the configured time; this end closed */
+    WEFT_DOWN_CLOSED,    /* the peer sent CLOSE */
+    WEFT_DOWN_SILENT,    /* no reply within the configured peer timeout */
+    WEFT_DOWN_PROTOCOL,  /* a protocol violation that no transmission error can cause */
+    WEFT_DOWN_LOCAL,     /* this end closed */
+    WEFT_DOWN_IDLE,      /* idle for the configured time; this end closed */
     WEFT_DOWN_RESTARTED, /* the peer has lost this connection's state, or has opened a new one:
                           * reconnect */
-    WEFT_DOWN_CRYPTO,   /* cryptography failed in this process, for example after a fork */
-    WEFT_DOWN_REPLACED, /* the peer sent CLOSE because another process has replaced this one; it
-                         * will not accept this process again */
+    WEFT_DOWN_CRYPTO,    /* cryptography failed in this process, for example after a fork */
+    WEFT_DOWN_REPLACED,  /* the peer sent CLOSE because another process has replaced this one; it
+                          * will not accept this process again */
 };
 
 struct weft_msg_event {
     enum weft_msg_event_type type;
     weft_peer peer;
-    uint64_t user;           /* of the send or the expectation; set_user replaces it */
-    uint64_t seq;            /* of the message, 64-bit */
+    uint64_t user; /* of the send or the expectation; set_user replaces it */
+    uint64_t seq;  /* of the message, 64-bit */
     uint64_t tag;
-    uint64_t at_ns;          /* arrival of the packet that caused it (driver's timestamp), or now */
-    uint32_t total;          /* OPEN, CHUNK, RECEIVED, SENT: the grid */
+    uint64_t at_ns; /* arrival of the packet that caused it (driver's timestamp), or now */
+    uint32_t total; /* OPEN, CHUNK, RECEIVED, SENT: the grid */
     uint16_t chunk_elems;
     uint16_t elem_bytes;
-    uint32_t chunks;         /* N */
-    uint32_t received;       /* RECEIVED, SENT: chunks received */
-    uint32_t refused;        /* SENT: chunks that the receiving application refused */
-    uint32_t chunk;          /* CHUNK: its index */
-    uint32_t elems;          /* CHUNK: elements in it */
-    const void *data;        /* CHUNK: elems x elem_bytes bytes, unaligned */
-    const uint64_t *mask;    /* RECEIVED, SENT: N bits, 1 = received; valid until the next call */
+    uint32_t chunks;      /* N */
+    uint32_t received;    /* RECEIVED, SENT: chunks received */
+    uint32_t refused;     /* SENT: chunks that the receiving application refused */
+    uint32_t chunk;       /* CHUNK: its index */
+    uint32_t elems;       /* CHUNK: elements in it */
+    const void *data;     /* CHUNK: elems x elem_bytes bytes, unaligned */
+    const uint64_t *mask; /* RECEIVED, SENT: N bits, 1 = received; valid until the next call */
     enum weft_msg_outcome outcome; /* RECEIVED, SENT */
     bool sender_gone;              /* RECEIVED: the connection has ended; PEER_DOWN follows */
     enum weft_msg_down down;       /* PEER_DOWN */
     uint16_t close_code;           /* PEER_DOWN, CLOSED: the code in its CLOSE */
-    uint64_t name;           /* PEER_UP, PEER_DOWN: the peer's name and incarnation */
+    uint64_t name;                 /* PEER_UP, PEER_DOWN: the peer's name and incarnation */
     uint64_t incarnation;
 };
 
@@ -181,8 +181,7 @@ struct weft_msg_ops {
 
     /* Post receive memory. Post that of a reply before sending the request.
      * Errors:  WEFT_NOMEM    the table of expectations is full. WEFT_INVALID as above. */
-    weft_status (*expect)(void *self, const struct weft_msg_expect *expect,
-                          weft_expect_id *id_p);
+    weft_status (*expect)(void *self, const struct weft_msg_expect *expect, weft_expect_id *id_p);
 
     /* Cancel an expectation; messages that it has opened continue. WEFT_NOTFOUND: used up. */
     weft_status (*cancel)(void *self, weft_expect_id id);

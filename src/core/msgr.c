@@ -57,8 +57,7 @@ uint32_t weft_core_grid(const struct weft_ep *ep, const struct peer *p, uint16_t
     return weft_core_chunk_elems(p->path.ceiling_bytes, elem_bytes);
 }
 
-uint32_t weft_ep_grid(const struct weft_ep *ep, weft_peer peer, uint16_t elem_bytes,
-                      uint32_t total)
+uint32_t weft_ep_grid(const struct weft_ep *ep, weft_peer peer, uint16_t elem_bytes, uint32_t total)
 {
     if (peer >= ep->peers_used || elem_bytes == 0) {
         return 0;
@@ -107,8 +106,7 @@ static weft_status ep_withdraw(void *self, weft_peer peer, uint64_t seq, uint64_
                                  : WEFT_NOTFOUND;
 }
 
-static weft_status ep_expect(void *self, const struct weft_msg_expect *expect,
-                             weft_expect_id *id_p)
+static weft_status ep_expect(void *self, const struct weft_msg_expect *expect, weft_expect_id *id_p)
 {
     struct weft_ep *ep = self;
     struct weft_expect *slot;

@@ -22,13 +22,13 @@
 
 struct weft_noise {
     const struct weft_crypto *crypto;
-    uint32_t slot;                  /* slot of the provider; set and cleared within each call */
-    uint8_t h[WEFT_HASH_BYTES];     /* the transcript so far */
-    uint8_t ck[WEFT_HASH_BYTES];    /* chaining key */
-    uint8_t k[WEFT_HASH_BYTES];     /* cipher key */
-    uint8_t secret[WEFT_DH_BYTES];  /* ephemeral key pair of this end */
+    uint32_t slot;                 /* slot of the provider; set and cleared within each call */
+    uint8_t h[WEFT_HASH_BYTES];    /* the transcript so far */
+    uint8_t ck[WEFT_HASH_BYTES];   /* chaining key */
+    uint8_t k[WEFT_HASH_BYTES];    /* cipher key */
+    uint8_t secret[WEFT_DH_BYTES]; /* ephemeral key pair of this end */
     uint8_t public[WEFT_DH_BYTES];
-    uint8_t remote[WEFT_DH_BYTES];  /* ephemeral public key of the other end */
+    uint8_t remote[WEFT_DH_BYTES]; /* ephemeral public key of the other end */
 };
 
 /* Initialize, at either end. Borrows crypto for the lifetime of the object. */
@@ -39,8 +39,7 @@ void weft_noise_init(struct weft_noise *noise, const struct weft_crypto *crypto,
 /* The first message: text (bytes long; NULL when 0) is encrypted in place.
  * Errors:  those of the provider; the object is then unusable. */
 [[nodiscard]] weft_status weft_noise_hello_write(struct weft_noise *noise, uint8_t *text,
-                                                 size_t bytes,
-                                                 uint8_t ephemeral_p[WEFT_DH_BYTES],
+                                                 size_t bytes, uint8_t ephemeral_p[WEFT_DH_BYTES],
                                                  uint8_t tag_p[WEFT_AEAD_TAG_BYTES]);
 
 /* WEFT_PROTO: different psk or prologue, or modified bytes. Performs no DH. */
@@ -51,8 +50,7 @@ void weft_noise_init(struct weft_noise *noise, const struct weft_crypto *crypto,
 
 /* The second message, written by the reader of the first. */
 [[nodiscard]] weft_status weft_noise_accept_write(struct weft_noise *noise, uint8_t *text,
-                                                  size_t bytes,
-                                                  uint8_t ephemeral_p[WEFT_DH_BYTES],
+                                                  size_t bytes, uint8_t ephemeral_p[WEFT_DH_BYTES],
                                                   uint8_t tag_p[WEFT_AEAD_TAG_BYTES]);
 [[nodiscard]] weft_status weft_noise_accept_read(struct weft_noise *noise,
                                                  const uint8_t ephemeral[WEFT_DH_BYTES],

@@ -8,9 +8,9 @@ struct peer;
 struct weft_ep;
 
 struct pacer {
-    int64_t tokens_bytes;          /* in the bucket; negative = overdrawn */
-    uint64_t tokens_ns;            /* time of the last refill */
-    uint64_t until_ns;             /* the peer may not send before; WEFT_NEVER = it may */
+    int64_t tokens_bytes; /* in the bucket; negative = overdrawn */
+    uint64_t tokens_ns;   /* time of the last refill */
+    uint64_t until_ns;    /* the peer may not send before; WEFT_NEVER = it may */
 };
 
 /* Empty the bucket, and refill it from now on. */

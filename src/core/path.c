@@ -35,10 +35,10 @@
 #include <string.h>
 
 enum {
-    BASE_BYTES = 1200,        /* RFC 9000 section 14.1 */
-    PLAIN_BYTES = 1472,       /* IPv4 in frames of 1,500 bytes */
+    BASE_BYTES = 1200,  /* RFC 9000 section 14.1 */
+    PLAIN_BYTES = 1472, /* IPv4 in frames of 1,500 bytes */
     PROBE_TRIES = 3,
-    SEARCH_GRAIN = 16,        /* the search stops at smaller gains */
+    SEARCH_GRAIN = 16, /* the search stops at smaller gains */
     BLACK_HOLE_ROUNDS = 2,
     ECN_TEST_PACKETS = 64,
     ECN_LOST_PACKETS = 5,
@@ -168,8 +168,8 @@ static void probe_passed(struct weft_ep *ep, struct peer *p, uint32_t bytes, uin
     if (bytes > p->path.packet_bytes && bytes <= path->ceiling_bytes && !path->fragment) {
         size_set(p, bytes);
         ep->counters.mtu_raised++;
-        path->refused_bytes = path->refused_bytes <= bytes ? path->ceiling_bytes + 1
-                                                           : path->refused_bytes;
+        path->refused_bytes =
+            path->refused_bytes <= bytes ? path->ceiling_bytes + 1 : path->refused_bytes;
     }
     if (bytes >= p->path.packet_bytes) {
         doubt_end(path);
@@ -191,9 +191,8 @@ static void large_lost(struct weft_ep *ep, struct peer *p, uint64_t pn,
         packet->sent_ns < weft_time_add(path->large_lost_ns, p->recovery.srtt_ns)) {
         return; /* in a round that was counted already, or no short packet has passed since */
     }
-    path->large_lost_bytes = path->large_lost == 0
-                                 ? bytes
-                                 : (uint32_t)weft_min_u64(path->large_lost_bytes, bytes);
+    path->large_lost_bytes =
+        path->large_lost == 0 ? bytes : (uint32_t)weft_min_u64(path->large_lost_bytes, bytes);
     path->small_counted_pn = path->small_pn;
     path->large_lost_ns = packet->sent_ns + 1;
     if (++path->large_lost >= BLACK_HOLE_ROUNDS && !path->confirming) {

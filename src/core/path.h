@@ -24,11 +24,11 @@ struct path {
     uint32_t packet_bytes; /* UDP payload to build */
     bool ecn_capable;      /* ECN marks of this path are used */
     /* Packet size. */
-    uint32_t base_bytes;       /* assumed to pass on every path */
-    uint32_t ceiling_bytes;    /* limit of the configuration and of the peer */
-    uint32_t refused_bytes;    /* smallest size that did not pass; ceiling + 1 = none */
-    uint32_t probe_bytes;      /* size being probed; 0 = the search has ended */
-    uint32_t companion_bytes;  /* second size, probed together with the first try; 0 = none */
+    uint32_t base_bytes;      /* assumed to pass on every path */
+    uint32_t ceiling_bytes;   /* limit of the configuration and of the peer */
+    uint32_t refused_bytes;   /* smallest size that did not pass; ceiling + 1 = none */
+    uint32_t probe_bytes;     /* size being probed; 0 = the search has ended */
+    uint32_t companion_bytes; /* second size, probed together with the first try; 0 = none */
     uint8_t probe_tries;
     bool probe_due;
     bool confirming;           /* probe_bytes is the size in use, which may no longer pass */
@@ -42,22 +42,23 @@ struct path {
     uint64_t small_counted_pn; /* small_pn when the last round was counted */
     uint64_t large_lost_ns;    /* send time of the last packet counted in large_lost */
     uint32_t large_lost;       /* consecutive rounds that lost long packets */
-    uint32_t large_lost_bytes; /* the shortest of them; no packet as long has passed since. 0 = none */
+    uint32_t
+        large_lost_bytes; /* the shortest of them; no packet as long has passed since. 0 = none */
 
     /* ECN. */
     enum path_ecn ecn;
-    uint32_t ecn_sent;         /* marked packets of the test */
+    uint32_t ecn_sent; /* marked packets of the test */
     uint32_t ecn_lost;
-    bool ecn_arrives;          /* marked packets do, whether or not they are acknowledged */
-    uint32_t ecn_acked;        /* marked packets acknowledged since the counts were looked at */
-    uint32_t ecn_ect;          /* counts of the newest ACK */
+    bool ecn_arrives;   /* marked packets do, whether or not they are acknowledged */
+    uint32_t ecn_acked; /* marked packets acknowledged since the counts were looked at */
+    uint32_t ecn_ect;   /* counts of the newest ACK */
     uint32_t ecn_ce;
-    uint64_t ecn_largest;      /* its `largest` */
+    uint64_t ecn_largest; /* its `largest` */
 
     /* another address: path.c */
     struct challenge challenge[CHALLENGES];
-    uint8_t challenges_due;    /* bit = of these, to be sent */
-    uint64_t response_token;   /* to answer */
+    uint8_t challenges_due;  /* bit = of these, to be sent */
+    uint64_t response_token; /* to answer */
     bool response_due;
     uint64_t first_pn; /* first packet sent on this path; earlier ones used another path */
 };

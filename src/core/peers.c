@@ -100,8 +100,7 @@ bool weft_core_peer_quiet(const struct peer *p)
 
 /* The quiet peer with the longest silence, among the idle peers or among the others, if that
  * silence is at least `silence_ns`. */
-static struct peer *silent_find(struct weft_ep *ep, bool idle, uint64_t silence_ns,
-                                uint64_t now_ns)
+static struct peer *silent_find(struct weft_ep *ep, bool idle, uint64_t silence_ns, uint64_t now_ns)
 {
     struct peer *oldest = NULL;
     for (uint32_t i = 0; i < ep->peers_used; i++) {
@@ -145,7 +144,8 @@ struct peer *weft_core_peer_alloc(struct weft_ep *ep, const struct weft_addr *ad
     p->conn.addr = *addr;
     /* 12 bits are the slot; 20 bits distinguish the connection from earlier ones in the slot. */
     uint64_t id = weft_prng_u64(&ep->prng);
-    (void)weft_core_secret_u64(ep, &id); /* on failure a predictable id does little harm: section 8.6 */
+    (void)weft_core_secret_u64(ep,
+                               &id); /* on failure a predictable id does little harm: section 8.6 */
     p->conn.id = (uint32_t)(id << 12) | idx;
     allowed_begin(&p->allowed, 1);
     credit_begin(&p->credit, weft_core_credit_first(ep));

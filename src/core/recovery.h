@@ -18,58 +18,58 @@ struct weft_ep;
 
 enum tx_packet_kind {
     TX_PACKET_DATA = 1,
-    TX_PACKET_DONE = 2,   /* at least one DONE */
+    TX_PACKET_DONE = 2, /* at least one DONE */
     TX_PACKET_PROBE = 4,
-    TX_PACKET_FINISH = 8, /* at least one FINISH */
+    TX_PACKET_FINISH = 8,    /* at least one FINISH */
     TX_PACKET_CRITICAL = 16, /* CRITICAL of msg: chunk & 0xffff parts from part chunk >> 16 */
     TX_PACKET_MTU = 32,      /* size probe of `chunk` bytes; not in in_flight_bytes */
     TX_PACKET_BACKLOG = 128,
-    TX_PACKET_ANSWER = 64,   /* messages of one chunk, with DONE: may be acknowledged late */
-    TX_PACKET_SHARED = 256,  /* at least one MESSAGE frame */
+    TX_PACKET_ANSWER = 64,  /* messages of one chunk, with DONE: may be acknowledged late */
+    TX_PACKET_SHARED = 256, /* at least one MESSAGE frame */
 };
 
 /* A packet that was sent; slot = packet number mod tx_window_max. */
 struct tx_packet {
     uint64_t sent_ns;
-    uint32_t msg;         /* DATA: low half of the sequence number */
+    uint32_t msg; /* DATA: low half of the sequence number */
     uint32_t chunk;
-    uint16_t bytes;       /* in flight; only ack-eliciting packets count */
+    uint16_t bytes; /* in flight; only ack-eliciting packets count */
     uint16_t kind;
-    bool ect;             /* marked ECT(0), and not yet evaluated by ECN validation */
+    bool ect; /* marked ECT(0), and not yet evaluated by ECN validation */
 };
 
 /* Kinds of packets that may be the last of an exchange. */
 enum tail { TAIL_ACK = 1, TAIL_LAST = 2 };
 
 struct recovery {
-    uint64_t pn_next;              /* next packet number to send, from 1 */
-    struct tx_packet *packets;     /* ring of tx_window_max */
-    uint64_t *in_flight_bits;      /* by packet number mod tx_window_max */
-    uint64_t *lost_bits;           /* declared lost and still in the ring */
-    uint64_t pn_oldest;            /* no packet below it is in flight */
+    uint64_t pn_next;          /* next packet number to send, from 1 */
+    struct tx_packet *packets; /* ring of tx_window_max */
+    uint64_t *in_flight_bits;  /* by packet number mod tx_window_max */
+    uint64_t *lost_bits;       /* declared lost and still in the ring */
+    uint64_t pn_oldest;        /* no packet below it is in flight */
     uint64_t pn_acked_largest;
     uint64_t in_flight_bytes;
     uint32_t in_flight_count;
     uint32_t reorder_threshold;
-    uint64_t srtt_ns;              /* 0 = no sample */
+    uint64_t srtt_ns; /* 0 = no sample */
     uint64_t rttvar_ns;
     uint64_t rtt_latest_ns;
-    uint64_t answer_ns;            /* longest recent wait for an acknowledgement; decays */
+    uint64_t answer_ns; /* longest recent wait for an acknowledgement; decays */
     uint64_t rtt_ns_min;
-    uint64_t loss_ns;              /* time-threshold timer */
+    uint64_t loss_ns; /* time-threshold timer */
     uint64_t pto_ns;
-    uint64_t pto_base_ns;          /* last ack-eliciting send or progress */
-    uint64_t wait_since_ns;        /* start of the silence with a reply outstanding; else WEFT_NEVER */
+    uint64_t pto_base_ns;   /* last ack-eliciting send or progress */
+    uint64_t wait_since_ns; /* start of the silence with a reply outstanding; else WEFT_NEVER */
     uint32_t pto_count;
     uint8_t probes; /* PTO probes to send now */
     uint64_t round_end_pn;
     uint32_t ce_seen;
-    uint64_t path_rtt_ns;          /* as srtt_ns, without the ACK delay of the peer; 0 = no sample */
-    uint64_t peer_delay_ns;        /* max_ack_delay of the peer, from its last ACK */
-    bool bulk_last;                /* it applies to the newest packet in flight, too */
-    bool confirms_late;            /* the peer's ACKs carry LATER: it confirms replies late */
-    uint64_t tail_ns;              /* when to repeat the last packet */
-    uint8_t tail_said;             /* enum tail, as bits: repeated, and nothing new since */
+    uint64_t path_rtt_ns;   /* as srtt_ns, without the ACK delay of the peer; 0 = no sample */
+    uint64_t peer_delay_ns; /* max_ack_delay of the peer, from its last ACK */
+    bool bulk_last;         /* it applies to the newest packet in flight, too */
+    bool confirms_late;     /* the peer's ACKs carry LATER: it confirms replies late */
+    uint64_t tail_ns;       /* when to repeat the last packet */
+    uint8_t tail_said;      /* enum tail, as bits: repeated, and nothing new since */
 };
 
 static inline void recovery_init(struct recovery *r, struct tx_packet *packets, uint64_t *bits,
@@ -129,8 +129,7 @@ static inline void recovery_probe_building(struct recovery *r)
 uint64_t weft_core_pto_base(const struct peer *p);
 void weft_core_rtt_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns);
 void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, uint64_t pn,
-                        const struct weft_wire_ack *ack,
-                        uint64_t at_ns, uint64_t now_ns);
+                        const struct weft_wire_ack *ack, uint64_t at_ns, uint64_t now_ns);
 void weft_core_ack_short_recv(struct weft_ep *ep, struct peer *p, uint64_t pn,
                               const struct weft_wire_ack_short *ack, uint64_t at_ns,
                               uint64_t now_ns);

@@ -175,7 +175,8 @@ static void priority_note(struct peer *p, uint32_t msg, uint8_t priority)
     credit_urgency(&p->credit, priority);
 }
 
-/* A whole message beside the packet's chunk: as a DATA packet with PASS_END, which counts nowhere. */
+/* A whole message beside the packet's chunk: as a DATA packet with PASS_END, which counts nowhere.
+ */
 static bool message_recv(struct weft_ep *ep, struct peer *p, const struct weft_wire_message *f,
                          uint64_t pn, uint64_t at_ns, uint64_t now_ns)
 {
@@ -254,8 +255,8 @@ static void packet_note(struct weft_ep *ep, struct peer *p, enum weft_ecn ecn,
                         uint64_t now_ns)
 {
     uint32_t ahead = credit_data_count(&p->credit, packet->data_count, packet->data != NULL);
-    weft_core_credit_packet(ep, p, ahead, bytes, packet->data != NULL,
-                            ecn == WEFT_ECN_CE, at_ns, now_ns);
+    weft_core_credit_packet(ep, p, ahead, bytes, packet->data != NULL, ecn == WEFT_ECN_CE, at_ns,
+                            now_ns);
     if (p->conn.idle) {
         weft_core_awake_note(p, packet->number, now_ns);
     }

@@ -57,7 +57,7 @@ void weft_core_rx_done_lost(struct rx_msgs *r, uint64_t pn)
 }
 
 void weft_core_rx_event_fill(const struct weft_ep *ep, const struct peer *p, const struct rx_msg *m,
-                          struct weft_msg_event *ev)
+                             struct weft_msg_event *ev)
 {
     ev->peer = peer_idx(ep, p);
     ev->user = m->user;
@@ -71,7 +71,7 @@ void weft_core_rx_event_fill(const struct weft_ep *ep, const struct peer *p, con
 }
 
 struct weft_msg_event *weft_core_rx_close(struct weft_ep *ep, struct peer *p, struct rx_msg *m,
-                                       uint64_t at_ns)
+                                          uint64_t at_ns)
 {
     bool all = m->received_count == m->chunks;
     bool enough = all || (m->chunks - m->received_count <= m->lost_max && m->critical_left == 0);
@@ -125,7 +125,7 @@ static void masks_clear(const struct weft_ep *ep, struct rx_msg *m)
 }
 
 struct rx_msg *weft_core_rx_open(struct weft_ep *ep, struct peer *p, uint64_t seq,
-                              const struct weft_wire_data *d, uint64_t at_ns, uint64_t now_ns)
+                                 const struct weft_wire_data *d, uint64_t at_ns, uint64_t now_ns)
 {
     struct weft_expect *x =
         weft_expects_match(&ep->expects, peer_idx(ep, p), d->tag, d->total, d->elem_bytes);
@@ -190,7 +190,7 @@ uint64_t weft_core_brief_seq(const struct peer *p, uint16_t msg)
 }
 
 void weft_core_finish_recv(struct weft_ep *ep, struct peer *p, const struct weft_wire_finish *f,
-                        uint64_t now_ns)
+                           uint64_t now_ns)
 {
     uint64_t seq = weft_core_rx_seq(p, f->msg);
     if (seq < p->rx.open_from || seq >= p->rx.open_from + WEFT_MSGS_MAX) {

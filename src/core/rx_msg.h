@@ -15,19 +15,20 @@ struct rx_msg {
     enum rx_state state;
     enum weft_msg_outcome outcome;
     enum weft_msg_sink sink;
-    bool unpolled;            /* closed, and its RECEIVED event is still in the ring */
-    bool pass_over;           /* the sender's first pass has ended */
-    bool critical_known;      /* all parts of `critical_mask` have arrived */
-    uint8_t critical;         /* leading critical chunks, or WEFT_CRITICAL_MASKED */
+    bool unpolled;       /* closed, and its RECEIVED event is still in the ring */
+    bool pass_over;      /* the sender's first pass has ended */
+    bool critical_known; /* all parts of `critical_mask` have arrived */
+    uint8_t critical;    /* leading critical chunks, or WEFT_CRITICAL_MASKED */
     uint8_t priority;
     uint16_t chunk_elems;
     uint16_t elem_bytes;
     uint32_t total;
-    uint32_t chunks;          /* N */
-    uint32_t lost_max;        /* K */
+    uint32_t chunks;   /* N */
+    uint32_t lost_max; /* K */
     uint32_t received_count;
-    uint32_t refused;         /* chunks that the application refused */
-    uint32_t data_count_open; /* DATA packets that the peer had sent before the first of this message */
+    uint32_t refused; /* chunks that the application refused */
+    uint32_t
+        data_count_open; /* DATA packets that the peer had sent before the first of this message */
     uint32_t data_heard_open; /* of those, received */
     uint32_t data_heard;      /* DATA packets received of this message */
     uint32_t critical_left;   /* critical chunks missing; UINT32_MAX: the mask is not known yet */
@@ -36,16 +37,17 @@ struct rx_msg {
     uint64_t tag;
     uint64_t user;
     uint64_t pass_over_ns;
-    uint64_t timeout_ns;      /* absolute */
-    uint32_t done_word;       /* first word of the mask that DONE has not carried yet */
-    uint64_t done_first_pn;   /* packets that carried the last DONE */
+    uint64_t timeout_ns;    /* absolute */
+    uint32_t done_word;     /* first word of the mask that DONE has not carried yet */
+    uint64_t done_first_pn; /* packets that carried the last DONE */
     uint64_t done_last_pn;
     uint8_t *memory;
-    uint64_t *received;       /* N bits */
-    uint64_t *critical_mask;  /* N bits, when critical = WEFT_CRITICAL_MASKED */
+    uint64_t *received;      /* N bits */
+    uint64_t *critical_mask; /* N bits, when critical = WEFT_CRITICAL_MASKED */
     /* Storage of these two masks up to INLINE_CHUNKS; longer ones are in the arena. */
     uint64_t inline_mask[RX_MASKS];
-    uint64_t critical_parts[MASK_PARTS_WORDS]; /* bit = this part of the critical mask has arrived */
+    uint64_t
+        critical_parts[MASK_PARTS_WORDS]; /* bit = this part of the critical mask has arrived */
 };
 
 static inline bool rx_critical_chunk(const struct rx_msg *m, uint32_t chunk)

@@ -22,11 +22,11 @@ struct rx_msgs {
     struct rx_msg *msgs; /* WEFT_MSGS_MAX */
     uint64_t open_from;  /* the sender's oldest message that is not confirmed */
     /* Bit sets of messages; the bit is seq mod WEFT_MSGS_MAX. */
-    uint64_t live;       /* state RX_OPEN */
-    uint64_t closed;     /* state RX_CLOSED */
-    uint64_t need_done;  /* DONE to send */
-    uint64_t later;      /* subset of need_done: DONE may wait for the next message */
-    uint64_t timer_ns;   /* earliest time at which an open message may close */
+    uint64_t live;      /* state RX_OPEN */
+    uint64_t closed;    /* state RX_CLOSED */
+    uint64_t need_done; /* DONE to send */
+    uint64_t later;     /* subset of need_done: DONE may wait for the next message */
+    uint64_t timer_ns;  /* earliest time at which an open message may close */
 };
 
 static inline void rx_init(struct rx_msgs *r, struct rx_msg *msgs)
@@ -82,9 +82,9 @@ static inline void rx_timer_set(struct rx_msgs *r, uint64_t at_ns)
 /* verify.c */
 /* A verified packet, decoded. */
 struct incoming {
-    bool eliciting;                /* ack-eliciting */
+    bool eliciting; /* ack-eliciting */
     struct weft_wire_packet packet;
-    struct weft_wire_data data;    /* when packet.data is set; a short header is completed */
+    struct weft_wire_data data; /* when packet.data is set; a short header is completed */
 };
 /* The packet's peer and its contents; NULL: the packet was dropped and counted. */
 struct peer *weft_core_packet_verify(struct weft_ep *ep, const struct weft_addr *from,

@@ -152,7 +152,8 @@ weft_status weft_core_secure_hello_recv(struct weft_ep *ep, struct peer *p,
 weft_status weft_core_secure_accept_recv(struct weft_ep *ep, struct peer *p,
                                          const struct weft_wire_accept *accept)
 {
-    struct weft_noise noise = p->sec.noise; /* a copy: a forged ACCEPT must not affect the real one */
+    struct weft_noise noise =
+        p->sec.noise; /* a copy: a forged ACCEPT must not affect the real one */
     weft_status status = weft_noise_accept_read(&noise, accept->ephemeral, NULL, 0, accept->tag);
     if (status == WEFT_OK) {
         status = keys_begin(ep, p, &noise, true);

@@ -22,26 +22,26 @@ enum {
 
 /* Keys of one peer. All zero is mode none. */
 struct secure {
-    uint8_t mode;             /* enum weft_wire_mode */
-    bool keyed;               /* the slots hold keys */
-    bool broken;              /* the provider failed; PEER_DOWN at the next deadline */
-    bool proven;              /* its HELLO carried a valid cookie */
-    bool prepared;            /* hello or accept below is complete except for clock, cookie and MAC */
-    bool previous;            /* the key of the previous phase still opens late packets */
-    uint8_t send_phase;       /* 0 or 1 */
-    uint32_t generation;      /* of the receive key; its phase is generation mod 2 */
-    uint64_t send_first_pn;   /* first packet of the phase */
-    uint64_t first_pn[3];     /* smallest packet number opened in this phase, in the previous one,
-                               * and in the one before that */
+    uint8_t mode;           /* enum weft_wire_mode */
+    bool keyed;             /* the slots hold keys */
+    bool broken;            /* the provider failed; PEER_DOWN at the next deadline */
+    bool proven;            /* its HELLO carried a valid cookie */
+    bool prepared;          /* hello or accept below is complete except for clock, cookie and MAC */
+    bool previous;          /* the key of the previous phase still opens late packets */
+    uint8_t send_phase;     /* 0 or 1 */
+    uint32_t generation;    /* of the receive key; its phase is generation mod 2 */
+    uint64_t send_first_pn; /* first packet of the phase */
+    uint64_t first_pn[3];   /* smallest packet number opened in this phase, in the previous one,
+                             * and in the one before that */
     uint64_t previous_until_ns;
     uint8_t send_secret[WEFT_HASH_BYTES];
     uint8_t next_secret[WEFT_HASH_BYTES]; /* of the next receive key, already in its slot */
-    uint64_t seen_largest;    /* largest verified packet number */
+    uint64_t seen_largest;                /* largest verified packet number */
     uint64_t seen[REPLAY_BLOCKS];
     uint8_t hello_tag[WEFT_TAG_BYTES]; /* accepted: tag of the HELLO that created this peer */
-    struct weft_noise noise;  /* connecting: between HELLO and ACCEPT */
-    struct weft_wire_hello hello;   /* connecting */
-    struct weft_wire_accept accept; /* accepted */
+    struct weft_noise noise;           /* connecting: between HELLO and ACCEPT */
+    struct weft_wire_hello hello;      /* connecting */
+    struct weft_wire_accept accept;    /* accepted */
 };
 
 static inline void secure_begin(struct secure *s, uint8_t mode)

@@ -116,8 +116,7 @@ uint64_t weft_ep_deadline(const struct weft_ep *ep)
         weft_bits_next_one(ep->ready, ep->peers_used, 0) < ep->peers_used) {
         return 0; /* weft_ep_send has not returned 0 yet */
     }
-    return weft_min_u64(ep->egress.report_ns,
-                        ep->heap_count == 0 ? WEFT_NEVER : ep->heap[0].at_ns);
+    return weft_min_u64(ep->egress.report_ns, ep->heap_count == 0 ? WEFT_NEVER : ep->heap[0].at_ns);
 }
 
 static void peer_timers(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
@@ -144,7 +143,8 @@ static void peer_timers(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
         conn_hello_since(&p->conn, now_ns);
     }
     if (p->conn.state == PEER_HALF_OPEN && p->conn.hello_ns <= now_ns) {
-        weft_core_peer_down(ep, p, WEFT_DOWN_SILENT, now_ns); /* no event: PEER_UP was never raised */
+        weft_core_peer_down(ep, p, WEFT_DOWN_SILENT,
+                            now_ns); /* no event: PEER_UP was never raised */
         return;
     }
     if (p->conn.state == PEER_CONNECTING && ep->config.peer_timeout_ns != WEFT_NEVER &&

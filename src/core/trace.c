@@ -14,10 +14,9 @@ static_assert((int)WEFT_TRACE_HAS_DATA == (int)TX_PACKET_DATA &&
 
 const char *weft_trace_type_name(unsigned type)
 {
-    static const char *const names[] = {
-        NULL,
+    static const char *const names[] = {NULL,
 #define NAME(name, text) text,
-        WEFT_TRACE_TYPES(NAME)
+                                        WEFT_TRACE_TYPES(NAME)
 #undef NAME
     };
     return type < WEFT_ARRAY_COUNT(names) ? names[type] : NULL;

@@ -127,7 +127,7 @@ struct weft_trace_record {
     uint32_t b;
     uint32_t c;
     uint16_t peer;
-    uint8_t type;  /* enum weft_trace_type */
+    uint8_t type; /* enum weft_trace_type */
     uint8_t flags;
 };
 

@@ -18,8 +18,8 @@ enum {
     RING_RESERVE = 64, /* packet numbers kept for acknowledgements and probes */
     LIMITED_PACKETS = 8,
     LINE_BYTES = 64,
-    PREFETCH_BYTES = 1536,     /* the hardware prefetcher covers the rest of a longer chunk */
-    WIRE_BYTES = 42,        /* Ethernet, IPv4 and UDP headers */
+    PREFETCH_BYTES = 1536, /* the hardware prefetcher covers the rest of a longer chunk */
+    WIRE_BYTES = 42,       /* Ethernet, IPv4 and UDP headers */
 };
 
 /* ---- limits ---------------------------------------------------------------------------------- */
@@ -110,8 +110,7 @@ static uint32_t data_packet_bytes(const struct peer *p, const struct tx_msg *m, 
 
 /* Record the chunk as sent and write its DATA header. Returns flags for the packet header. */
 static uint8_t data_write(struct weft_ep *ep, struct peer *p, struct tx_msg *m, uint32_t chunk,
-                          bool again, uint32_t packet_bytes, uint64_t now_ns,
-                          struct weft_writer *w)
+                          bool again, uint32_t packet_bytes, uint64_t now_ns, struct weft_writer *w)
 {
     weft_core_tx_take(m, chunk, again);
     if (!again) {
@@ -198,8 +197,9 @@ static bool burst_data(struct weft_ep *ep, struct peer *p, struct weft_tx *tx, s
     struct weft_wire_packet packet = header_make(p, flags);
     weft_wire_header_encode(&w, &packet);
     WEFT_ASSERT(!w.bad && !body.bad);
-    tx->fragment |= weft_core_path_room(p, bytes) >
-                    p->path.packet_bytes; /* the packet size has shrunk since the message was divided */
+    tx->fragment |=
+        weft_core_path_room(p, bytes) >
+        p->path.packet_bytes; /* the packet size has shrunk since the message was divided */
     tx_iov(tx, head, head_bytes);
     tx_iov(tx, chunk_at(m, chunk), payload);
     chunk_prefetch(m);
@@ -236,8 +236,7 @@ static uint32_t burst_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
         }
         most = tx->packets == 0 ? weft_core_egress_burst(ep, p, m) : most;
         uint32_t bytes = data_packet_bytes(p, m, chunk);
-        if (tx->packets > 0 &&
-            (bytes > tx->seg_bytes || tx->bytes + bytes > WEFT_TX_BYTES_MAX)) {
+        if (tx->packets > 0 && (bytes > tx->seg_bytes || tx->bytes + bytes > WEFT_TX_BYTES_MAX)) {
             break;
         }
         if (!may_send(ep, p, bytes, now_ns)) {
@@ -315,8 +314,7 @@ static void frame_finish(struct peer *p, struct weft_writer *w, unsigned slot)
 }
 
 /* Write as much of one message's DONE as fits; true when it is complete. */
-static bool frame_done(struct weft_ep *ep, struct peer *p, struct rx_msg *m,
-                       struct weft_writer *w)
+static bool frame_done(struct weft_ep *ep, struct peer *p, struct rx_msg *m, struct weft_writer *w)
 {
     struct weft_wire_frame frame;
     struct weft_wire_done *d = &frame.done;
@@ -438,8 +436,8 @@ static bool control_share(struct weft_ep *ep, struct peer *p, size_t used, uint3
         return false;
     }
     struct tx_msg *last = share.msgs[share.count - 1];
-    uint32_t bytes = share.chunk_at + WEFT_DATA_BYTES + tx_chunk_bytes(last, 0) +
-                     secure_tag_bytes(&p->sec);
+    uint32_t bytes =
+        share.chunk_at + WEFT_DATA_BYTES + tx_chunk_bytes(last, 0) + secure_tag_bytes(&p->sec);
     *m_p = may_send(ep, p, bytes, now_ns) ? last : NULL;
     if (*m_p == NULL) {
         *kind_p |= frame_backlog(ep, p, 0, w);
@@ -452,8 +450,7 @@ static bool control_share(struct weft_ep *ep, struct peer *p, size_t used, uint3
     return true;
 }
 
-/* A packet with all control frames that are due, or with none (`due` is false) but with several
- * messages. */
+/* A packet with all control frames that are due, or (`due` is false) with several messages. */
 static uint32_t control_build(struct weft_ep *ep, struct peer *p, uint32_t bytes_max, bool due,
                               uint64_t now_ns, struct weft_tx *tx)
 {

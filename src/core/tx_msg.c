@@ -47,8 +47,7 @@ static void perm_choose(const struct weft_ep *ep, struct tx_msg *m, bool cut)
         weft_perm_init_plain(&m->perm, m->chunks, 0);
         return;
     }
-    uint64_t key =
-        ep->config.seed ^ weft_mix64(ep->config.incarnation + weft_mix64(m->seq));
+    uint64_t key = ep->config.seed ^ weft_mix64(ep->config.incarnation + weft_mix64(m->seq));
     if (ep->config.order == WEFT_ORDER_PERM) {
         weft_perm_init(&m->perm, m->chunks, key);
     } else {
@@ -273,13 +272,11 @@ static uint32_t lost_choose(const struct tx_msg *m)
         return (uint32_t)weft_bits_next_one(m->lost, m->chunks, 0);
     }
     uint64_t key = (uint64_t)m->perm.times[0] << 32 | m->perm.plus[0];
-    uint64_t lot =
-        weft_mix64((m->seq ^ key) + ((uint64_t)m->acked_count << 32) + m->lost_count);
+    uint64_t lot = weft_mix64((m->seq ^ key) + ((uint64_t)m->acked_count << 32) + m->lost_count);
     return (uint32_t)weft_bits_nth_one(m->lost, lot % m->lost_count);
 }
 
-static bool msg_has_chunk(const struct peer *p, struct tx_msg *m, uint32_t *chunk_p,
-                          bool *again_p)
+static bool msg_has_chunk(const struct peer *p, struct tx_msg *m, uint32_t *chunk_p, bool *again_p)
 {
     if (m->finish_short) {
         return false;
@@ -350,8 +347,8 @@ static void probe_chunk(struct tx_msg *m, uint32_t *chunk_p)
         *chunk_p = tx_msg_pass_chunk(m);
     } else if (!weft_core_tx_satisfied(m)) {
         uint32_t critical = weft_core_critical_unacked(m);
-        *chunk_p = critical < m->chunks ? critical
-                                        : (uint32_t)weft_bits_next_zero(m->acked, m->chunks, 0);
+        *chunk_p =
+            critical < m->chunks ? critical : (uint32_t)weft_bits_next_zero(m->acked, m->chunks, 0);
     }
 }
 

@@ -12,43 +12,43 @@
 
 struct tx_msg {
     bool active;
-    bool unpolled;           /* closed, and its SENT event is still in the ring */
-    bool finish_short;       /* deadline passed: FINISH(SHORT) is sent until DONE arrives */
-    bool masked;             /* critical chunks are those of `critical_mask`, sent in CRITICAL frames */
+    bool unpolled;     /* closed, and its SENT event is still in the ring */
+    bool finish_short; /* deadline passed: FINISH(SHORT) is sent until DONE arrives */
+    bool masked;       /* critical chunks are those of `critical_mask`, sent in CRITICAL frames */
     uint8_t priority;
-    uint8_t critical;        /* leading critical chunks, or WEFT_CRITICAL_MASKED */
-    bool together;           /* as in struct weft_msg_send */
-    bool shares;             /* as in struct weft_msg_send; only if it has one chunk; see share.c */
-    bool held;               /* as in struct weft_msg_send; see pace.c */
-    bool unbegun;            /* held and not begun: not counted in unsent chunks or BACKLOG */
-    bool granted;            /* unbegun, and begins at pace_ns */
-    uint8_t wire_priority;   /* as announced to the receiver: priority plus rank */
-    uint8_t announce_left;   /* DATA packets with long headers still to send, to announce it */
-    uint16_t order;          /* tx_order(); the smallest is sent first */
+    uint8_t critical;      /* leading critical chunks, or WEFT_CRITICAL_MASKED */
+    bool together;         /* as in struct weft_msg_send */
+    bool shares;           /* as in struct weft_msg_send; only if it has one chunk; see share.c */
+    bool held;             /* as in struct weft_msg_send; see pace.c */
+    bool unbegun;          /* held and not begun: not counted in unsent chunks or BACKLOG */
+    bool granted;          /* unbegun, and begins at pace_ns */
+    uint8_t wire_priority; /* as announced to the receiver: priority plus rank */
+    uint8_t announce_left; /* DATA packets with long headers still to send, to announce it */
+    uint16_t order;        /* tx_order(); the smallest is sent first */
     uint16_t chunk_elems;
     uint16_t elem_bytes;
     uint32_t total;
-    uint32_t chunks;         /* N */
-    uint32_t lost_max;       /* K */
-    uint32_t pass_next;      /* first-pass chunks sent; the pass is over at N */
+    uint32_t chunks;    /* N */
+    uint32_t lost_max;  /* K */
+    uint32_t pass_next; /* first-pass chunks sent; the pass is over at N */
     uint32_t acked_count;
-    uint32_t lost_count;     /* declared lost and not yet retransmitted */
-    uint32_t in_flight;      /* DATA packets */
-    uint32_t resent;         /* DATA packets retransmitted before the first acknowledgement */
-    uint32_t pass_resent;    /* DATA packets retransmitted during the first pass */
-    uint32_t peer_received;  /* chunks received, by the receiver's latest note: a lower bound */
-    uint32_t critical_left;  /* critical chunks not acknowledged */
-    uint32_t chunk_bytes;    /* of a full chunk */
-    uint64_t shared_pn;      /* packet that last carried it in a MESSAGE frame; 0 = none */
+    uint32_t lost_count;    /* declared lost and not yet retransmitted */
+    uint32_t in_flight;     /* DATA packets */
+    uint32_t resent;        /* DATA packets retransmitted before the first acknowledgement */
+    uint32_t pass_resent;   /* DATA packets retransmitted during the first pass */
+    uint32_t peer_received; /* chunks received, by the receiver's latest note: a lower bound */
+    uint32_t critical_left; /* critical chunks not acknowledged */
+    uint32_t chunk_bytes;   /* of a full chunk */
+    uint64_t shared_pn;     /* packet that last carried it in a MESSAGE frame; 0 = none */
     uint64_t seq;
-    uint64_t opened;         /* messages that the endpoint had opened before this one */
+    uint64_t opened; /* messages that the endpoint had opened before this one */
     uint64_t tag;
     uint64_t user;
     uint64_t deadline_ns;
-    uint64_t pace_ns;        /* held or paced until then */
-    uint64_t rate_bps;       /* 0 = not limited */
-    uint64_t rate_clock_ns;  /* virtual time: when the packets sent so far end at rate_bps */
-    const void *prefetch;    /* as in struct weft_msg_send; see prefetch.c */
+    uint64_t pace_ns;       /* held or paced until then */
+    uint64_t rate_bps;      /* 0 = not limited */
+    uint64_t rate_clock_ns; /* virtual time: when the packets sent so far end at rate_bps */
+    const void *prefetch;   /* as in struct weft_msg_send; see prefetch.c */
     const uint8_t *base;
     struct weft_perm perm;
     uint64_t *acked;         /* N bits: chunks that the receiver has acknowledged */
@@ -82,8 +82,8 @@ static inline bool tx_critical_chunk(const struct tx_msg *m, uint32_t chunk)
 }
 
 /* The message may be sent in a packet with others. Not a second time after two losses: if the
- * receiver has no memory for it, its packet is never acknowledged, and the others were declared lost
- * with it. With one packet in flight at a time, shared_pn is unambiguous. */
+ * receiver has no memory for it, its packet is never acknowledged, and the others were declared
+ * lost with it. With one packet in flight at a time, shared_pn is unambiguous. */
 static inline bool tx_msg_shares(const struct tx_msg *m)
 {
     return m->shares && m->in_flight == 0 && m->resent < TX_SHARED_RESENT_MAX && m->rate_bps == 0 &&

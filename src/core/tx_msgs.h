@@ -26,17 +26,17 @@ struct tx_msgs {
     /* Bit sets of messages; the bit is seq mod WEFT_MSGS_MAX. All but the first are subsets of
      * it. */
     uint64_t active;
-    uint64_t held;                 /* not begun: pace.c */
-    uint64_t paced;                /* paused by their rate until pace_ns */
-    uint64_t answers;              /* may be confirmed late */
-    uint64_t finish;               /* FINISH to send */
-    uint64_t critical;             /* CRITICAL to send */
-    uint64_t pace_ns;              /* earliest start of a held message or end of a pause */
-    uint64_t deadline_ns;          /* earliest deadline of the active messages */
-    uint64_t probed_seq;           /* message of the last probe; probes go round robin */
-    uint64_t unsent;               /* first-pass chunks of active messages still to send */
-    uint32_t backlog_end;          /* largest end announced in BACKLOG */
-    bool need_backlog;             /* BACKLOG to send: the receiver's count of them is wrong */
+    uint64_t held;        /* not begun: pace.c */
+    uint64_t paced;       /* paused by their rate until pace_ns */
+    uint64_t answers;     /* may be confirmed late */
+    uint64_t finish;      /* FINISH to send */
+    uint64_t critical;    /* CRITICAL to send */
+    uint64_t pace_ns;     /* earliest start of a held message or end of a pause */
+    uint64_t deadline_ns; /* earliest deadline of the active messages */
+    uint64_t probed_seq;  /* message of the last probe; probes go round robin */
+    uint64_t unsent;      /* first-pass chunks of active messages still to send */
+    uint32_t backlog_end; /* largest end announced in BACKLOG */
+    bool need_backlog;    /* BACKLOG to send: the receiver's count of them is wrong */
     struct weft_bounds bounds;
 };
 
@@ -71,9 +71,9 @@ static inline void tx_backlog_sent(struct tx_msgs *t, uint32_t end)
     t->need_backlog = false;
     t->backlog_end = (int32_t)(end - t->backlog_end) > 0 ? end : t->backlog_end;
 }
-/* After `sent` DATA packets one is sent with first_passes messages, of which `uncounted` are no DATA
- * packets. If nothing is left then, BACKLOG is redundant; but if the receiver may expect more DATA
- * packets than there will be, it is due. */
+/* After `sent` DATA packets one is sent with first_passes messages, of which `uncounted` are no
+ * DATA packets. If nothing is left then, BACKLOG is redundant; but if the receiver may expect more
+ * DATA packets than there will be, it is due. */
 static inline void tx_backlog_shared(struct tx_msgs *t, uint32_t sent, uint32_t uncounted,
                                      uint32_t first_passes)
 {
@@ -195,8 +195,8 @@ static inline size_t tx_control_room(uint32_t bytes_max)
 {
     return weft_min_u64(bytes_max, WEFT_TX_SCRATCH / 2) - WEFT_TAG_BYTES;
 }
-/* Select at most `most` messages for a packet of bytes_max that has `used` bytes so far; BACKLOG may
- * follow. Nothing is sent yet. */
+/* Select at most `most` messages for a packet of bytes_max that has `used` bytes so far; BACKLOG
+ * may follow. Nothing is sent yet. */
 void weft_core_share_select(struct peer *p, size_t used, uint32_t bytes_max, uint32_t most,
                             struct tx_share *share_p);
 /* Write the frames of a packet that is being built. */

@@ -117,8 +117,8 @@ struct peer *weft_core_packet_verify(struct weft_ep *ep, const struct weft_addr 
         ep->counters.bad_packet++;
         return NULL;
     }
-    if (packet->control != NULL &&
-        weft_wire_control_check(packet->control, packet->control_bytes, &in->eliciting) != WEFT_OK) {
+    if (packet->control != NULL && weft_wire_control_check(packet->control, packet->control_bytes,
+                                                           &in->eliciting) != WEFT_OK) {
         ep->counters.bad_packet++;
         return NULL;
     }

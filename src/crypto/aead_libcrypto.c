@@ -22,8 +22,8 @@ struct aead {
     EVP_CIPHER *gcm_128;
     EVP_CIPHER *gcm_256;
     uint8_t tag[WEFT_AEAD_TAG_BYTES];
-    OSSL_PARAM tag_param[2]; /* describes tag; prepared once, because EVP_CIPHER_CTX_ctrl would build
-                              * such an array for each packet */
+    OSSL_PARAM tag_param[2]; /* describes tag; prepared once, because EVP_CIPHER_CTX_ctrl would
+                              * build such an array for each packet */
     uint32_t slot_count;
     struct slot slots[];
 };

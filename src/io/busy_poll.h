@@ -37,7 +37,7 @@ struct weft_busy_poll {
     uint64_t off_until; /* other threads need the processor until then */
     uint64_t off_ns;    /* the last such pause */
     uint64_t end_ns;    /* of the current poll */
-    uint64_t round_ns;   /* when its last round began */
+    uint64_t round_ns;  /* when its last round began */
     uint32_t share;     /* of WEFT_BUSY_POLL_ALL: an average over the last polls */
     uint32_t left_out;
 };

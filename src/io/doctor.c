@@ -69,11 +69,11 @@ static void check_host(struct weft_doctor *doctor)
     }
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     weft_doctor_add(doctor, "cores", warn_unless(cores >= 2),
-        "all processes of a job share one core; timings will vary", "%ld", cores);
+                    "all processes of a job share one core; timings will vary", "%ld", cores);
 }
 
 static void check_limit(struct weft_doctor *doctor, const char *name, const char *path,
-                          const char *advice)
+                        const char *advice)
 {
     long long value = -1;
     FILE *file = fopen(path, "re");
@@ -84,18 +84,20 @@ static void check_limit(struct weft_doctor *doctor, const char *name, const char
         (void)fclose(file);
     }
     if (value < 0) {
-        weft_doctor_add(doctor, name, WEFT_FACT_WARN, "cannot be read; see the granted size below", "unknown");
+        weft_doctor_add(doctor, name, WEFT_FACT_WARN, "cannot be read; see the granted size below",
+                        "unknown");
     } else {
-        weft_doctor_add(doctor, name, warn_unless(value >= BUFFER_BYTES_WANTED), advice, "%lld", value);
+        weft_doctor_add(doctor, name, warn_unless(value >= BUFFER_BYTES_WANTED), advice, "%lld",
+                        value);
     }
 }
 
 static void check_limits(struct weft_doctor *doctor)
 {
     check_limit(doctor, "recv_buffer_max_bytes", "/proc/sys/net/core/rmem_max",
-                  "bursts of many senders overflow it: sysctl -w net.core.rmem_max=4194304");
+                "bursts of many senders overflow it: sysctl -w net.core.rmem_max=4194304");
     check_limit(doctor, "send_buffer_max_bytes", "/proc/sys/net/core/wmem_max",
-                  "fewer bursts can wait in the kernel: sysctl -w net.core.wmem_max=4194304");
+                "fewer bursts can wait in the kernel: sysctl -w net.core.wmem_max=4194304");
 }
 
 static void check_udp(struct weft_doctor *doctor)
@@ -107,16 +109,17 @@ static void check_udp(struct weft_doctor *doctor)
         return;
     }
     bool all = probe.datagrams == WEFT_PROBE_PACKETS;
-    weft_doctor_add(doctor, "udp_ipv4", all ? WEFT_FACT_OK : WEFT_FACT_MISSING,
+    weft_doctor_add(
+        doctor, "udp_ipv4", all ? WEFT_FACT_OK : WEFT_FACT_MISSING,
         "datagrams sent to 127.0.0.1 do not arrive: is lo up, does a packet filter drop them?",
         "%u of %d datagrams arrived", probe.datagrams, WEFT_PROBE_PACKETS);
     /* The kernel reports twice what it grants, because it adds room for its own overhead. */
     weft_doctor_add(doctor, "recv_buffer_granted_bytes",
-        warn_unless(probe.socket.recv_buffer_bytes / 2 >= BUFFER_BYTES_WANTED),
-        "raise net.core.rmem_max", "%u", probe.socket.recv_buffer_bytes / 2);
+                    warn_unless(probe.socket.recv_buffer_bytes / 2 >= BUFFER_BYTES_WANTED),
+                    "raise net.core.rmem_max", "%u", probe.socket.recv_buffer_bytes / 2);
     weft_doctor_add(doctor, "send_buffer_granted_bytes",
-        warn_unless(probe.socket.send_buffer_bytes / 2 >= BUFFER_BYTES_WANTED),
-        "raise net.core.wmem_max", "%u", probe.socket.send_buffer_bytes / 2);
+                    warn_unless(probe.socket.send_buffer_bytes / 2 >= BUFFER_BYTES_WANTED),
+                    "raise net.core.wmem_max", "%u", probe.socket.send_buffer_bytes / 2);
     add_switch(doctor, "gso", probe.gso,
                "each datagram costs a system call; Linux 4.18 or newer has UDP_SEGMENT");
     add_switch(doctor, "gro", probe.gro,
@@ -152,8 +155,8 @@ static void check_port(struct weft_doctor *doctor, uint16_t port)
     }
     char name[sizeof(((struct weft_fact *)0)->name)];
     (void)snprintf(name, sizeof(name), "port_%u", (unsigned)port);
-    weft_doctor_add(doctor, name, status == WEFT_OK ? WEFT_FACT_OK : WEFT_FACT_MISSING, error.text, "%s",
-        status == WEFT_OK ? "free" : "not free");
+    weft_doctor_add(doctor, name, status == WEFT_OK ? WEFT_FACT_OK : WEFT_FACT_MISSING, error.text,
+                    "%s", status == WEFT_OK ? "free" : "not free");
 }
 
 /* Nearest rank of an odd number of values, by selection: SLEEPS is small. */
@@ -197,12 +200,14 @@ static void check_time(struct weft_doctor *doctor)
 {
     uint64_t late_ns;
     if (measure_lateness(&late_ns)) {
-        weft_doctor_add(doctor, "sleep_late_us", warn_unless(late_ns < LATE_NS_WARN),
+        weft_doctor_add(
+            doctor, "sleep_late_us", warn_unless(late_ns < LATE_NS_WARN),
             "timers fire late: the host is busy, or its virtual machine has coarse timers",
             "%.1f (median of %d sleeps of %d us)", (double)late_ns / 1e3, SLEEPS, SLEEP_NS / 1000);
     } else {
         weft_doctor_add(doctor, "sleep_late_us", WEFT_FACT_MISSING,
-            "epoll, eventfd or timerfd is refused here; does a sandbox forbid them?", "no sleep");
+                        "epoll, eventfd or timerfd is refused here; does a sandbox forbid them?",
+                        "no sleep");
     }
     uint64_t start_ns = weft_clock_now_ns();
     uint64_t end_ns = start_ns;
@@ -210,7 +215,8 @@ static void check_time(struct weft_doctor *doctor)
         end_ns = weft_clock_now_ns();
     }
     uint64_t read_ns = (end_ns - start_ns) / CLOCK_READS;
-    weft_doctor_add(doctor, "clock_read_ns", warn_unless(read_ns < CLOCK_NS_WARN),
+    weft_doctor_add(
+        doctor, "clock_read_ns", warn_unless(read_ns < CLOCK_NS_WARN),
         "reading the clock is a system call here; a clocksource such as tsc or kvm-clock helps",
         "%llu", (unsigned long long)read_ns);
 }
@@ -227,7 +233,8 @@ static void check_interfaces(struct weft_doctor *doctor)
         char name[sizeof(((struct weft_fact *)0)->name)];
         (void)snprintf(name, sizeof(name), "mtu_%.16s_bytes", at->if_name);
         if (ioctl(fd, SIOCGIFMTU, &request) == 0) {
-            weft_doctor_add(doctor, name, warn_unless(request.ifr_mtu >= ETHERNET_MTU),
+            weft_doctor_add(
+                doctor, name, warn_unless(request.ifr_mtu >= ETHERNET_MTU),
                 "packets of 1,472 bytes do not fit: set the packet size to MTU - 28 (IPv4) or - 48",
                 "%d", request.ifr_mtu);
         }

@@ -80,8 +80,8 @@ weft_status weft_driver_connect(struct weft_driver *driver, const char *host, ui
                                 weft_peer *peer_p, struct weft_error *error)
 {
     struct weft_addr addr;
-    weft_status status = weft_sock_addr_target(host, port, driver->loopback_only, driver->family,
-                                               &addr, error);
+    weft_status status =
+        weft_sock_addr_target(host, port, driver->loopback_only, driver->family, &addr, error);
     if (status != WEFT_OK) {
         return status;
     }

@@ -10,9 +10,9 @@
 #include <string.h>
 
 enum rule {
-    RANGE,                /* least .. most */
-    ZERO_OR_RANGE,        /* 0 stands for a default, or for off */
-    POWER_OF_TWO,         /* in the range */
+    RANGE,         /* least .. most */
+    ZERO_OR_RANGE, /* 0 stands for a default, or for off */
+    POWER_OF_TWO,  /* in the range */
     ZERO_OR_POWER_OF_TWO,
 };
 

@@ -58,8 +58,8 @@ static weft_status connect_to(struct get *get, const struct addrinfo *info,
 static weft_status ask(const struct get *get, const char *path, struct weft_error *error)
 {
     char request[512];
-    int bytes = snprintf(request, sizeof(request),
-                         "GET %s HTTP/1.0\r\nConnection: close\r\n\r\n", path);
+    int bytes =
+        snprintf(request, sizeof(request), "GET %s HTTP/1.0\r\nConnection: close\r\n\r\n", path);
     if (bytes >= (int)sizeof(request)) {
         return weft_fail(error, WEFT_INVALID, "the path is too long");
     }

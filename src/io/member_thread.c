@@ -29,7 +29,7 @@ struct weft_member_thread {
     pthread_cond_t changed;
     struct weft_driver *awake; /* the driver, while it may be woken */
     struct weft_member_state state;
-    weft_status status; /* result of opening the endpoint */
+    weft_status status;      /* result of opening the endpoint */
     struct weft_error error; /* from opening, or why there is no connection yet */
     bool publishes;
     uint32_t offered; /* aggregator: addresses */
@@ -109,8 +109,8 @@ static void connect_if_due(struct weft_member_thread *thread)
     }
     weft_status status = weft_resolve(thread->config.host, thread->target, &error);
     if (status == WEFT_OK) {
-        status = weft_driver_connect(thread->driver, thread->target, thread->config.port, &peer,
-                                     &error);
+        status =
+            weft_driver_connect(thread->driver, thread->target, thread->config.port, &peer, &error);
     }
     weft_member_client_connecting(thread->client, status == WEFT_OK ? peer : WEFT_PEER_ANY,
                                   weft_clock_now_ns());
@@ -264,10 +264,9 @@ static void refusal_text(const struct weft_member_thread *thread, char *text_p, 
     const struct weft_member_client_config *me = &thread->config.member;
     char holder[WEFT_RESOLVE_TEXT_BYTES];
     char where[WEFT_RESOLVE_TEXT_BYTES + 32] = "";
-    int used = snprintf(text_p, bytes, "the coordinator %.100s:%u %s: ", thread->config.host,
-                        thread->config.port,
-                        thread->state.phase == WEFT_MEMBER_REPLACED ? "replaced this process"
-                                                                    : "refuses");
+    int used = snprintf(
+        text_p, bytes, "the coordinator %.100s:%u %s: ", thread->config.host, thread->config.port,
+        thread->state.phase == WEFT_MEMBER_REPLACED ? "replaced this process" : "refuses");
     size_t at = used < 0 ? 0 : (size_t)used < bytes ? (size_t)used : bytes;
     switch (no->status) {
     case WEFT_MEMBER_CLAIMED:
@@ -281,8 +280,7 @@ static void refusal_text(const struct weft_member_thread *thread, char *text_p, 
                        me->role == WEFT_ROLE_SERVER       ? "shard"
                        : me->role == WEFT_ROLE_AGGREGATOR ? "aggregator"
                                                           : "rank",
-                       no->detail, where,
-                       no->lease_ms);
+                       no->detail, where, no->lease_ms);
         break;
     case WEFT_MEMBER_OTHER_WORKERS:
         (void)snprintf(text_p + at, bytes - at, "the job has %u workers, not %u", no->workers,
@@ -297,11 +295,10 @@ static void refusal_text(const struct weft_member_thread *thread, char *text_p, 
                        no->job, me->job);
         break;
     case WEFT_MEMBER_RANGE:
-        (void)snprintf(text_p + at, bytes - at,
-                       "%s %u does not exist in a job of %u workers and %u shards",
-                       me->role == WEFT_ROLE_SERVER ? "shard" : "rank",
-                       me->role == WEFT_ROLE_SERVER ? me->first : me->rank, no->workers,
-                       no->shards);
+        (void)snprintf(
+            text_p + at, bytes - at, "%s %u does not exist in a job of %u workers and %u shards",
+            me->role == WEFT_ROLE_SERVER ? "shard" : "rank",
+            me->role == WEFT_ROLE_SERVER ? me->first : me->rank, no->workers, no->shards);
         break;
     default:
         (void)snprintf(text_p + at, bytes - at, "%s", weft_member_status_text(no->status));
@@ -335,7 +332,7 @@ static const char *kind_of(uint64_t name)
 /* WEFT_OK: the awaited state is reached. Another status ends the wait; WEFT_AGAIN = wait on. Called
  * with the lock. */
 static weft_status check_wait(const struct weft_member_thread *thread, enum weft_member_wait what,
-                        struct weft_error *error)
+                              struct weft_error *error)
 {
     const struct weft_member_state *state = &thread->state;
     if (thread->status != WEFT_OK) {
@@ -347,10 +344,11 @@ static weft_status check_wait(const struct weft_member_thread *thread, enum weft
         return weft_fail(error, WEFT_PEER, "%s", text);
     }
     if (state->phase == WEFT_MEMBER_JOINING && state->is_other) {
-        return weft_fail(error, WEFT_PEER,
-                         "the process at %.100s:%u is %s and not a coordinator; name the address that "
-                         "`weft coordinator` prints",
-                         thread->config.host, thread->config.port, kind_of(state->other));
+        return weft_fail(
+            error, WEFT_PEER,
+            "the process at %.100s:%u is %s and not a coordinator; name the address that "
+            "`weft coordinator` prints",
+            thread->config.host, thread->config.port, kind_of(state->other));
     }
     bool is_there = state->phase == WEFT_MEMBER_JOINED &&
                     (what == WEFT_MEMBER_WAIT_JOINED || state->list.version != 0);

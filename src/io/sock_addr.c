@@ -75,7 +75,7 @@ weft_status weft_sock_addr_target(const char *host, uint16_t port, bool loopback
         return status;
     }
     if (port == 0) {
-        return weft_fail(error, WEFT_INVALID, 
+        return weft_fail(error, WEFT_INVALID,
                          "port 0 cannot be connected to; give the port of the server");
     }
     if (weft_sock_addr_family(&addr) != family) {

@@ -27,8 +27,7 @@ static void append(struct weft_args *args, char *text)
 {
     if (args->count + 1 >= args->capacity) {
         args->capacity = args->capacity > 0 ? 2 * args->capacity : 16;
-        args->list =
-            weft_job_need(realloc(args->list, args->capacity * sizeof(*args->list)));
+        args->list = weft_job_need(realloc(args->list, args->capacity * sizeof(*args->list)));
     }
     args->list[args->count++] = text;
     args->list[args->count] = NULL;

@@ -228,9 +228,9 @@ static weft_status open_locked(struct weft_coordinator_journal *journal, const c
         return not_ours(path, error);
     }
     journal->bytes = sizeof(magic);
-    return about.st_size == 0 ? begin(journal->fd, path, error)
-                              : load(journal, (size_t)about.st_size, path, apply, arg, torn_bytes_p,
-                                     error);
+    return about.st_size == 0
+               ? begin(journal->fd, path, error)
+               : load(journal, (size_t)about.st_size, path, apply, arg, torn_bytes_p, error);
 }
 
 weft_status weft_coordinator_journal_open(const char *path, weft_coordinator_journal_apply *apply,
@@ -325,8 +325,8 @@ weft_status weft_coordinator_journal_compact(struct weft_coordinator_journal *jo
     (void)unlink(name); /* left by a process that died during a rewrite */
     int fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
     if (fd < 0 || !fill(fd, supply, arg, &bytes) || rename(name, journal->path) != 0) {
-        weft_status status = weft_fail(error, WEFT_IO, "cannot rewrite %.160s: %s",
-                                       journal->path, strerror(errno));
+        weft_status status =
+            weft_fail(error, WEFT_IO, "cannot rewrite %.160s: %s", journal->path, strerror(errno));
         if (fd >= 0) {
             (void)close(fd);
             (void)unlink(name);

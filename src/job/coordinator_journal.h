@@ -59,7 +59,7 @@ bool weft_coordinator_journal_is_long(const struct weft_coordinator_journal *jou
 /* The i-th record of a list equivalent to all appended records; returns its bytes in body, 0 =
  * end of the list. */
 typedef size_t weft_coordinator_journal_supply(void *arg, uint32_t i, uint8_t *op_p,
-                                   uint8_t body[WEFT_COORDINATOR_JOURNAL_BODY_MAX]);
+                                               uint8_t body[WEFT_COORDINATOR_JOURNAL_BODY_MAX]);
 
 /* Rewrite the journal. On success the appended records are durable, as after weft_coordinator_journal_sync. On
  * failure the journal is unchanged and can be appended to; weft_coordinator_journal_sync is still due.

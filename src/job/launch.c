@@ -17,10 +17,11 @@ struct detection {
     struct weft_error *error;
 };
 
-static const char *const role_names[] = {
-    [WEFT_LAUNCH_ANY] = "process", [WEFT_LAUNCH_SERVER] = "server",
-    [WEFT_LAUNCH_WORKER] = "worker", [WEFT_LAUNCH_COORDINATOR] = "coordinator",
-    [WEFT_LAUNCH_AGGREGATOR] = "aggregator"};
+static const char *const role_names[] = {[WEFT_LAUNCH_ANY] = "process",
+                                         [WEFT_LAUNCH_SERVER] = "server",
+                                         [WEFT_LAUNCH_WORKER] = "worker",
+                                         [WEFT_LAUNCH_COORDINATOR] = "coordinator",
+                                         [WEFT_LAUNCH_AGGREGATOR] = "aggregator"};
 
 struct weft_launch weft_launch_nothing(void)
 {
@@ -85,8 +86,7 @@ static weft_status get_number(const struct detection *d, const char *name, uint3
                               uint32_t max, uint32_t *value_p)
 {
     uint64_t value = *value_p;
-    weft_status status =
-        read_number(name, d->lookup(d->arg, name), min, max, &value, d->error);
+    weft_status status = read_number(name, d->lookup(d->arg, name), min, max, &value, d->error);
     *value_p = (uint32_t)value;
     return status;
 }
@@ -194,7 +194,8 @@ static weft_status take_role(const struct detection *d, const char *name)
     }
     return weft_fail(d->error, WEFT_INVALID,
                      "%s is \"%.60s\"; it must be worker, server, aggregator or "
-                     "coordinator", name, text);
+                     "coordinator",
+                     name, text);
 }
 
 static weft_status detect_role(const struct detection *d)
@@ -277,8 +278,8 @@ static weft_status detect_counts(const struct detection *d)
     struct weft_launch *launch = d->launch;
     static const char *const workers[] = {"WEFT_WORKERS", "DMLC_NUM_WORKER"};
     weft_status status = WEFT_OK;
-    for (unsigned i = 0;
-         status == WEFT_OK && i < 2 && launch->workers == WEFT_LAUNCH_UNKNOWN; i++) {
+    for (unsigned i = 0; status == WEFT_OK && i < 2 && launch->workers == WEFT_LAUNCH_UNKNOWN;
+         i++) {
         status = get_number(d, workers[i], 1, NUMBER_MAX, &launch->workers);
         launch->workers_from = launch->workers != WEFT_LAUNCH_UNKNOWN ? workers[i] : NULL;
     }
@@ -287,8 +288,8 @@ static weft_status detect_counts(const struct detection *d)
         launch->shards_from = launch->shards != WEFT_LAUNCH_UNKNOWN ? "WEFT_SHARDS" : NULL;
     }
     if (status == WEFT_OK && launch->shards == WEFT_LAUNCH_UNKNOWN) {
-        status = get_number(d, "DMLC_NUM_SERVER", 1, NUMBER_MAX / d->shards_per_server,
-                            &launch->shards);
+        status =
+            get_number(d, "DMLC_NUM_SERVER", 1, NUMBER_MAX / d->shards_per_server, &launch->shards);
         if (launch->shards != WEFT_LAUNCH_UNKNOWN) {
             launch->shards *= d->shards_per_server;
             launch->shards_from = "DMLC_NUM_SERVER";
@@ -309,10 +310,10 @@ struct placing {
 struct launcher {
     const char *name;
     const char *rank;
-    const char *size;       /* NULL = not set by the launcher */
-    const char *size_else;  /* the same under another name; NULL = none */
+    const char *size;      /* NULL = not set by the launcher */
+    const char *size_else; /* the same under another name; NULL = none */
     const char *local_rank;
-    const char *needs;      /* its variables are valid only with this one; NULL = none */
+    const char *needs; /* its variables are valid only with this one; NULL = none */
 };
 
 /* SLURM_PROCID and SLURM_NTASKS are also set in a batch script, for the script itself, which is

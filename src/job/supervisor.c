@@ -61,8 +61,7 @@ weft_status weft_supervisor_init(struct weft_supervisor *supervisor,
         supervisor->policy.orphan_signal = SIGKILL;
     }
     supervisor->slots = weft_job_need(calloc(count, sizeof(*supervisor->slots)));
-    supervisor->fds =
-        weft_job_need(calloc(1 + (size_t)count * SLOT_FDS, sizeof(*supervisor->fds)));
+    supervisor->fds = weft_job_need(calloc(1 + (size_t)count * SLOT_FDS, sizeof(*supervisor->fds)));
     for (uint32_t i = 0; i < count; i++) {
         supervisor->slots[i].channel.fd = -1;
         supervisor->slots[i].out[0].fd = -1;
@@ -82,8 +81,9 @@ weft_status weft_supervisor_init(struct weft_supervisor *supervisor,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     supervisor->groups = groups != MAP_FAILED ? groups : NULL;
     supervisor->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-    return supervisor->groups == NULL || supervisor->signal_fd < 0 ? WEFT_IO
-                                                                   : weft_watchdog_start(supervisor);
+    return supervisor->groups == NULL || supervisor->signal_fd < 0
+               ? WEFT_IO
+               : weft_watchdog_start(supervisor);
 }
 
 void weft_supervisor_fini(struct weft_supervisor *supervisor)
@@ -153,8 +153,7 @@ static char **make_environment(const struct weft_slot *slot)
         weft_job_need(calloc(count + slot->environment.count + 1, sizeof(*variables)));
     count = 0;
     for (size_t i = 0; environ[i] != NULL; i++) {
-        if (find_variable(slot, environ[i], strcspn(environ[i], "=")) ==
-            slot->environment.count) {
+        if (find_variable(slot, environ[i], strcspn(environ[i], "=")) == slot->environment.count) {
             variables[count++] = environ[i];
         }
     }
@@ -182,8 +181,8 @@ static void close_ends(struct ends *ends)
 static bool open_ends(struct ends *ends, const struct weft_slot *slot)
 {
     *ends = (struct ends){.out = {{-1, -1}, {-1, -1}}, .channel = {-1, -1}};
-    return (!slot->is_prefixed || (pipe2(ends->out[0], O_CLOEXEC) == 0 &&
-                                   pipe2(ends->out[1], O_CLOEXEC) == 0)) &&
+    return (!slot->is_prefixed ||
+            (pipe2(ends->out[0], O_CLOEXEC) == 0 && pipe2(ends->out[1], O_CLOEXEC) == 0)) &&
            (!slot->has_channel ||
             socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends->channel) == 0);
 }
@@ -196,7 +195,9 @@ static void hand_down(struct weft_supervisor *supervisor, struct weft_slot *slot
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     int from[FREE_FD] = {
         null,
-        slot->is_prefixed ? ends->out[0][1] : slot->stdout_fd > 0 ? slot->stdout_fd : -1,
+        slot->is_prefixed     ? ends->out[0][1]
+        : slot->stdout_fd > 0 ? slot->stdout_fd
+                              : -1,
         ends->out[1][1],
         ends->channel[1],
         slot->key_fd > 0 ? slot->key_fd : -1,
@@ -268,8 +269,7 @@ static void take_ends(struct weft_slot *slot, struct ends *ends)
         slot->out[i].fd = ends->out[i][0];
         slot->out[i].to = i == 0 ? STDOUT_FILENO : STDERR_FILENO;
         slot->out[i].count = 0;
-        slot->out[i].bytes =
-            slot->is_prefixed ? weft_job_need(malloc(WEFT_SLOT_LINE_BYTES)) : NULL;
+        slot->out[i].bytes = slot->is_prefixed ? weft_job_need(malloc(WEFT_SLOT_LINE_BYTES)) : NULL;
         fcntl(ends->out[i][0], F_SETFL, O_NONBLOCK);
         ends->out[i][0] = -1;
     }

@@ -42,10 +42,10 @@ struct weft_slot_stream {
 
 struct weft_slot {
     /* Set by the caller before a start. */
-    const char *role;        /* "server"; static */
-    uint32_t rank;           /* in the role */
-    const char *program;     /* NULL = args.list[0], looked up in PATH */
-    struct weft_args args;   /* freed by the supervisor */
+    const char *role;             /* "server"; static */
+    uint32_t rank;                /* in the role */
+    const char *program;          /* NULL = args.list[0], looked up in PATH */
+    struct weft_args args;        /* freed by the supervisor */
     struct weft_args environment; /* NAME=value, overrides the supervisor's: weft_slot_setenv */
     /* Runs in place of a program; its result is the exit status. It inherits the descriptors
      * that a program would, and any others that do not belong to this supervisor. */
@@ -63,25 +63,25 @@ struct weft_slot {
 
     /* Private to the supervisor. */
     bool is_running;
-    bool is_retired;     /* a spare slot: its process was replaced in its original slot */
-    pid_t pid;           /* of its last process */
-    int wait_status;     /* of its last process that ended */
+    bool is_retired; /* a spare slot: its process was replaced in its original slot */
+    pid_t pid;       /* of its last process */
+    int wait_status; /* of its last process that ended */
     uint32_t starts;
-    uint64_t restart_ns; /* 0 = not due */
+    uint64_t restart_ns;         /* 0 = not due */
     struct weft_channel channel; /* fd -1 = none; non-blocking */
     struct weft_slot_stream out[2];
     bool has_ended; /* a zombie, with events to deliver before its exit */
 };
 
 struct weft_supervisor_policy {
-    uint64_t grace_ns;           /* from SIGTERM to SIGKILL */
-    uint32_t restarts;           /* maximum for each slot */
-    uint64_t restart_pause_ns;   /* before the first, doubled for each: a process that fails at
-                                  * once must not spin */
-    uint32_t doublings;          /* maximum number of doublings */
-    bool takes_signals;          /* SIGINT, SIGTERM and SIGHUP are delivered as events */
-    int orphan_signal;           /* sent to running processes if this program dies; 0 = SIGKILL */
-    const char *folder;          /* removed with its files at the end; NULL = none */
+    uint64_t grace_ns;         /* from SIGTERM to SIGKILL */
+    uint32_t restarts;         /* maximum for each slot */
+    uint64_t restart_pause_ns; /* before the first, doubled for each: a process that fails at
+                                * once must not spin */
+    uint32_t doublings;        /* maximum number of doublings */
+    bool takes_signals;        /* SIGINT, SIGTERM and SIGHUP are delivered as events */
+    int orphan_signal;         /* sent to running processes if this program dies; 0 = SIGKILL */
+    const char *folder;        /* removed with its files at the end; NULL = none */
     /* Replaces fork(), for instance to start in another network namespace: the process must be a
      * child of this program, and is killed when this program ends. -1: *error_p has the reason.
      * NULL = fork(). */
@@ -163,8 +163,9 @@ void weft_supervisor_next(struct weft_supervisor *supervisor, uint64_t timeout_n
 void weft_supervisor_stop(struct weft_supervisor *supervisor, const char *role);
 
 /* One step of weft_supervisor_stop, for a caller that handles the events of the termination itself:
- * call it, with the time since the first call (which has 0), every few milliseconds. A slot's grace_ns
- * may change between two calls. Returns the number of processes of the role that still run. */
+ * call it, with the time since the first call (which has 0), every few milliseconds. A slot's
+ * grace_ns may change between two calls. Returns the number of processes of the role that still
+ * run. */
 uint32_t weft_supervisor_press(struct weft_supervisor *supervisor, const char *role,
                                uint64_t waited_ns);
 

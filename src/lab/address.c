@@ -14,7 +14,8 @@ static void write_address(uint32_t number, char *out)
     snprintf(out, WEFT_LAB_ADDRESS_BYTES, "10.77.%u.%u", number >> 8, number & 0xFF);
 }
 
-void weft_lab_address(const struct weft_lab_info *info, uint32_t host, char out[WEFT_LAB_ADDRESS_BYTES])
+void weft_lab_address(const struct weft_lab_info *info, uint32_t host,
+                      char out[WEFT_LAB_ADDRESS_BYTES])
 {
     WEFT_ASSERT(host < info->hosts);
     write_address(1 + host, out);

@@ -34,20 +34,20 @@ enum weft_background_class {
 extern const char *const weft_background_class_names[WEFT_BACKGROUND_CLASSES];
 
 struct weft_background_config {
-    uint32_t hosts;         /* 2 .. WEFT_LAB_HOSTS_MAX */
-    const int *netns;       /* (hosts,) descriptors of their network namespaces; borrowed */
+    uint32_t hosts;   /* 2 .. WEFT_LAB_HOSTS_MAX */
+    const int *netns; /* (hosts,) descriptors of their network namespaces; borrowed */
     const char (*addresses)[WEFT_LAB_ADDRESS_BYTES]; /* (hosts,) numeric IPv4; borrowed */
     const struct weft_flow_sizes *sizes;             /* borrowed */
-    uint64_t rate_bps;      /* of a host's link; the load is a fraction of it */
-    uint32_t load_ppm;      /* of that rate, per host */
+    uint64_t rate_bps; /* of a host's link; the load is a fraction of it */
+    uint32_t load_ppm; /* of that rate, per host */
     uint64_t seed;
-    const char *cc;         /* congestion control by its kernel name; NULL = the default */
-    uint16_t port;          /* port of the sinks on every host */
-    uint32_t flows_max;     /* concurrent, 1 .. WEFT_BACKGROUND_FLOWS_MAX */
-    uint64_t duration_ns;   /* flows arrive for this time; WEFT_NEVER = until a stop is requested */
-    uint64_t drain_ns;      /* time to wait after that for flows in progress */
-    int stop_fd;            /* readable = end immediately; -1 = none */
-    int ready_fd;           /* receives one byte, 'r', once all sinks listen; -1 = none */
+    const char *cc;       /* congestion control by its kernel name; NULL = the default */
+    uint16_t port;        /* port of the sinks on every host */
+    uint32_t flows_max;   /* concurrent, 1 .. WEFT_BACKGROUND_FLOWS_MAX */
+    uint64_t duration_ns; /* flows arrive for this time; WEFT_NEVER = until a stop is requested */
+    uint64_t drain_ns;    /* time to wait after that for flows in progress */
+    int stop_fd;          /* readable = end immediately; -1 = none */
+    int ready_fd;         /* receives one byte, 'r', once all sinks listen; -1 = none */
 };
 
 struct weft_background_report {
@@ -57,11 +57,11 @@ struct weft_background_report {
     uint64_t delivered_bytes; /* received within the span, of any flow */
     uint64_t refused_flows;   /* flows_max were in progress */
     uint64_t refused_bytes;
-    uint64_t failed_flows;    /* failed with a kernel error, the last of which is: */
+    uint64_t failed_flows; /* failed with a kernel error, the last of which is: */
     int failed_errno;
     uint64_t unfinished_flows; /* in progress at the end */
     uint64_t under_way_max;
-    uint64_t late_ns_max;     /* longest delay of a flow's start: this process was not scheduled */
+    uint64_t late_ns_max; /* longest delay of a flow's start: this process was not scheduled */
     struct weft_hist completion_ns[WEFT_BACKGROUND_CLASSES]; /* of completed flows */
 };
 

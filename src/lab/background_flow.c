@@ -9,9 +9,9 @@
 
 enum {
     SEND_BYTES = 65536,
-    SEND_TURNS = 8,         /* send calls for one flow before the next flow is served */
+    SEND_TURNS = 8, /* send calls for one flow before the next flow is served */
     RECEIVE_BYTES = 1 << 20,
-    WAKE_BYTES = 32768,     /* of the receiver; with more the kernel would change its window */
+    WAKE_BYTES = 32768, /* of the receiver; with more the kernel would change its window */
     ACCEPT_TURNS = 64,
     SMALL_BYTES = 100000,
     MEDIUM_BYTES = 10000000,
@@ -93,8 +93,8 @@ static int send_some(struct weft_background *b, struct weft_background_flow *flo
     if (flow->sent == flow->bytes) {
         /* From here on only errors matter, which epoll always reports. */
         struct epoll_event quiet = {
-            .data.u64 = (uint64_t)flow->generation << 32 | index_of(b, flow) << 3 |
-                        WEFT_BACKGROUND_OUT,
+            .data.u64 =
+                (uint64_t)flow->generation << 32 | index_of(b, flow) << 3 | WEFT_BACKGROUND_OUT,
         };
         if (epoll_ctl(b->epoll_fd, EPOLL_CTL_MOD, flow->out_fd, &quiet) != 0) {
             return errno;
@@ -124,8 +124,8 @@ static int connect_out(struct weft_background *b, struct weft_background_flow *f
     if (flow->out_fd < 0) {
         return errno;
     }
-    if (cc != NULL && setsockopt(flow->out_fd, IPPROTO_TCP, TCP_CONGESTION, cc,
-                                 (socklen_t)strlen(cc)) != 0) {
+    if (cc != NULL &&
+        setsockopt(flow->out_fd, IPPROTO_TCP, TCP_CONGESTION, cc, (socklen_t)strlen(cc)) != 0) {
         return errno;
     }
     if (bind(flow->out_fd, (struct sockaddr *)&own, own_bytes) != 0 ||
@@ -141,8 +141,7 @@ static int connect_out(struct weft_background *b, struct weft_background_flow *f
                                  flow->generation);
 }
 
-void weft_background_flow_begin(struct weft_background *b,
-                                const struct weft_flow_arrival *arrival)
+void weft_background_flow_begin(struct weft_background *b, const struct weft_flow_arrival *arrival)
 {
     struct weft_background_report *report = b->report;
     report->offered_flows++;
@@ -211,8 +210,7 @@ static uint32_t host_of(const struct weft_background *b, struct in_addr address)
 static void take_in(struct weft_background *b, int fd, const struct sockaddr_in *peer)
 {
     uint32_t host = host_of(b, peer->sin_addr);
-    uint32_t owner =
-        host == WEFT_BACKGROUND_NONE ? 0 : *owner_of(b, host, ntohs(peer->sin_port));
+    uint32_t owner = host == WEFT_BACKGROUND_NONE ? 0 : *owner_of(b, host, ntohs(peer->sin_port));
     if (owner == 0 || b->flows[owner - 1].in_fd >= 0) {
         /* An unknown connection, or one whose sending side has failed. */
         abort_socket(fd);
@@ -221,8 +219,8 @@ static void take_in(struct weft_background *b, int fd, const struct sockaddr_in 
     struct weft_background_flow *flow = &b->flows[owner - 1];
     flow->in_fd = fd;
     wake_at(flow);
-    int code = weft_background_watch(b, fd, EPOLLIN, WEFT_BACKGROUND_IN, owner - 1,
-                                     flow->generation);
+    int code =
+        weft_background_watch(b, fd, EPOLLIN, WEFT_BACKGROUND_IN, owner - 1, flow->generation);
     if (code != 0) {
         fail(b, flow, code);
     }

@@ -31,10 +31,10 @@ struct weft_background {
     int own_netns;
     int epoll_fd;
     int timer_fd;
-    uint32_t here;                  /* host whose namespace the thread is in, or NONE */
-    struct in_addr *addresses;      /* (hosts,) */
-    int *listeners;                 /* (hosts,) */
-    uint32_t *owners;               /* (hosts, 65536): 1 + flow of a source's port; 0 = none */
+    uint32_t here;                      /* host whose namespace the thread is in, or NONE */
+    struct in_addr *addresses;          /* (hosts,) */
+    int *listeners;                     /* (hosts,) */
+    uint32_t *owners;                   /* (hosts, 65536): 1 + flow of a source's port; 0 = none */
     struct weft_background_flow *flows; /* (flows_max,) */
     uint32_t free_first;
     uint32_t under_way;
@@ -58,8 +58,7 @@ int weft_background_watch(struct weft_background *b, int fd, uint32_t events,
 /* Move the thread to the network namespace of a host. Returns 0 or an errno. */
 int weft_background_go_to(struct weft_background *b, uint32_t host);
 
-void weft_background_flow_begin(struct weft_background *b,
-                                const struct weft_flow_arrival *arrival);
+void weft_background_flow_begin(struct weft_background *b, const struct weft_flow_arrival *arrival);
 /* Accept the waiting connections on this host. */
 void weft_background_flow_accept(struct weft_background *b, uint32_t host);
 /* The kind is OUT or IN; an event with a stale generation is ignored. */

@@ -134,8 +134,7 @@ static weft_status make_node(const char *node, bool router, struct weft_error *e
         return weft_fail(error, WEFT_IO, "cannot make %s: %s", path, strerror(errno));
     }
     close(fd);
-    if (unshare(CLONE_NEWNET) != 0 ||
-        mount("/proc/self/ns/net", path, NULL, MS_BIND, NULL) != 0) {
+    if (unshare(CLONE_NEWNET) != 0 || mount("/proc/self/ns/net", path, NULL, MS_BIND, NULL) != 0) {
         return weft_fail(error, WEFT_IO, "cannot make the network of %s: %s", node,
                          strerror(errno));
     }
@@ -252,8 +251,9 @@ static void put_host_port(const struct weft_lab_spec *spec, uint32_t host, FILE 
     weft_lab_host_mac(host, mac);
     weft_lab_router_mac(weft_lab_leaf_of(spec, host), own_mac);
     fprintf(out,
-            "link add name %s address %s " ONE_QUEUE " type veth peer name eth0 address %s "
-            ONE_QUEUE " netns " WEFT_LAB_PRIVATE "/netns/%s\n"
+            "link add name %s address %s " ONE_QUEUE
+            " type veth peer name eth0 address %s " ONE_QUEUE " netns " WEFT_LAB_PRIVATE
+            "/netns/%s\n"
             "link set dev %s up %s\n"
             "route add %s/32 dev %s\n"
             "neighbour add %s lladdr %s dev %s nud permanent\n",
@@ -294,8 +294,9 @@ static void put_uplinks(const struct weft_lab_spec *spec, uint32_t leaf, FILE *o
         weft_lab_router_name(spec, r, spine);
         weft_lab_router_mac(r, mac);
         fprintf(out,
-                "link add name %s address %s " ONE_QUEUE " type veth peer name %s address %s "
-                ONE_QUEUE " netns " WEFT_LAB_PRIVATE "/netns/%s\n",
+                "link add name %s address %s " ONE_QUEUE
+                " type veth peer name %s address %s " ONE_QUEUE " netns " WEFT_LAB_PRIVATE
+                "/netns/%s\n",
                 spine, own_mac, own_name, mac, spine);
         put_router_neighbour(spec, r, spine, out);
     }
@@ -362,8 +363,9 @@ static void put_class(const struct weft_lab_spec *spec, const char *verb, const 
                       uint64_t rate_bps, FILE *out)
 {
     unsigned long long burst = burst_bytes(rate_bps, spec->hysteresis);
-    fprintf(out, "class %s dev %s parent 1: classid 1:1 htb rate %llubit burst %llub cburst %llub "
-                 "quantum %d\n",
+    fprintf(out,
+            "class %s dev %s parent 1: classid 1:1 htb rate %llubit burst %llub cburst %llub "
+            "quantum %d\n",
             verb, port, (unsigned long long)rate_bps, burst, burst, FRAME_BYTES);
 }
 

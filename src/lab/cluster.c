@@ -26,7 +26,8 @@ static void names_of(const cJSON *labs, char *out, size_t bytes)
     size_t used = 0;
     const cJSON *item;
     out[0] = '\0';
-    cJSON_ArrayForEach(item, labs) {
+    cJSON_ArrayForEach(item, labs)
+    {
         int wrote = snprintf(out + used, bytes - used, "%s%s", used > 0 ? ", " : "",
                              weft_lab_fact_text(item, "name"));
         if (wrote < 0 || (size_t)wrote >= bytes - used) {
@@ -243,8 +244,8 @@ static weft_status fork_member(const struct weft_lab_info *info, pid_t *pid_p,
                                struct weft_error *error)
 {
     int own = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
-    weft_status status = own < 0 ? no_entry(info, "the processes", error)
-                                 : children_to(info, error);
+    weft_status status =
+        own < 0 ? no_entry(info, "the processes", error) : children_to(info, error);
     if (status == WEFT_OK) {
         fflush(NULL);
         *pid_p = fork();

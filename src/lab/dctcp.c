@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 /* From linux/bpf.h since Linux 6.4; distributions with older headers can run newer kernels. */
-static const uint32_t map_flag_link = UINT32_C(1) << 13;              /* BPF_F_LINK */
+static const uint32_t map_flag_link = UINT32_C(1) << 13;                        /* BPF_F_LINK */
 static const enum bpf_attach_type attach_struct_ops = (enum bpf_attach_type)44; /* BPF_STRUCT_OPS */
 
 /* Names are unique in the kernel; if one is taken, the next attempt uses another. */

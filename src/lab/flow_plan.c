@@ -10,8 +10,8 @@ void weft_flow_plan_init(struct weft_flow_plan *plan, const struct weft_flow_siz
                          uint32_t hosts, uint64_t rate_bps, uint32_t load_ppm, uint64_t seed)
 {
     WEFT_ASSERT(hosts >= 2 && rate_bps > 0 && load_ppm > 0);
-    double flows_per_s_host = (double)load_ppm / WEFT_PPM * (double)rate_bps /
-                              (8 * sizes->mean_bytes);
+    double flows_per_s_host =
+        (double)load_ppm / WEFT_PPM * (double)rate_bps / (8 * sizes->mean_bytes);
     plan->sizes = sizes;
     plan->hosts = hosts;
     plan->gap_mean_ns = 1e9 / (flows_per_s_host * hosts);

@@ -84,8 +84,7 @@ static int numbers_of(const char *line, size_t length, double out[3])
 static weft_status point_add(struct reader *r, double bytes, double share)
 {
     struct weft_flow_sizes *sizes = r->sizes;
-    const struct weft_flow_point *last =
-        sizes->count > 0 ? &sizes->points[sizes->count - 1] : NULL;
+    const struct weft_flow_point *last = sizes->count > 0 ? &sizes->points[sizes->count - 1] : NULL;
     if (!(bytes >= 0 && bytes <= WEFT_FLOW_SIZES_BYTES_MAX)) {
         return bad_line(r, "a size is 0 to 10^12 bytes");
     }

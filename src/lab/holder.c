@@ -233,8 +233,8 @@ static void detach(int log_fd, int dialogue)
     if (report.status == WEFT_OK) {
         report.status = weft_lab_background_start(&spec, &background, &report.error);
     }
-    if (write(fd, &report, sizeof(report)) != (ssize_t)sizeof(report) ||
-        report.status != WEFT_OK || read(fd, &go, 1) != 1) {
+    if (write(fd, &report, sizeof(report)) != (ssize_t)sizeof(report) || report.status != WEFT_OK ||
+        read(fd, &go, 1) != 1) {
         _exit(1);
     }
     if (!start->tied) {

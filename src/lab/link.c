@@ -27,7 +27,8 @@ static int set_constants(struct bpf_object *object, const struct constants *cons
 static void choose(struct bpf_object *object, const char *name)
 {
     struct bpf_program *program;
-    bpf_object__for_each_program(program, object) {
+    bpf_object__for_each_program(program, object)
+    {
         (void)bpf_program__set_autoload(program, strcmp(bpf_program__name(program), name) == 0);
     }
 }

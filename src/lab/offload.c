@@ -78,7 +78,8 @@ static bool set_features(int fd, const char *interface, bool keep)
     for (uint32_t i = 0; i < names.count; i++) {
         uint32_t bit = 1U << (i % 32);
         bool gro = strcmp(names.text[i], "rx-gro") == 0;
-        if ((keep ? gro : joins_packets(names.text[i])) && (now.blocks[i / 32].available & bit) != 0 &&
+        if ((keep ? gro : joins_packets(names.text[i])) &&
+            (now.blocks[i / 32].available & bit) != 0 &&
             (now.blocks[i / 32].never_changed & bit) == 0) {
             set.blocks[i / 32].valid |= bit;
             if (gro) {

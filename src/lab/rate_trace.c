@@ -113,8 +113,8 @@ weft_status weft_lab_rate_trace_read(const char *path, uint32_t hosts,
     }
     while (wrong == NULL && fgets(line, sizeof(line), file) != NULL) {
         number++;
-        wrong = strlen(line) + 1 == sizeof(line) ? "it is too long"
-                                                 : take_line(&trace, line, hosts);
+        wrong =
+            strlen(line) + 1 == sizeof(line) ? "it is too long" : take_line(&trace, line, hosts);
     }
     bool unread = ferror(file) != 0;
     fclose(file);

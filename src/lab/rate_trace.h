@@ -31,8 +31,8 @@ struct weft_lab_rate_trace {
 /* Errors:  WEFT_IO    the file cannot be read.
  *          WEFT_DATA  a line is malformed; the text names it and has the expected form. */
 [[nodiscard]] weft_status weft_lab_rate_trace_read(const char *path, uint32_t hosts,
-                                              struct weft_lab_rate_trace *trace_p,
-                                              struct weft_error *error);
+                                                   struct weft_lab_rate_trace *trace_p,
+                                                   struct weft_error *error);
 void weft_lab_rate_trace_free(struct weft_lab_rate_trace *trace);
 
 /* The position in a trace that is being played. */

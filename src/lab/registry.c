@@ -186,9 +186,9 @@ weft_status weft_lab_registry_claim(cJSON *facts, pid_t holder, struct weft_erro
                            "container?): use another name, or remove %s if no process holds it",
                            name, path);
     } else if (other != NULL) {
-        status = weft_fail(error, WEFT_EXISTS,
-                           "a lab named %s exists: `weft lab down %s`, or use another name", name,
-                           name);
+        status =
+            weft_fail(error, WEFT_EXISTS,
+                      "a lab named %s exists: `weft lab down %s`, or use another name", name, name);
     } else {
         cJSON_AddNumberToObject(facts, "holder", holder);
         cJSON_AddNumberToObject(facts, "holder_start", (double)start_time(holder));
@@ -214,9 +214,8 @@ static char **entry_names(size_t *count_p)
     *count_p = 0;
     struct dirent *item;
     while (folder != NULL && (item = readdir(folder)) != NULL) {
-        char **more = weft_lab_name_ok(item->d_name)
-                          ? realloc(names, (*count_p + 1) * sizeof(*names))
-                          : NULL;
+        char **more =
+            weft_lab_name_ok(item->d_name) ? realloc(names, (*count_p + 1) * sizeof(*names)) : NULL;
         if (more != NULL) {
             names = more;
             names[*count_p] = strdup(item->d_name);

@@ -14,8 +14,7 @@ static const uint64_t bytes_max = UINT64_C(1) << 30;
 
 bool weft_lab_name_ok(const char *name)
 {
-    static const char letters[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-";
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-";
     size_t bytes = strlen(name);
     return bytes > 0 && bytes < WEFT_LAB_NAME_BYTES && name[0] != '-' &&
            strspn(name, letters) == bytes;

@@ -69,8 +69,8 @@ static void close_sockets(struct verify *v)
 static void say(struct verify *v, uint32_t from, uint32_t to)
 {
     struct sockaddr_in address = address_of(to);
-    ssize_t sent = sendto(v->sockets[from].fd, &from, sizeof(from), 0,
-                          (struct sockaddr *)&address, sizeof(address));
+    ssize_t sent = sendto(v->sockets[from].fd, &from, sizeof(from), 0, (struct sockaddr *)&address,
+                          sizeof(address));
     (void)sent;
 }
 

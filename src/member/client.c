@@ -40,7 +40,7 @@ struct weft_member_client {
     uint64_t register_ns;  /* when REGISTER is due; WEFT_NEVER = it is not */
     uint64_t heartbeat_ns; /* due; WEFT_NEVER = not registered on this connection */
     uint64_t claim_end_ns; /* when a claim is given up; WEFT_NEVER = none was refused yet */
-    bool wants_close; /* of peer */
+    bool wants_close;      /* of peer */
     bool wants_leave;
     uint8_t leave_flags;
     bool is_published;
@@ -53,10 +53,9 @@ weft_status weft_member_client_new(const struct weft_member_client_config *confi
     bool is_server = config->role == WEFT_ROLE_SERVER;
     if (config->member == 0 || !weft_job_name_valid(config->job) ||
         (is_server ? config->span == 0 || config->span > WEFT_MEMBER_SPAN_MAX
-                   : config->span != 0 ||
-                         (config->role == WEFT_ROLE_AGGREGATOR
-                              ? config->rank >= WEFT_MEMBER_AGGREGATORS_MAX
-                              : config->role != WEFT_ROLE_WORKER))) {
+                   : config->span != 0 || (config->role == WEFT_ROLE_AGGREGATOR
+                                               ? config->rank >= WEFT_MEMBER_AGGREGATORS_MAX
+                                               : config->role != WEFT_ROLE_WORKER))) {
         return WEFT_INVALID;
     }
     struct weft_member_client *client = calloc(1, sizeof(*client));
@@ -125,9 +124,9 @@ static struct weft_member_request request_of(const struct weft_member_client *cl
         memcpy(q.addresses, client->addresses, q.count * sizeof(q.addresses[0]));
     }
     q.flags = op == WEFT_MEMBER_LEAVE ? client->leave_flags : 0;
-    q.have_version = op == WEFT_MEMBER_LIST   ? state->list.version
+    q.have_version = op == WEFT_MEMBER_LIST              ? state->list.version
                      : op == WEFT_MEMBER_FIND_AGGREGATOR ? state->aggregator.version
-                                              : 0;
+                                                         : 0;
     return q;
 }
 
@@ -190,16 +189,16 @@ static void refused(struct weft_member_client *client, const struct weft_member_
                     uint64_t now_ns)
 {
     bool is_claim = reply->status == WEFT_MEMBER_CLAIMED || reply->status == WEFT_MEMBER_FULL;
-    bool may_wait = is_claim || reply->status == WEFT_MEMBER_UNTOLD ||
-                    reply->status == WEFT_MEMBER_UNAVAILABLE;
+    bool may_wait =
+        is_claim || reply->status == WEFT_MEMBER_UNTOLD || reply->status == WEFT_MEMBER_UNAVAILABLE;
     client->state.refusal = *reply;
     if (reply->status == WEFT_MEMBER_SUPERSEDED) {
         client->state.phase = WEFT_MEMBER_REPLACED;
         return;
     }
     if (is_claim && client->claim_end_ns == WEFT_NEVER) {
-        client->claim_end_ns = weft_time_add(
-            now_ns, reply->lease_ms * WEFT_NS_PER_MS + claim_grace_ns);
+        client->claim_end_ns =
+            weft_time_add(now_ns, reply->lease_ms * WEFT_NS_PER_MS + claim_grace_ns);
     }
     if (!may_wait || (is_claim && now_ns >= client->claim_end_ns)) {
         client->state.phase = WEFT_MEMBER_IS_REFUSED;
@@ -318,8 +317,8 @@ static void connected(struct weft_member_client *client, uint64_t name, uint64_t
     client->register_ns = client->state.is_other ? WEFT_NEVER : now_ns;
 }
 
-void weft_member_client_event(struct weft_member_client *client,
-                              const struct weft_msg_event *event, uint64_t now_ns)
+void weft_member_client_event(struct weft_member_client *client, const struct weft_msg_event *event,
+                              uint64_t now_ns)
 {
     if (event->type == WEFT_EVENT_SENT) {
         client->calls[event->user - CALLS].is_sending = false;
@@ -403,6 +402,5 @@ uint64_t weft_member_client_deadline(const struct weft_member_client *client)
     if (!client->state.is_connected || !is_idle(&client->calls[CALL_CONTROL])) {
         return WEFT_NEVER; /* an event will follow */
     }
-    return client->register_ns < client->heartbeat_ns ? client->register_ns
-                                                      : client->heartbeat_ns;
+    return client->register_ns < client->heartbeat_ns ? client->register_ns : client->heartbeat_ns;
 }

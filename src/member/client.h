@@ -19,34 +19,34 @@
 struct weft_member_client;
 
 struct weft_member_client_config {
-    uint8_t role;         /* WEFT_ROLE_SERVER, WEFT_ROLE_WORKER, WEFT_ROLE_AGGREGATOR */
-    uint64_t member;      /* not 0 */
+    uint8_t role;    /* WEFT_ROLE_SERVER, WEFT_ROLE_WORKER, WEFT_ROLE_AGGREGATOR */
+    uint64_t member; /* not 0 */
     uint64_t incarnation;
-    uint32_t rank;        /* or WEFT_MEMBER_NONE */
-    uint32_t workers;     /* 0 = not known */
-    uint32_t shards;      /* the same */
-    uint32_t first;       /* server; or WEFT_MEMBER_NONE */
-    uint32_t span;        /* server: its shards; worker, aggregator: 0 */
-    uint32_t rack;       /* weft_member_rack; 0 = not given */
-    bool wants_aggregator;      /* worker: it requests an aggregator */
+    uint32_t rank;         /* or WEFT_MEMBER_NONE */
+    uint32_t workers;      /* 0 = not known */
+    uint32_t shards;       /* the same */
+    uint32_t first;        /* server; or WEFT_MEMBER_NONE */
+    uint32_t span;         /* server: its shards; worker, aggregator: 0 */
+    uint32_t rack;         /* weft_member_rack; 0 = not given */
+    bool wants_aggregator; /* worker: it requests an aggregator */
     char job[WEFT_MEMBER_JOB_BYTES];
     uint64_t heartbeat_ns; /* 0 = a fifth of the lease */
 };
 
 enum weft_member_phase {
-    WEFT_MEMBER_JOINING,   /* not registered yet */
-    WEFT_MEMBER_JOINED,    /* has a lease; also while the coordinator is away */
+    WEFT_MEMBER_JOINING,    /* not registered yet */
+    WEFT_MEMBER_JOINED,     /* has a lease; also while the coordinator is away */
     WEFT_MEMBER_IS_REFUSED, /* final: state.refusal has the reason */
-    WEFT_MEMBER_REPLACED,  /* had a lease that another process has now: the process must end */
-    WEFT_MEMBER_IS_GONE,   /* has left */
+    WEFT_MEMBER_REPLACED,   /* had a lease that another process has now: the process must end */
+    WEFT_MEMBER_IS_GONE,    /* has left */
 };
 
 struct weft_member_state {
     enum weft_member_phase phase;
-    bool is_connected;    /* to the coordinator, now */
-    bool is_over;         /* all workers are done */
-    bool is_other;        /* the process at the coordinator's address is none: */
-    uint64_t other;       /* its name */
+    bool is_connected;                /* to the coordinator, now */
+    bool is_over;                     /* all workers are done */
+    bool is_other;                    /* the process at the coordinator's address is none: */
+    uint64_t other;                   /* its name */
     struct weft_member_reply grant;   /* JOINED: the last OK reply to REGISTER */
     struct weft_member_reply refusal; /* the last other reply; status OK = none yet */
     struct weft_member_reply list;    /* version 0 = none yet */
@@ -62,8 +62,8 @@ weft_status weft_member_client_new(const struct weft_member_client_config *confi
 /* Call after the endpoint was closed, which borrows its memory. */
 void weft_member_client_free(struct weft_member_client *client);
 
-void weft_member_client_event(struct weft_member_client *client,
-                              const struct weft_msg_event *event, uint64_t now_ns);
+void weft_member_client_event(struct weft_member_client *client, const struct weft_msg_event *event,
+                              uint64_t now_ns);
 
 /* Send what is due. */
 void weft_member_client_progress(struct weft_member_client *client, uint64_t now_ns);

@@ -74,8 +74,7 @@ size_t weft_member_request_pack(const struct weft_member_request *request, uint8
 
 size_t weft_member_reply_pack(const struct weft_member_reply *reply, uint8_t *out)
 {
-    struct weft_writer w =
-        weft_writer_make(out, weft_member_reply_bytes(WEFT_MEMBER_SHARDS_MAX));
+    struct weft_writer w = weft_writer_make(out, weft_member_reply_bytes(WEFT_MEMBER_SHARDS_MAX));
     weft_write_u32(&w, reply->rpc_id);
     weft_write_u16(&w, reply->status);
     weft_write_u16(&w, (uint16_t)reply->count);
@@ -107,11 +106,11 @@ static bool request_fits(uint8_t op, const struct weft_member_request *q)
                           : q->span == 0 && q->first == WEFT_MEMBER_NONE;
     uint8_t flags = op == WEFT_MEMBER_LEAVE ? WEFT_MEMBER_DONE : 0;
     return op >= WEFT_MEMBER_REGISTER && op <= WEFT_MEMBER_FIND_AGGREGATOR &&
-           (is_server || is_worker || is_aggregator) &&
-           shards_fit && q->rpc_id != 0 && q->member != 0 && (q->flags & ~flags) == 0 &&
-           q->workers <= WEFT_RPC_WORKERS_MAX && q->shards <= WEFT_MEMBER_SHARDS_MAX &&
-            (q->have_version == 0 || op == WEFT_MEMBER_LIST || op == WEFT_MEMBER_FIND_AGGREGATOR) &&
-            weft_job_name_valid(q->job) &&
+           (is_server || is_worker || is_aggregator) && shards_fit && q->rpc_id != 0 &&
+           q->member != 0 && (q->flags & ~flags) == 0 && q->workers <= WEFT_RPC_WORKERS_MAX &&
+           q->shards <= WEFT_MEMBER_SHARDS_MAX &&
+           (q->have_version == 0 || op == WEFT_MEMBER_LIST || op == WEFT_MEMBER_FIND_AGGREGATOR) &&
+           weft_job_name_valid(q->job) &&
            (q->count == 0 || (op == WEFT_MEMBER_REGISTER && q->count == q->span));
 }
 

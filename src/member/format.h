@@ -37,13 +37,12 @@ static inline size_t weft_member_reply_bytes(uint32_t shards)
 
 /* In the op byte of the tag (rpc/head.h); distinct from the parameter server's ops. */
 enum weft_member_op {
-    WEFT_MEMBER_REGISTER = 32,  /* join, or renew with the current addresses */
-    WEFT_MEMBER_LIST = 33,      /* addresses of all shards; answered when all are known */
-    WEFT_MEMBER_HEARTBEAT = 34, /* renew the lease */
-    WEFT_MEMBER_LEAVE = 35,     /* leave the job */
-    WEFT_MEMBER_FIND_AGGREGATOR =
-        36, /* the worker's aggregator; answered when it differs from the one
-                                 * it has */
+    WEFT_MEMBER_REGISTER = 32,        /* join, or renew with the current addresses */
+    WEFT_MEMBER_LIST = 33,            /* addresses of all shards; answered when all are known */
+    WEFT_MEMBER_HEARTBEAT = 34,       /* renew the lease */
+    WEFT_MEMBER_LEAVE = 35,           /* leave the job */
+    WEFT_MEMBER_FIND_AGGREGATOR = 36, /* the worker's aggregator; answered when it differs from the
+                                       * one it has */
 };
 
 /* X(name, meaning; remedy) */
@@ -80,23 +79,23 @@ struct weft_member_address {
 enum { WEFT_MEMBER_DONE = 0x01 }; /* flag of LEAVE: the work is finished */
 
 struct weft_member_request {
-    uint32_t rpc_id;       /* counted by the member, from 1 */
-    uint8_t role;          /* WEFT_ROLE_SERVER, WEFT_ROLE_WORKER or WEFT_ROLE_AGGREGATOR */
-    uint8_t flags;         /* LEAVE: WEFT_MEMBER_DONE */
-    uint64_t member;       /* identifies a slot of the job; random unless a supervisor gave it;
-                            * not 0 */
-    uint64_t incarnation;  /* of the process in that slot; a later process has a larger one */
-    uint32_t rank;         /* or NONE; aggregator: its number */
-    uint32_t workers;      /* of the job; 0 = unknown to the member */
-    uint32_t shards;       /* the same */
-    uint32_t first;        /* server: its first shard, or NONE; others: NONE */
-    uint32_t span;         /* server: shards from there on, 1 .. SPAN_MAX; worker: 0; aggregator: shards that
-                            * it has an endpoint for, 0 .. SPAN_MAX */
-    uint32_t rack;        /* rack or host, as a hash; 0 = not given */
-    uint64_t epoch;        /* of the lease it holds or held; 0 = never had one */
-    uint64_t have_version; /* LIST, FIND_AGGREGATOR: version that it has; 0 = none */
+    uint32_t rpc_id;      /* counted by the member, from 1 */
+    uint8_t role;         /* WEFT_ROLE_SERVER, WEFT_ROLE_WORKER or WEFT_ROLE_AGGREGATOR */
+    uint8_t flags;        /* LEAVE: WEFT_MEMBER_DONE */
+    uint64_t member;      /* identifies a slot of the job; random unless a supervisor gave it;
+                           * not 0 */
+    uint64_t incarnation; /* of the process in that slot; a later process has a larger one */
+    uint32_t rank;        /* or NONE; aggregator: its number */
+    uint32_t workers;     /* of the job; 0 = unknown to the member */
+    uint32_t shards;      /* the same */
+    uint32_t first;       /* server: its first shard, or NONE; others: NONE */
+    uint32_t span;  /* server: shards from there on, 1 .. SPAN_MAX; worker: 0; aggregator: shards
+                     * that  it has an endpoint for, 0 .. SPAN_MAX */
+    uint32_t rack;  /* rack or host, as a hash; 0 = not given */
+    uint64_t epoch; /* of the lease it holds or held; 0 = never had one */
+    uint64_t have_version;           /* LIST, FIND_AGGREGATOR: version that it has; 0 = none */
     char job[WEFT_MEMBER_JOB_BYTES]; /* zero after its end; may be empty */
-    uint32_t count;        /* addresses: 0 (not reachable yet) or span; other ops than REGISTER: 0 */
+    uint32_t count; /* addresses: 0 (not reachable yet) or span; other ops than REGISTER: 0 */
     struct weft_member_address addresses[WEFT_MEMBER_SPAN_MAX];
 };
 
@@ -106,12 +105,12 @@ enum {
 
 struct weft_member_reply {
     uint32_t rpc_id;
-    uint16_t status;   /* may be unknown to this release */
-    uint32_t rank;     /* of the member, or NONE */
-    uint32_t first;    /* of the member, or NONE */
-    uint32_t workers;  /* of the job; 0 = not known yet */
+    uint16_t status;  /* may be unknown to this release */
+    uint32_t rank;    /* of the member, or NONE */
+    uint32_t first;   /* of the member, or NONE */
+    uint32_t workers; /* of the job; 0 = not known yet */
     uint32_t shards;
-    uint64_t epoch;    /* of the member's lease */
+    uint64_t epoch; /* of the member's lease */
     uint64_t
         version; /* of the list of shards; FIND_AGGREGATOR: of the assignment, 0 = no aggregator */
     uint32_t lease_ms; /* a member without a request for this time may be replaced */
@@ -120,7 +119,7 @@ struct weft_member_reply {
     uint8_t flags;     /* WEFT_MEMBER_JOB_DONE */
     char job[WEFT_MEMBER_JOB_BYTES];
     uint32_t count; /* LIST: shards; FIND_AGGREGATOR: the same, 0 = no aggregator; CLAIMED: 1 if the
-                        * holder's address is known; else 0 */
+                     * holder's address is known; else 0 */
     struct weft_member_address addresses[WEFT_MEMBER_SHARDS_MAX];
 };
 
@@ -129,7 +128,8 @@ struct weft_member_reply {
 size_t weft_member_request_pack(const struct weft_member_request *request, uint8_t *out);
 size_t weft_member_reply_pack(const struct weft_member_reply *reply, uint8_t *out);
 
-/* Errors:  WEFT_PROTO  too short or too long, a reserved field is not zero, a field out of range. */
+/* Errors:  WEFT_PROTO  too short or too long, a reserved field is not zero, a field out of range.
+ */
 weft_status weft_member_request_unpack(uint8_t op, const uint8_t *bytes, size_t count,
                                        struct weft_member_request *request_p);
 weft_status weft_member_reply_unpack(const uint8_t *bytes, size_t count,

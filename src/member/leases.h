@@ -35,9 +35,9 @@ struct weft_leases {
     struct weft_lease_shard *shards; /* (shards_max,) */
     bool *done;                      /* (workers_max,): rank has left with DONE */
     uint32_t members_max;
-    uint32_t workers;    /* W, <= workers_max; 0 = not known */
+    uint32_t workers;     /* W, <= workers_max; 0 = not known */
     uint32_t shard_count; /* S, <= shards_max; 0 = not known */
-    uint64_t epoch_last; /* the highest that was given */
+    uint64_t epoch_last;  /* the highest that was given */
 };
 
 /* Errors:  WEFT_NOMEM  fini is still needed. */

@@ -210,9 +210,9 @@ static uint16_t find_lease(const struct weft_roster *roster,
                            const struct weft_member_request *request, struct weft_lease **entry_p)
 {
     struct weft_lease *entry = weft_leases_find(&roster->leases, request->member);
-    if (entry != NULL && (request->incarnation < entry->incarnation ||
-                          (request->incarnation == entry->incarnation &&
-                           request->epoch != entry->epoch))) {
+    if (entry != NULL &&
+        (request->incarnation < entry->incarnation ||
+         (request->incarnation == entry->incarnation && request->epoch != entry->epoch))) {
         return WEFT_MEMBER_SUPERSEDED;
     }
     if (entry == NULL || request->incarnation != entry->incarnation) {
@@ -304,7 +304,7 @@ uint64_t weft_roster_aggregators_version(const struct weft_roster *roster)
 }
 
 void weft_roster_aggregator(const struct weft_roster *roster, uint32_t rank, uint32_t rack,
-                      struct weft_member_reply *reply_p)
+                            struct weft_member_reply *reply_p)
 {
     *reply_p = (struct weft_member_reply){0};
     fill_in(roster, NULL, reply_p);

@@ -53,8 +53,8 @@ struct weft_roster_counters {
     uint64_t granted;    /* leases given */
     uint64_t taken_over; /* of these, from an earlier incarnation of the same member */
     uint64_t expired;
-    uint64_t reclaimed;    /* expired ones that their holder renewed */
-    uint64_t refused;    /* requests answered with a status other than OK */
+    uint64_t reclaimed; /* expired ones that their holder renewed */
+    uint64_t refused;   /* requests answered with a status other than OK */
     uint64_t left;
 };
 
@@ -79,7 +79,7 @@ uint64_t weft_roster_aggregators_version(const struct weft_roster *roster);
 
 /* The aggregator for this member: count 0, version 0 if there is none. The caller sets rpc_id. */
 void weft_roster_aggregator(const struct weft_roster *roster, uint32_t rank, uint32_t rack,
-                      struct weft_member_reply *reply_p);
+                            struct weft_member_reply *reply_p);
 
 /* Version of the list's content; 0 = it is not complete. */
 uint64_t weft_roster_version(const struct weft_roster *roster);

@@ -27,9 +27,8 @@ struct question {
     uint64_t have_version;
     uint32_t rank;
     uint32_t rack;
-    uint64_t
-        looked; /* FIND_AGGREGATOR: version of the aggregators at the last check, which gave no
-                 * reply; 0 = not checked yet */
+    uint64_t looked; /* FIND_AGGREGATOR: version of the aggregators at the last check, which gave no
+                      * reply; 0 = not checked yet */
 };
 
 struct asker {
@@ -41,13 +40,13 @@ struct asker {
 struct weft_member_service {
     struct weft_member_service_config config;
     struct weft_msgr msgr;
-    struct slot *slots;      /* (slots,) */
-    struct answer *answers;  /* (answer_count,) */
+    struct slot *slots;     /* (slots,) */
+    struct answer *answers; /* (answer_count,) */
     uint32_t answer_count;
     uint8_t *answer_bytes;
-    struct asker *askers;    /* (peers_max,) */
+    struct asker *askers; /* (peers_max,) */
     uint64_t version_noted;
-    bool is_dirty;  /* records are written and not synced yet */
+    bool is_dirty; /* records are written and not synced yet */
     bool is_broken;
 };
 
@@ -182,8 +181,8 @@ static bool write_record(struct weft_member_service *service, uint8_t op,
         return true;
     }
     size_t count = weft_member_request_pack(record, bytes);
-    service->is_broken = service->is_broken ||
-                         !service->config.record(service->config.arg, op, bytes, count);
+    service->is_broken =
+        service->is_broken || !service->config.record(service->config.arg, op, bytes, count);
     service->is_dirty = true;
     return !service->is_broken;
 }
@@ -216,9 +215,8 @@ static void serve(struct weft_member_service *service, weft_peer peer, uint8_t o
     if (reply.status != WEFT_MEMBER_OK) {
         note(service, WEFT_MEMBER_NOTE_REFUSED, request, reply.status);
     } else if (changed) {
-        note(service,
-             op == WEFT_MEMBER_LEAVE ? WEFT_MEMBER_NOTE_LEFT : WEFT_MEMBER_NOTE_JOINED, &record,
-             reply.status);
+        note(service, op == WEFT_MEMBER_LEAVE ? WEFT_MEMBER_NOTE_LEFT : WEFT_MEMBER_NOTE_JOINED,
+             &record, reply.status);
     }
     if (weft_roster_counters(service->config.roster)->reclaimed > reclaimed) {
         note(service, WEFT_MEMBER_NOTE_RECLAIMED, &record, reply.status);

@@ -22,7 +22,7 @@ enum weft_member_note {
     WEFT_MEMBER_NOTE_LEFT,
     WEFT_MEMBER_NOTE_EXPIRED,
     WEFT_MEMBER_NOTE_RECLAIMED, /* renewed its lease before its slot was given away */
-    WEFT_MEMBER_NOTE_COMPLETE, /* all shards are registered (again); `who` is NULL */
+    WEFT_MEMBER_NOTE_COMPLETE,  /* all shards are registered (again); `who` is NULL */
 };
 
 struct weft_member_service_config {
@@ -45,8 +45,7 @@ uint32_t weft_member_service_expects_max(const struct weft_member_service_config
 
 /* Errors:  WEFT_NOMEM; WEFT_INVALID. */
 weft_status weft_member_service_new(const struct weft_member_service_config *config,
-                                    struct weft_msgr msgr,
-                                    struct weft_member_service **service_p);
+                                    struct weft_msgr msgr, struct weft_member_service **service_p);
 /* Call after the endpoint was closed, which borrows its memory. */
 void weft_member_service_free(struct weft_member_service *service);
 

@@ -36,8 +36,8 @@ static void add_members(const struct weft_coordinator_stats *stats, struct weft_
 }
 
 void weft_coordinator_metrics_members(struct weft_coordinator *coordinator,
-                                    struct weft_coordinator_stats *stats,
-                                    struct weft_exposition *text)
+                                      struct weft_coordinator_stats *stats,
+                                      struct weft_exposition *text)
 {
     (void)weft_stats_query_ask(&coordinator->query, copy_stats, stats, PATIENCE_NS);
     add_members(stats, text);

@@ -22,8 +22,8 @@ struct weft_coordinator_metrics {
 /* Request a copy from the coordinator, which runs in this process, and write the members of the
  * job. If the coordinator does not respond in time, the last copy is written. */
 void weft_coordinator_metrics_members(struct weft_coordinator *coordinator,
-                                    struct weft_coordinator_stats *stats,
-                                    struct weft_exposition *text);
+                                      struct weft_coordinator_stats *stats,
+                                      struct weft_exposition *text);
 
 /* Owns:    coordinator, started, is borrowed until stop.   Errors:  as weft_metrics_start. */
 weft_status weft_coordinator_metrics_start(struct weft_coordinator_metrics *metrics,

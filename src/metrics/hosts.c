@@ -63,8 +63,8 @@ static bool name_of(const char *text, size_t bytes, char name_p[NAME_BYTES])
     } else {
         port = end;
     }
-    bool good = port == end || (*port == ':' && strspn(port + 1, "0123456789") >=
-                                                    (size_t)(end - port - 1));
+    bool good =
+        port == end || (*port == ':' && strspn(port + 1, "0123456789") >= (size_t)(end - port - 1));
     bytes -= bytes > 1 && text[bytes - 1] == '.';
     if (!good || bytes == 0 || bytes >= NAME_BYTES) {
         return false;
@@ -125,7 +125,6 @@ bool weft_metrics_hosts_allow(const struct weft_metrics_hosts *hosts, const char
                in_list(hosts->list, name);
     }
     /* 0.0.0.0 also reaches this machine, from any page, and is not a valid address. */
-    return !is_any(&address) &&
-           (is_loopback(&address) || same(name, local) || same(name, hosts->bound) ||
-            in_list(hosts->list, name));
+    return !is_any(&address) && (is_loopback(&address) || same(name, local) ||
+                                 same(name, hosts->bound) || in_list(hosts->list, name));
 }

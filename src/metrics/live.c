@@ -20,8 +20,8 @@ static void add_families(void *arg, struct weft_exposition *text)
     struct weft_metrics_live *live = arg;
     uint64_t age_ns = 0;
     for (uint32_t i = 0; i < live->config.threads; i++) {
-        age_ns = weft_max_u64(
-            age_ns, weft_stats_query_acquire(&live->queries[i], live->config.timeout_ns));
+        age_ns = weft_max_u64(age_ns,
+                              weft_stats_query_acquire(&live->queries[i], live->config.timeout_ns));
     }
     live->config.write(live->config.arg, live->stats, text);
     for (uint32_t i = 0; i < live->config.threads; i++) {

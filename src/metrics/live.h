@@ -12,11 +12,11 @@
 #include "node/stats_query.h"
 
 struct weft_metrics_live_config {
-    const char *role;   /* "worker" */
-    uint32_t rank;      /* with has_target; or WEFT_TARGET_NO_RANK */
-    bool has_target;    /* if true, write a target file */
-    uint32_t threads;   /* at least 1 */
-    size_t stats_bytes; /* size of one thread's copy */
+    const char *role;          /* "worker" */
+    uint32_t rank;             /* with has_target; or WEFT_TARGET_NO_RANK */
+    bool has_target;           /* if true, write a target file */
+    uint32_t threads;          /* at least 1 */
+    size_t stats_bytes;        /* size of one thread's copy */
     weft_stats_query_fn *copy; /* (stats, object): run by the thread */
     /* stats: (threads, stats_bytes), zero for a thread that has not made a copy yet. */
     void (*write)(void *arg, const void *stats, struct weft_exposition *text);

@@ -51,8 +51,8 @@ static const struct counter shard_counters[] = {
 #define TABLE(field) COUNTER(weft_shard_table_sums, "table_", field)
 
 static const struct counter table_counters[] = {
-    TABLE(rows), TABLE(bytes), TABLE(rows_created), TABLE(rows_evicted), TABLE(rows_expired),
-    TABLE(unadmitted), TABLE(unadmitted_forgotten), TABLE(not_finite),
+    TABLE(rows),         TABLE(bytes),      TABLE(rows_created),         TABLE(rows_evicted),
+    TABLE(rows_expired), TABLE(unadmitted), TABLE(unadmitted_forgotten), TABLE(not_finite),
 };
 
 #define CLIENT(field) COUNTER(weft_ps_client_counters, "client_", field)

@@ -52,7 +52,8 @@ struct weft_report_part {
     size_t at; /* offset of a histogram in struct weft_ps_latencies */
 };
 
-extern const char *const weft_report_kinds[WEFT_REPORT_KINDS]; /* push, pull: the index of of[] below */
+extern const char
+    *const weft_report_kinds[WEFT_REPORT_KINDS]; /* push, pull: the index of of[] below */
 extern const struct weft_report_part weft_report_parts[WEFT_REPORT_PARTS];
 
 const struct weft_hist *weft_report_part(const struct weft_ps_latencies *of, unsigned part);

@@ -28,8 +28,8 @@ static void add_updates(const struct weft_scheduler_stats *stats, struct weft_ex
                         stats->service.workers_here);
     weft_exposition_one(text, "weft_sched_shards", "gauge", "Shards that send reports.",
                         stats->service.shards_here);
-    weft_exposition_one(text, "weft_sched_updates_total", "counter",
-                        "Updates reported by workers.", stats->service.updates);
+    weft_exposition_one(text, "weft_sched_updates_total", "counter", "Updates reported by workers.",
+                        stats->service.updates);
     weft_exposition_one(text, "weft_sched_granted_total", "counter", "Of these, granted.",
                         planner->granted);
     weft_exposition_one(text, "weft_sched_dropped_total", "counter", "Of these, dropped.",

@@ -88,8 +88,7 @@ static void add_process(const struct weft_metrics *metrics, struct weft_expositi
                            "Since this process began to serve its metrics.");
     weft_exposition_real(text, "weft_uptime_seconds", NULL,
                          (double)(weft_clock_now_ns() - metrics->begun_ns) / 1e9);
-    weft_exposition_family(text, "process_start_time_seconds", "gauge",
-                           "Start time in Unix time.");
+    weft_exposition_family(text, "process_start_time_seconds", "gauge", "Start time in Unix time.");
     weft_exposition_real(text, "process_start_time_seconds", NULL, metrics->begun_unix_s);
     weft_exposition_family(text, "process_cpu_seconds_total", "counter",
                            "CPU time of the process, user and system.");

@@ -40,7 +40,8 @@ struct weft_metrics_source {
     void (*families)(void *arg, struct weft_exposition *text);
     /* The k hottest rows of a table as JSON, from malloc; a NULL function: not supported. */
     char *(*hot)(void *arg, uint16_t table, uint32_t k);
-    struct weft_targets *targets; /* for /targets, Prometheus' HTTP service discovery; NULL = none */
+    struct weft_targets
+        *targets; /* for /targets, Prometheus' HTTP service discovery; NULL = none */
 };
 
 struct weft_metrics {
@@ -48,7 +49,7 @@ struct weft_metrics {
     struct weft_http *http; /* NULL = off */
     uint64_t begun_ns;
     double begun_unix_s;
-    char url[WEFT_METRICS_URL_BYTES]; /* "http://127.0.0.1:9100/metrics" */
+    char url[WEFT_METRICS_URL_BYTES];     /* "http://127.0.0.1:9100/metrics" */
     char bound[WEFT_METRICS_HOST_BYTES];  /* options.host */
     char hosts[WEFT_METRICS_HOSTS_BYTES]; /* WEFT_METRICS_HOST */
 };

@@ -58,8 +58,7 @@ static void add_group(cJSON *list, const struct weft_target *target)
 {
     char rank[16];
     cJSON *group = cJSON_CreateObject();
-    cJSON_AddItemToArray(cJSON_AddArrayToObject(group, "targets"),
-                         cJSON_CreateString(target->at));
+    cJSON_AddItemToArray(cJSON_AddArrayToObject(group, "targets"), cJSON_CreateString(target->at));
     cJSON *labels = cJSON_AddObjectToObject(group, "labels");
     snprintf(rank, sizeof(rank), "%u", target->rank);
     cJSON_AddStringToObject(labels, "role", target->role);

@@ -16,11 +16,11 @@ struct builder {
     struct weft_ml_dictionary dictionary;
     uint64_t nonzero_capacity;
     uint32_t row_capacity;
-    uint32_t field_count; /* in the first row */
+    uint32_t field_count;        /* in the first row */
     struct weft_ml_row document; /* the document being read, line by line; document.document = 0:
                                   * none */
     uint64_t lines_announced;
-    uint64_t lines;              /* lines of documents */
+    uint64_t lines; /* lines of documents */
 };
 
 bool weft_ml_is_test_line(const char *text, size_t bytes)

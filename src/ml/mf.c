@@ -10,8 +10,8 @@ static double predict(const struct weft_ml_model *model, const uint32_t *local, 
     uint64_t dim = model->dim;
     const float *user = rows + local[USER] * dim;
     const float *item = rows + local[ITEM] * dim;
-    double rating = (double)model->offset + (double)rows[local[BIAS] * dim] + (double)user[0] +
-                    (double)item[0];
+    double rating =
+        (double)model->offset + (double)rows[local[BIAS] * dim] + (double)user[0] + (double)item[0];
     for (uint64_t f = 1; f < dim; f++) {
         rating += (double)user[f] * (double)item[f];
     }

@@ -123,8 +123,7 @@ weft_status weft_ml_model_init(struct weft_ml_model *model, const struct weft_ml
     made.init_seed = kind->has_factors && !kind->counts_topics ? seed : 0;
     made.offset = kind->predicts_ratings ? mean_target(dataset) : 0.0F;
     made.words = kind->counts_topics ? dataset->feature_count - 1 : 0;
-    weft_status status =
-        kind->counts_topics ? weft_ml_lda_new(dataset, seed, &made.lda) : WEFT_OK;
+    weft_status status = kind->counts_topics ? weft_ml_lda_new(dataset, seed, &made.lda) : WEFT_OK;
     if (status == WEFT_OK) {
         *model = made;
     }

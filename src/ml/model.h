@@ -8,8 +8,8 @@
  *     lda  topics of documents          row of a word    = number of its tokens with each of the k
  *     topics
  *
- * One table holds all rows. Its width is 1 + k for lr, fm and mf: the bias feature (row.h) has a row
- * like the others, of which only column 0 is used; column 0 starts at zero, the factors at
+ * One table holds all rows. Its width is 1 + k for lr, fm and mf: the bias feature (row.h) has a
+ * row like the others, of which only column 0 is used; column 0 starts at zero, the factors at
  * weft_init_value(seed, id, column, scale) of base/init.h, as at the servers.
  *
  * mlp is a dense model: its table is one vector that every step pulls and pushes completely. Row r
@@ -63,7 +63,7 @@ struct weft_ml_model_kind {
     const char *name; /* on the command line */
     const char *help;
     bool has_factors;
-    bool is_dense; /* every batch uses all features; the output rows follow */
+    bool is_dense;         /* every batch uses all features; the output rows follow */
     bool predicts_ratings; /* needs a data set with ratings; scores are ratings, not margins */
     bool counts_topics;    /* needs a data set with counts; pushes are added to the rows without
                             * an optimizer, and must be lossless; no scores */
@@ -89,10 +89,10 @@ struct weft_ml_lda; /* lda.h */
 struct weft_ml_model {
     const struct weft_ml_model_kind *kind;
     struct weft_ml_model_settings settings;
-    uint32_t dim;       /* floats in a row: weft_ml_model_dim */
-    uint64_t init_seed; /* 0 if all weights start at zero */
-    float offset;       /* mf: the mean rating of the training rows; else 0 */
-    uint32_t words;     /* lda: words in the vocabulary */
+    uint32_t dim;            /* floats in a row: weft_ml_model_dim */
+    uint64_t init_seed;      /* 0 if all weights start at zero */
+    float offset;            /* mf: the mean rating of the training rows; else 0 */
+    uint32_t words;          /* lda: words in the vocabulary */
     struct weft_ml_lda *lda; /* the topics of the training documents' tokens; NULL if the model
                               * is not trained */
 };
@@ -151,9 +151,9 @@ void weft_ml_model_scores(const struct weft_ml_model *model, const struct weft_m
 
 struct weft_ml_quality {
     uint32_t row_count;
-    double log_loss; /* lr, fm, mlp: mean, natural logarithm */
-    double auc;      /* lr, fm, mlp: metrics.h */
-    double rmse;     /* mf: root of the mean squared error */
+    double log_loss;   /* lr, fm, mlp: mean, natural logarithm */
+    double auc;        /* lr, fm, mlp: metrics.h */
+    double rmse;       /* mf: root of the mean squared error */
     double perplexity; /* lda: of the held-out halves of the documents */
 };
 

@@ -91,7 +91,8 @@ weft_status weft_ml_movielens_parse(const char *text, size_t bytes, uint64_t num
                                     bool *is_row_p)
 {
     weft_ml_row_clear(row);
-    if (bytes == 0 || (number == 1 && bytes == strlen(header) && memcmp(text, header, bytes) == 0)) {
+    if (bytes == 0 ||
+        (number == 1 && bytes == strlen(header) && memcmp(text, header, bytes) == 0)) {
         *is_row_p = false;
         return WEFT_OK;
     }

@@ -7,9 +7,9 @@
 #include <string.h>
 
 enum {
-    HELD_OUT = 5,       /* one of this many rows */
-    BATCHES_MAX = 21,   /* in a pass */
-    STEPS = 7,          /* factors of 4, up and down */
+    HELD_OUT = 5,     /* one of this many rows */
+    BATCHES_MAX = 21, /* in a pass */
+    STEPS = 7,        /* factors of 4, up and down */
 };
 
 /* ---- the sample ------------------------------------------------------------------------------ */
@@ -36,8 +36,8 @@ static uint64_t nonzeros_of(const struct weft_ml_dataset *dataset, uint32_t coun
     return sum;
 }
 
-static weft_status sample_allocate(struct weft_ml_dataset *sample, uint32_t rows,
-                                   uint64_t nonzeros, uint32_t features)
+static weft_status sample_allocate(struct weft_ml_dataset *sample, uint32_t rows, uint64_t nonzeros,
+                                   uint32_t features)
 {
     sample->row_begin = calloc((size_t)rows + 1, sizeof(*sample->row_begin));
     sample->columns = calloc(nonzeros, sizeof(*sample->columns));

@@ -200,9 +200,8 @@ static void update_touched(struct weft_ml_reference *reference)
 {
     struct weft_ml_reference_memory *memory = reference->memory;
     size_t dim = reference->model.dim;
-    float divisor = reference->model.kind->counts_topics
-                        ? 1.0F
-                        : (float)reference->options.worker_count;
+    float divisor =
+        reference->model.kind->counts_topics ? 1.0F : (float)reference->options.worker_count;
     for (uint32_t i = 0; i < memory->touched_count; i++) {
         uint32_t column = memory->touched[i];
         for (size_t at = column * dim; at < (column + 1) * dim; at++) {
@@ -251,8 +250,8 @@ weft_status weft_ml_reference_test(struct weft_ml_reference *reference,
 {
     struct weft_ml_reference_memory *memory = reference->memory;
     const struct weft_ml_dataset *set = reference->dataset;
-    weft_status status = weft_ml_model_batch(&reference->model, &memory->batch, set->test_rows,
-                                             set->test_count);
+    weft_status status =
+        weft_ml_model_batch(&reference->model, &memory->batch, set->test_rows, set->test_count);
     if (status != WEFT_OK) {
         return status;
     }

@@ -29,9 +29,9 @@ struct weft_ml_reference_options {
     uint32_t worker_count;
     uint32_t batch_rows; /* per worker */
     float learning_rate;
-    float epsilon;     /* Adagrad alone */
-    float accumulator; /* Adagrad alone */
-    uint64_t seed; /* for the order of the rows and the initial factors */
+    float epsilon;      /* Adagrad alone */
+    float accumulator;  /* Adagrad alone */
+    uint64_t seed;      /* for the order of the rows and the initial factors */
     uint32_t loss_ppm;  /* probability that a chunk of a gradient does not arrive */
     uint32_t chunk_ids; /* ids per chunk, counted from the first id of a push; at least 1 */
 };
@@ -49,11 +49,12 @@ struct weft_ml_reference {
 /* 4 workers, no loss, chunks of 96 ids, all other values from defaults.h; for logistic
  * regression or the given kind. */
 struct weft_ml_reference_options weft_ml_reference_defaults(enum weft_ml_optimizer optimizer);
-struct weft_ml_reference_options weft_ml_reference_defaults_of(const struct weft_ml_model_kind *kind,
-                                                               enum weft_ml_optimizer optimizer);
+struct weft_ml_reference_options
+weft_ml_reference_defaults_of(const struct weft_ml_model_kind *kind,
+                              enum weft_ml_optimizer optimizer);
 
-/* Errors: WEFT_NOMEM, WEFT_INVALID (no training rows, a count of 0 in options, topics with loss or with
- * an optimizer other than SGD, or those of weft_ml_model_init). */
+/* Errors: WEFT_NOMEM, WEFT_INVALID (no training rows, a count of 0 in options, topics with loss or
+ * with an optimizer other than SGD, or those of weft_ml_model_init). */
 weft_status weft_ml_reference_init(struct weft_ml_reference *reference,
                                    const struct weft_ml_dataset *dataset,
                                    const struct weft_ml_reference_options *options);

@@ -19,7 +19,7 @@ struct weft_ml_row {
     uint8_t label;        /* 0 or 1 */
     float target;         /* formats with ratings: the rating, finite */
     uint32_t field_count; /* fields of the line if all lines must have the same number; else 0 */
-    uint64_t document;        /* lines of one document are one row; 0 = the line is a row */
+    uint64_t document;    /* lines of one document are one row; 0 = the line is a row */
     uint64_t lines_announced; /* from a header: number of lines with rows that follow; else 0 */
 };
 

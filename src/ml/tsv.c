@@ -64,9 +64,9 @@ static weft_status add_integer(struct field field, struct weft_ml_row *row,
     char text[TEXT_BYTES_MAX];
     bool is_negative = field.bytes > 0 && field.text[0] == '-';
     uint64_t value = 0;
-    if (field.bytes > 0 && (!weft_ml_number_u64(field.text + is_negative,
-                                                field.bytes - is_negative, &value) ||
-                            value > INT64_MAX)) {
+    if (field.bytes > 0 &&
+        (!weft_ml_number_u64(field.text + is_negative, field.bytes - is_negative, &value) ||
+         value > INT64_MAX)) {
         return weft_fail(error, WEFT_DATA, "field %u: \"%s\" is not a whole number", field.number,
                          weft_ml_quote(field.text, field.bytes).text);
     }

@@ -146,16 +146,17 @@ static void note_age(struct serving *serving)
                    (int)WEFT_WORKER_VIA_TIMEOUT_MS, (int)WEFT_WORKER_VIA_PLANNED_MS);
 }
 
-/* Another process serves the shard, at another address. The connected one is dead or cut off, which its
- * connection may show only after the peer timeout; until then every sum sent to it would be lost, and
- * its members would time out. */
+/* Another process serves the shard, at another address. The connected one is dead or cut off, which
+ * its connection may show only after the peer timeout; until then every sum sent to it would be
+ * lost, and its members would time out. */
 static void follow(struct serving *serving)
 {
     struct weft_aggregator_thread *thread = serving->thread;
     struct weft_launch_address *server = &thread->config.server;
     pthread_mutex_lock(&thread->lock);
-    const bool has_moved = thread->moved.port != 0 && (thread->moved.port != server->port ||
-                                                       strcmp(thread->moved.host, server->host) != 0);
+    const bool has_moved =
+        thread->moved.port != 0 &&
+        (thread->moved.port != server->port || strcmp(thread->moved.host, server->host) != 0);
     *server = has_moved ? thread->moved : *server;
     pthread_mutex_unlock(&thread->lock);
     if (has_moved && !weft_aggregator_wants_shard(serving->aggregator)) {

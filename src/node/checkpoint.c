@@ -40,10 +40,11 @@ static weft_status parse_every(struct weft_checkpoint *checkpoint, struct weft_e
                          text);
     }
     if (seconds && !weft_checkpoint_has_all(checkpoint)) {
-        return weft_fail(error, WEFT_INVALID,
-                         "--checkpoint-every %.40s: this process does not have all shards of the "
-                         "job, so checkpoints must be at the end of a clock; give a number of clocks",
-                         text);
+        return weft_fail(
+            error, WEFT_INVALID,
+            "--checkpoint-every %.40s: this process does not have all shards of the "
+            "job, so checkpoints must be at the end of a clock; give a number of clocks",
+            text);
     }
     checkpoint->every_clocks = seconds ? 0 : (uint32_t)value;
     checkpoint->every_ns = seconds ? value * WEFT_NS_PER_S : 0;
@@ -117,12 +118,11 @@ static void say_replaced(struct weft_checkpoint *checkpoint)
     for (size_t i = 0; i < history->holder_count; i++) {
         const struct weft_ckpt_holder *earlier = &history->holders[i];
         if (earlier->replaced_by == mine) {
-            weft_node_info(
-                &checkpoint->config.log,
-                "shards %u to %u now belong to this server; process %" PRIu64
-                " on %s, which had them since %s, writes no more checkpoints",
-                earlier->claim.first, earlier->claim.first + earlier->claim.count - 1,
-                earlier->claim.pid, earlier->claim.host, earlier->claim.time);
+            weft_node_info(&checkpoint->config.log,
+                           "shards %u to %u now belong to this server; process %" PRIu64
+                           " on %s, which had them since %s, writes no more checkpoints",
+                           earlier->claim.first, earlier->claim.first + earlier->claim.count - 1,
+                           earlier->claim.pid, earlier->claim.host, earlier->claim.time);
         }
     }
 }
@@ -144,8 +144,8 @@ weft_status weft_checkpoint_claim(struct weft_checkpoint *checkpoint, struct wef
     if (is_new) {
         return WEFT_OK;
     }
-    status = weft_ckpt_find(options->directory, history, complain, checkpoint, &checkpoint->set,
-                            error);
+    status =
+        weft_ckpt_find(options->directory, history, complain, checkpoint, &checkpoint->set, error);
     if (status == WEFT_OK && checkpoint->set.number == 0 &&
         (!options->restarted || weft_ckpt_history_newest(history, UINT64_MAX) != 0)) {
         return weft_fail(error, WEFT_NOTFOUND,

@@ -29,7 +29,7 @@
 struct weft_checkpoint_options {
     const char *directory; /* NULL = none are made */
     const char *every;     /* "1000" clocks, "60s"; NULL = the default */
-    uint32_t full_every;  /* one of this many is full, the others are deltas */
+    uint32_t full_every;   /* one of this many is full, the others are deltas */
     uint32_t keep;
     uint32_t memory_mib; /* memory for copies of rows, for each shard */
     bool restore;
@@ -63,13 +63,13 @@ struct weft_checkpoint_buffer {
 struct weft_checkpoint_feed {
     struct weft_checkpoint *owner;
     _Atomic enum weft_checkpoint_phase phase; /* the shard also reads it without the lock */
-    enum weft_cut_why why; /* FAILED */
-    bool kept;             /* JUDGED */
+    enum weft_cut_why why;                    /* FAILED */
+    bool kept;                                /* JUDGED */
     struct weft_cut_order order;
     const struct weft_cut_view *view; /* STREAMING */
     struct weft_checkpoint_buffer buffers[WEFT_CHECKPOINT_BUFFERS];
-    uint32_t fill; /* the shard's: buffer to fill next */
-    uint32_t take; /* the writer's: buffer to write next */
+    uint32_t fill;              /* the shard's: buffer to fill next */
+    uint32_t take;              /* the writer's: buffer to write next */
     struct weft_driver *driver; /* to wake; NULL when the thread does not run */
     uint32_t clock;             /* the maximum over its tables; these three are written by the shard
                                  * only */
@@ -77,13 +77,13 @@ struct weft_checkpoint_feed {
     bool has_bsp;
     uint64_t rows; /* of the checkpoint in progress */
     size_t peak;
-    _Atomic uint16_t refusal; /* why there is none, for programs that requested one; enum
-                               * weft_rpc_status, 0 = nothing to report */
+    _Atomic uint16_t refusal;         /* why there is none, for programs that requested one; enum
+                                       * weft_rpc_status, 0 = nothing to report */
     uint64_t kept_number;             /* the shard's: of the last cut that was kept */
     _Atomic uint64_t durable_number;  /* of one that is valid, which the shard does not know yet; 0
                                        * = none */
     struct weft_journal_file journal; /* the shard's */
-    bool journal_full;   /* set by the shard; the writer logs each once */
+    bool journal_full;                /* set by the shard; the writer logs each once */
     bool journal_failed;
     bool journal_full_said;
     bool journal_failed_said;

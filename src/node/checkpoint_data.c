@@ -217,8 +217,7 @@ weft_status weft_checkpoint_file_open(struct weft_checkpoint_file *file,
     }
     uint32_t rest = head.tensor_count - 4;
     weft_ckpt_data_name(place->number, place->shard, place->claim, name);
-    weft_status status =
-        weft_ckpt_writer_open(place->directory, name, &head, &file->writer, error);
+    weft_status status = weft_ckpt_writer_open(place->directory, name, &head, &file->writer, error);
     status = status == WEFT_OK ? put_rest(file, view, rest, error) : status;
     if (status != WEFT_OK) {
         weft_checkpoint_file_abandon(file);

@@ -37,7 +37,7 @@ struct weft_checkpoint_file {
 struct weft_checkpoint_place {
     const char *directory;
     uint64_t number;
-    uint64_t base; /* 0 = whole */
+    uint64_t base;  /* 0 = whole */
     uint64_t claim; /* of this process */
     uint32_t shard;
     uint32_t shards;

@@ -73,13 +73,13 @@ static void say_unread(const struct weft_checkpoint_feed *feed,
         }
         bool same = earlier->claim.shards == checkpoint->config.shards;
         if (earlier->journal && earlier->replaced_by == names->claim && (!same || !keeps)) {
-            weft_node_warn(
-                &checkpoint->config.log,
-                "the journals of process %" PRIu64 " on %s are not read: %s; its operations after "
-                "the checkpoint are not replayed",
-                earlier->claim.pid, earlier->claim.host,
-                same ? "this server was started without --journal"
-                     : "they are of another number of shards");
+            weft_node_warn(&checkpoint->config.log,
+                           "the journals of process %" PRIu64
+                           " on %s are not read: %s; its operations after "
+                           "the checkpoint are not replayed",
+                           earlier->claim.pid, earlier->claim.host,
+                           same ? "this server was started without --journal"
+                                : "they are of another number of shards");
         }
     }
 }
@@ -93,8 +93,8 @@ static void say_journal(struct weft_checkpoint *checkpoint, const struct weft_sh
     }
     if (report->used) {
         weft_node_info(&checkpoint->config.log,
-                       "shard %" PRIu32 ": journal: %" PRIu64 " chunks of pushes replayed",
-                       number, report->chunks);
+                       "shard %" PRIu32 ": journal: %" PRIu64 " chunks of pushes replayed", number,
+                       report->chunks);
     }
     if (report->refused > 0) {
         weft_node_warn(&checkpoint->config.log,

@@ -28,7 +28,7 @@ struct weft_checkpoint {
     struct weft_ckpt_log *log; /* used by the main thread until the writer starts, then by the
                                 * writer */
     int replaced_fd;           /* eventfd, written when `replaced` is */
-    uint32_t every_clocks; /* one of the two is 0 */
+    uint32_t every_clocks;     /* one of the two is 0 */
     uint64_t every_ns;
     struct weft_ckpt_set set; /* restored from; number 0 = none */
     uint32_t set_clock;       /* the clock of its snapshot, reported by the shards. Under the
@@ -59,7 +59,7 @@ struct weft_checkpoint {
     bool set_pending;      /* committed here; parts of others may be missing */
     uint64_t number;       /* of the one in progress */
     uint64_t base;
-    uint64_t kept; /* the last one committed here in this run; 0 = none */
+    uint64_t kept;    /* the last one committed here in this run; 0 = none */
     uint64_t unclear; /* the last number that may or may not be valid; 0 = none */
     bool log_said;    /* that the log cannot be read */
     uint32_t kept_clock;

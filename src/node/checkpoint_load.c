@@ -112,9 +112,9 @@ static weft_status give_rows(const struct load *load, uint16_t table, uint32_t c
 }
 
 /* Convert the five columns of rows [at, at + count) to records. */
-static weft_status read_rows(const struct load *load, const struct weft_ckpt_tensor *const columns[5],
-                             const size_t sizes[5], uint64_t at, uint32_t count,
-                             size_t record_bytes)
+static weft_status read_rows(const struct load *load,
+                             const struct weft_ckpt_tensor *const columns[5], const size_t sizes[5],
+                             uint64_t at, uint32_t count, size_t record_bytes)
 {
     size_t from = 0;
     for (int c = 0; c < 5 && sizes[c] > 0; c++) {
@@ -124,8 +124,7 @@ static weft_status read_rows(const struct load *load, const struct weft_ckpt_ten
             return status;
         }
         for (uint32_t i = 0; i < count; i++) {
-            memcpy(load->records + i * record_bytes + from, load->columns + i * sizes[c],
-                   sizes[c]);
+            memcpy(load->records + i * record_bytes + from, load->columns + i * sizes[c], sizes[c]);
         }
         from += sizes[c];
     }
@@ -273,9 +272,8 @@ static weft_status load_windows(const struct load *load)
 {
     uint64_t *incarnations;
     uint32_t count;
-    weft_status status =
-        read_all(load, weft_ckpt_head_find(load->head, "workers.incarnations"), sizeof(uint64_t),
-                 (void **)&incarnations, &count);
+    weft_status status = read_all(load, weft_ckpt_head_find(load->head, "workers.incarnations"),
+                                  sizeof(uint64_t), (void **)&incarnations, &count);
     if (status != WEFT_OK) {
         return status;
     }
@@ -331,8 +329,7 @@ static weft_status load_filter(const struct load *load, uint16_t table,
     if (filter == NULL) {
         return weft_fail(load->error, WEFT_NOMEM, "no memory to read a checkpoint");
     }
-    weft_status status =
-        weft_ckpt_reader_get(load->reader, t, 0, filter, t->bytes, load->error);
+    weft_status status = weft_ckpt_reader_get(load->reader, t, 0, filter, t->bytes, load->error);
     if (status == WEFT_OK) {
         counted->filter = filter;
         counted->cells = (uint32_t)t->bytes;

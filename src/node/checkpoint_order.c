@@ -64,8 +64,8 @@ static uint64_t number_for(const struct weft_checkpoint *checkpoint, uint32_t cl
 {
     uint64_t number = checkpoint->set.number + clock;
     number -= checkpoint->set_clock < clock ? checkpoint->set_clock : clock;
-    uint64_t last = weft_max_u64(weft_max_u64(checkpoint->kept, checkpoint->set.number),
-                                 checkpoint->unclear);
+    uint64_t last =
+        weft_max_u64(weft_max_u64(checkpoint->kept, checkpoint->set.number), checkpoint->unclear);
     return weft_checkpoint_has_all(checkpoint) && number <= last ? last + 1 : number;
 }
 
@@ -86,10 +86,10 @@ static bool send_order(struct weft_checkpoint *checkpoint, bool at_once, uint32_
     }
     uint32_t full_every = checkpoint->config.options.full_every;
     /* Another server has found a part of the last one damaged, so no delta can be based on it. */
-    bool has_base = checkpoint->kept != 0 &&
-                    weft_ckpt_history_has(weft_ckpt_log_history(checkpoint->log),
-                                          weft_ckpt_log_mine(checkpoint->log)->serial,
-                                          checkpoint->kept);
+    bool has_base =
+        checkpoint->kept != 0 &&
+        weft_ckpt_history_has(weft_ckpt_log_history(checkpoint->log),
+                              weft_ckpt_log_mine(checkpoint->log)->serial, checkpoint->kept);
     bool whole = !has_base || checkpoint->since_whole + 1 >= full_every;
     checkpoint->number = number;
     checkpoint->base = whole ? 0 : checkpoint->kept;

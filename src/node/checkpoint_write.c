@@ -325,7 +325,8 @@ static void look_for_others(struct weft_checkpoint *checkpoint)
     }
     pthread_mutex_unlock(&checkpoint->lock);
     if (checkpoint->config.first == 0 &&
-        weft_ckpt_prune(directory, checkpoint->log, checkpoint->config.options.keep, &error) != WEFT_OK &&
+        weft_ckpt_prune(directory, checkpoint->log, checkpoint->config.options.keep, &error) !=
+            WEFT_OK &&
         !note_replaced(checkpoint)) {
         weft_node_warn(&checkpoint->config.log, "%s", error.text);
     }

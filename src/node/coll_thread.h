@@ -1,9 +1,10 @@
-/* The collectives of a process (coll/coll.h) with a thread of their own: its endpoint, its connections
- * to all other ranks, and the state machine on top. Operations go on while the program computes.
+/* The collectives of a process (coll/coll.h) with a thread of their own: its endpoint, its
+ * connections to all other ranks, and the state machine on top. Operations go on while the program
+ * computes.
  *
- * Other threads begin operations and wait for them; both are queues under one lock. A thread that waits
- * progresses the endpoint itself (node/leader.h). Memory that an operation needs beyond the caller's
- * buffers is allocated by the leader, and kept for later operations.
+ * Other threads begin operations and wait for them; both are queues under one lock. A thread that
+ * waits progresses the endpoint itself (node/leader.h). Memory that an operation needs beyond the
+ * caller's buffers is allocated by the leader, and kept for later operations.
  *
  * Thread:  start and stop: one. All else: any.
  */
@@ -31,8 +32,8 @@ struct weft_coll_thread_counters {
     struct weft_driver_counters driver;
 };
 
-/* Keepalive of 1 s, messages of up to 65,536 chunks; else the defaults of both; rank, ranks, epoch and
- * security are left to fill in. */
+/* Keepalive of 1 s, messages of up to 65,536 chunks; else the defaults of both; rank, ranks, epoch
+ * and security are left to fill in. */
 void weft_coll_thread_config_default(struct weft_coll_thread_config *config_p);
 
 /* Open the socket and start the thread. Ranks connect when join passes them each other's addresses.

@@ -85,7 +85,7 @@ struct weft_coll_thread {
     pthread_mutex_t lock; /* protects all fields below */
     pthread_cond_t changed;
     struct weft_leader leader;
-    uint32_t waiters;         /* threads that sleep on changed */
+    uint32_t waiters;       /* threads that sleep on changed */
     struct coll_slot *slot; /* (ops_max,) */
     uint32_t free_head;
     struct coll_queue queued, done;

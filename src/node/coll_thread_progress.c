@@ -62,7 +62,8 @@ static void set_done(struct weft_coll_thread *t, uint32_t i, const struct weft_c
     p->done = *done;
     p->done.user = p->call.user;
     if (p->waiters > 0) {
-        return; /* waking the thread that polls the eventfd, too, would cost the waiter its processor */
+        return; /* waking the thread that polls the eventfd, too, would cost the waiter its
+                   processor */
     }
     if (t->fd >= 0 && t->done.head == COLL_NONE) {
         (void)!write(t->fd, &one, sizeof(one));

@@ -67,8 +67,8 @@ static uint32_t find_done(const struct weft_coll_thread *t, uint64_t id, weft_st
         *status_p = i != COLL_NONE ? WEFT_OK : t->open_ops > 0 ? WEFT_AGAIN : WEFT_NOTFOUND;
         return i;
     }
-    bool known = i < t->config.coll.ops_max && t->slot[i].life == id >> 32 &&
-                 t->slot[i].state != SLOT_FREE;
+    bool known =
+        i < t->config.coll.ops_max && t->slot[i].life == id >> 32 && t->slot[i].state != SLOT_FREE;
     *status_p = !known ? WEFT_NOTFOUND : t->slot[i].state == SLOT_DONE ? WEFT_OK : WEFT_AGAIN;
     return i;
 }

@@ -23,9 +23,9 @@ static weft_status restore(void *arg, uint8_t op, const uint8_t *bytes, size_t c
     struct weft_coordinator *coordinator = arg;
     struct weft_member_request record;
     weft_status status = weft_member_request_unpack(op, bytes, count, &record);
-    return status == WEFT_OK ? weft_roster_restore(coordinator->roster, op, &record,
-                                                   weft_clock_now_ns())
-                             : WEFT_DATA;
+    return status == WEFT_OK
+               ? weft_roster_restore(coordinator->roster, op, &record, weft_clock_now_ns())
+               : WEFT_DATA;
 }
 
 static bool record(void *arg, uint8_t op, const uint8_t *bytes, size_t count)

@@ -43,7 +43,7 @@ struct weft_coordinator {
     uint64_t over_ns; /* when the last worker left; 0 = not yet */
     atomic_bool stop;
     struct weft_stats_query query; /* of the coordinator */
-    pthread_mutex_t lock; /* of awake */
+    pthread_mutex_t lock;          /* of awake */
     struct weft_driver *awake;
 };
 

@@ -47,8 +47,8 @@ weft_status weft_endpoint_connect(struct weft_endpoint *endpoint, const char *ho
                                   weft_peer *peer_p, struct weft_error *error);
 void weft_endpoint_disconnect(struct weft_endpoint *endpoint, weft_peer peer);
 
-/* Make progress: sleep until something happens, at most timeout_ns, and call handler, which polls the
- * message interface until it has no event. */
+/* Make progress: sleep until something happens, at most timeout_ns, and call handler, which polls
+ * the message interface until it has no event. */
 void weft_endpoint_step(struct weft_endpoint *endpoint, uint64_t timeout_ns,
                         weft_driver_handler *handler, void *arg);
 

@@ -64,8 +64,7 @@ static weft_status map(struct weft_journal_file *file, uint64_t bytes_max)
     if (take_blocks(file, weft_min_u64(file->bytes_max, STEP_BYTES)) != WEFT_OK) {
         return WEFT_IO;
     }
-    void *memory =
-        mmap(NULL, file->bytes_max, PROT_READ | PROT_WRITE, MAP_SHARED, file->fd, 0);
+    void *memory = mmap(NULL, file->bytes_max, PROT_READ | PROT_WRITE, MAP_SHARED, file->fd, 0);
     if (memory == MAP_FAILED) {
         return WEFT_IO;
     }
@@ -231,8 +230,7 @@ static void say(struct weft_journal_file *file, const struct weft_shard_journal_
     const char *path = file->former.path, *aside = "It is kept, in quarantine/ beside it";
     file->former.aside = true;
     if (why != WEFT_OK) {
-        weft_journal_news_add(news, "%s cannot be used: %s; its records are not replayed. %s",
-                              path,
+        weft_journal_news_add(news, "%s cannot be used: %s; its records are not replayed. %s", path,
                               why == WEFT_DATA
                                   ? "its head is damaged, or it was truncated"
                                   : "it is of another job, or of another number of shards",

@@ -24,8 +24,8 @@ weft_status weft_journal_path(const struct weft_journal_options *options, uint32
                               uint64_t claim, char path_p[JOURNAL_PATH_BYTES],
                               struct weft_error *error)
 {
-    int used = snprintf(path_p, JOURNAL_PATH_BYTES, "%s/journal-%04" PRIu32, options->directory,
-                        shard);
+    int used =
+        snprintf(path_p, JOURNAL_PATH_BYTES, "%s/journal-%04" PRIu32, options->directory, shard);
     if (used >= 0 && used < JOURNAL_PATH_BYTES && claim > 0) {
         used += snprintf(path_p + used, (size_t)(JOURNAL_PATH_BYTES - used), "-%012" PRIu64, claim);
     }
@@ -84,7 +84,8 @@ static weft_status cannot_read(const char *path, struct weft_error *error)
                      path, strerror(errno));
 }
 
-/* Files are opened with O_NONBLOCK: a FIFO under such a name would keep the start waiting for a writer. */
+/* Files are opened with O_NONBLOCK: a FIFO under such a name would keep the start waiting for a
+ * writer. */
 
 /* Read with system calls instead of mapping the file: an unreadable page is then an error, not a
  * signal. */
@@ -196,8 +197,8 @@ weft_status weft_journal_former_read(struct weft_journal_file *file, struct weft
 {
     struct weft_journal_former *former = &file->former;
     char path[JOURNAL_PATH_BYTES];
-    weft_status status = weft_journal_path(file->options, file->names.shard, file->names.former,
-                                           path, error);
+    weft_status status =
+        weft_journal_path(file->options, file->names.shard, file->names.former, path, error);
     if (status != WEFT_OK || file->names.fresh) {
         return status;
     }
@@ -251,8 +252,7 @@ weft_status weft_journal_put_aside(const struct weft_journal_options *options, c
 {
     char target[JOURNAL_PATH_BYTES + 64];
     const char *name = strrchr(path, '/') + 1;
-    int used =
-        snprintf(target, sizeof(target), "%s/" QUARANTINE "/%s", options->directory, name);
+    int used = snprintf(target, sizeof(target), "%s/" QUARANTINE "/%s", options->directory, name);
     char *dash = strrchr(target, '/');
     *dash = '\0';
     bool made = mkdir(target, 0777) == 0 || errno == EEXIST;

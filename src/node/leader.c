@@ -73,7 +73,8 @@ bool weft_leader_begin(struct weft_leader *leader, uint32_t open, uint64_t now_n
     if (open == 1 || leader->begun_ns == 0) {
         leader->begun_ns = now_ns;
     } else if (now_ns - leader->begun_ns >= soon_ns) {
-        leader->soon = 0; /* otherwise such operations would extend the grace period without limit */
+        leader->soon =
+            0; /* otherwise such operations would extend the grace period without limit */
     }
     if (leader->who != WEFT_LEADS_NOBODY) {
         return false;

@@ -101,7 +101,7 @@ bool weft_membership_locate(struct weft_membership *membership, uint32_t shard, 
 }
 
 bool weft_membership_aggregator(struct weft_membership *membership, uint32_t shard, uint32_t shards,
-                          struct weft_launch_address *address_p)
+                                struct weft_launch_address *address_p)
 {
     struct weft_member_state state;
     if (membership->thread == NULL) {

@@ -12,8 +12,8 @@
 #include "node/transport_options.h"
 
 struct weft_membership {
-    const char *coordinator; /* option; NULL = not given */
-    uint32_t patience_s;   /* option */
+    const char *coordinator;   /* option; NULL = not given */
+    uint32_t patience_s;       /* option */
     struct weft_launch launch; /* coordinator_port 0 = there is none */
     const struct weft_security *security;
     struct weft_provider *provider;    /* the member thread's */
@@ -27,12 +27,12 @@ bool weft_membership_has_coordinator(const struct weft_membership *membership);
 struct weft_membership_join {
     const struct weft_security *security; /* loaded */
     const struct weft_transport_options *transport;
-    uint32_t first; /* of a server: its first shard, or WEFT_MEMBER_NONE */
-    uint32_t span;  /* of a server: how many shards; 0 = a worker, or an aggregator */
+    uint32_t first;     /* of a server: its first shard, or WEFT_MEMBER_NONE */
+    uint32_t span;      /* of a server: how many shards; 0 = a worker, or an aggregator */
     bool is_aggregator; /* with this number */
     uint32_t number;
-    const char *rack; /* the rack or host of a worker or an aggregator; NULL = not given */
-    bool wants_aggregator;   /* of a worker: it requests an aggregator */
+    const char *rack;      /* the rack or host of a worker or an aggregator; NULL = not given */
+    bool wants_aggregator; /* of a worker: it requests an aggregator */
     enum weft_member_wait what;
     uint64_t patience_ns;
     bool (*stop)(void); /* NULL = the wait is not interruptible */
@@ -55,7 +55,7 @@ bool weft_membership_locate(struct weft_membership *membership, uint32_t shard, 
 /* The current address of this worker's aggregator for a shard. False: there is none, or it does not
  * have this many shards. */
 bool weft_membership_aggregator(struct weft_membership *membership, uint32_t shard, uint32_t shards,
-                          struct weft_launch_address *address_p);
+                                struct weft_launch_address *address_p);
 
 /* done: the work is finished. A membership that never joined is allowed. */
 void weft_membership_leave(struct weft_membership *membership, bool done);

@@ -50,8 +50,7 @@ struct weft_rpc_record_ring *weft_recording_ring(struct weft_recording *recordin
     }
     struct weft_rpc_record_ring *ring = weft_recorder_ring(recording->recorder);
     if (ring == NULL) {
-        weft_node_warn(&recording->log,
-                       "no memory for records: this thread is not recorded");
+        weft_node_warn(&recording->log, "no memory for records: this thread is not recorded");
     }
     return ring;
 }
@@ -78,7 +77,8 @@ void weft_recording_hot(struct weft_recorder *recorder, const struct weft_shard 
                         uint32_t number)
 {
     uint32_t max = weft_shard_hot_top(shard);
-    struct weft_hot_row *rows = recorder != NULL ? malloc((max + UINT64_C(1)) * sizeof(*rows)) : NULL;
+    struct weft_hot_row *rows =
+        recorder != NULL ? malloc((max + UINT64_C(1)) * sizeof(*rows)) : NULL;
     for (uint32_t t = 0; rows != NULL && t < weft_shard_tables_max(shard); t++) {
         const struct weft_table *table = weft_shard_table(shard, (uint16_t)t);
         if (table != NULL) {
@@ -151,8 +151,7 @@ bool weft_recording_close(struct weft_recording *recording)
         (void)unlink(spool);
     } else if (spool != NULL && !recording->spool_only) {
         struct weft_records_sum sum;
-        good = make((const char *const[]){spool}, 1, recording->path, false, &recording->log,
-                    &sum);
+        good = make((const char *const[]){spool}, 1, recording->path, false, &recording->log, &sum);
     }
     free(spool);
     return good;

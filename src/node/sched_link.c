@@ -19,7 +19,7 @@ struct weft_sched_link {
     struct weft_msgr msgr;
     weft_peer peer; /* WEFT_PEER_ANY = none, and none being made */
     bool is_up;
-    bool is_other; /* the process reached last is not a scheduler */
+    bool is_other;       /* the process reached last is not a scheduler */
     uint64_t connect_ns; /* do not connect before this time */
     weft_expect_id expects[WEFT_SCHED_LINK_EXPECTS];
     bool is_posted[WEFT_SCHED_LINK_EXPECTS];

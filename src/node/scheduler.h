@@ -1,5 +1,5 @@
-/* The transfer scheduler in a thread: an endpoint that workers and shards connect to, and the service
- * (sched/service.h) on it.
+/* The transfer scheduler in a thread: an endpoint that workers and shards connect to, and the
+ * service (sched/service.h) on it.
  *
  * `weft scheduler` runs it and waits. It keeps nothing on disk: a restarted scheduler rebuilds its
  * state from the next reports, within a heartbeat.

@@ -1,5 +1,5 @@
-/* Security of a process: where its job key comes from, and equipping the configuration of an endpoint
- * with provider and key.
+/* Security of a process: where its job key comes from, and equipping the configuration of an
+ * endpoint with provider and key.
  *
  * The key comes, in this order: from bytes given by the program; from the parent, which passes it
  * to its children through a pipe; from a key file; from the environment variable WEFT_JOB_KEY; and,
@@ -21,8 +21,8 @@
 #include "wire/packet.h"
 
 struct weft_security {
-    uint8_t mode;          /* enum weft_wire_mode */
-    bool insecure_network; /* allow mode none beyond loopback */
+    uint8_t mode;             /* enum weft_wire_mode */
+    bool insecure_network;    /* allow mode none beyond loopback */
     const uint8_t *key_bytes; /* (WEFT_PSK_BYTES,); NULL = not given */
     const char *key_file;     /* NULL = not given */
     uint32_t key_fd;          /* 0 = none; weft_security_load closes it */

@@ -317,9 +317,9 @@ static void handle_link(void *arg, uint64_t now_ns)
 }
 
 /* Report the last commits before the connection ends, unless the scheduler does not answer.
- * The time for it runs from when the thread was told to end, so that threads told together end together.
- * A thread that was held up for longer than that, by a disk for example, has reports, too, and the least
- * time for a reply. */
+ * The time for it runs from when the thread was told to end, so that threads told together end
+ * together. A thread that was held up for longer than that, by a disk for example, has reports,
+ * too, and the least time for a reply. */
 static void flush_link(struct serving *serving)
 {
     static const uint64_t step_ns = 10 * WEFT_NS_PER_MS;
@@ -561,15 +561,16 @@ static void promote(void *arg, void *object)
     const struct weft_shard_serving *serving = object;
     struct promotion *promotion = arg;
     const uint64_t at_ns = weft_min_u64(promotion->at_ns, weft_clock_now_ns());
-    promotion->why = serving->standby == NULL ? WEFT_REPLICA_GOOD
-                                              : weft_standby_end(serving->standby, at_ns);
+    promotion->why =
+        serving->standby == NULL ? WEFT_REPLICA_GOOD : weft_standby_end(serving->standby, at_ns);
     if (promotion->why == WEFT_REPLICA_GOOD && weft_driver_udp(serving->driver) != NULL) {
         weft_ep_serve(weft_udp_ep(weft_driver_udp(serving->driver)));
     }
 }
 
-static weft_status ask_for_promotion(struct weft_shard_thread *thread, weft_stats_query_fn *question,
-                                     uint64_t at_ns, enum weft_replica_why *why_p)
+static weft_status ask_for_promotion(struct weft_shard_thread *thread,
+                                     weft_stats_query_fn *question, uint64_t at_ns,
+                                     enum weft_replica_why *why_p)
 {
     const uint64_t patience_ns = 10 * WEFT_NS_PER_S; /* on a busy machine a thread may wait for a
                                                       * processor */

@@ -53,11 +53,12 @@ struct weft_shard_thread_config {
     /* Not NULL: this is a replica of the shard at this address until weft_shard_thread_promote. Not
      * with checkpoint. Borrowed until join. */
     const struct weft_launch_address *replica_of;
-    int lost_fd;                             /* eventfd, written when lost_rank is; -1 = none */
+    int lost_fd; /* eventfd, written when lost_rank is; -1 = none */
     struct weft_shard_hooks hooks;
 };
 
-/* Defaults of shard and driver, accepting, over UDP on a free port of 127.0.0.1, without security. */
+/* Defaults of shard and driver, accepting, over UDP on a free port of 127.0.0.1, without security.
+ */
 void weft_shard_thread_config_default(struct weft_shard_thread_config *config_p);
 
 /* The arguments of a stats query. */
@@ -72,7 +73,7 @@ struct weft_shard_thread {
     pthread_t thread;
     pthread_mutex_t lock; /* protects the fields up to `stop` */
     pthread_cond_t opened;
-    bool is_open;           /* or has failed; see status */
+    bool is_open;               /* or has failed; see status */
     struct weft_driver *driver; /* set while the thread may be woken */
     uint16_t port;
     weft_status status;
@@ -83,8 +84,8 @@ struct weft_shard_thread {
     uint64_t *died_ns; /* (workers,): reported, and not yet processed; 0 = none. Under the lock */
     _Atomic uint32_t lost_rank; /* the rank whose death ends the job (FAIL); UINT32_MAX = none */
     struct weft_stats_query promotion; /* of its struct weft_shard_serving, for one thread alone */
-    struct weft_stats_query query; /* of its struct weft_shard_serving, between two steps */
-    uint32_t hints_logged; /* of enum weft_ep_hint: bit by bit */
+    struct weft_stats_query query;     /* of its struct weft_shard_serving, between two steps */
+    uint32_t hints_logged;             /* of enum weft_ep_hint: bit by bit */
     bool refusal_logged;
     bool no_scheduler_logged;
     struct weft_tracing_feed trace;
@@ -94,7 +95,7 @@ struct weft_shard_thread {
     struct weft_shard_table_sums table_sums;
     struct weft_replication replication;
     struct weft_replica_state replica; /* all zero: it was no replica */
-    enum weft_ep_hint hint; /* the last */
+    enum weft_ep_hint hint;            /* the last */
 };
 
 /* Start the thread and wait until it has opened its socket.

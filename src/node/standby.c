@@ -18,12 +18,12 @@ struct weft_standby {
     const struct weft_launch_address *address;
     void (*supply)(struct weft_shard *shard);
     struct weft_replica *replica;
-    weft_peer peer; /* WEFT_PEER_ANY = none, and none being made */
+    weft_peer peer;                     /* WEFT_PEER_ANY = none, and none being made */
     uint64_t strangers[PEERS_MAX / 64]; /* bits: connected peers that are not the replica's */
-    uint64_t connect_ns; /* not before */
-    bool was_up;             /* the replica's connection was established */
-    bool is_spent;           /* the connection ended, and there is a newer one: */
-    struct weft_msg_event up; /* its PEER_UP, for the next replica */
+    uint64_t connect_ns;                /* not before */
+    bool was_up;                        /* the replica's connection was established */
+    bool is_spent;                      /* the connection ended, and there is a newer one: */
+    struct weft_msg_event up;           /* its PEER_UP, for the next replica */
     bool has_ended;
 };
 
@@ -90,7 +90,8 @@ bool weft_standby_event(struct weft_standby *standby, const struct weft_msg_even
         standby->up = *event;
         return true;
     }
-    /* Who connects to this process is a stranger, also with the shard's name: another replica has it. */
+    /* Who connects to this process is a stranger, also with the shard's name: another replica has
+     * it. */
     const bool is_stranger = event->type == WEFT_EVENT_PEER_UP && !is_mine;
     bool taken = !is_stranger && weft_replica_event(standby->replica, event, now_ns);
     standby->was_up |= event->type == WEFT_EVENT_PEER_UP && taken;

@@ -34,8 +34,8 @@ struct weft_stats_query_config {
 
 struct weft_stats_query {
     struct weft_stats_query_config config;
-    atomic_bool active; /* there may be a query: read by the owner without the lock */
-    atomic_bool asked;  /* a query is pending */
+    atomic_bool active;   /* there may be a query: read by the owner without the lock */
+    atomic_bool asked;    /* a query is pending */
     pthread_mutex_t lock; /* protects the fields below and stats; held while a query is answered */
     pthread_cond_t changed;
     bool is_open; /* there is an owner */

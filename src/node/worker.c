@@ -134,7 +134,8 @@ weft_status weft_worker_via_read(struct weft_worker_config *config_p, const char
 {
     const bool is_planned = config_p->scheduler != NULL;
     const uint32_t shards = config_p->client.shards;
-    const uint32_t timeout_ms = is_planned ? WEFT_WORKER_VIA_PLANNED_MS : WEFT_WORKER_VIA_TIMEOUT_MS;
+    const uint32_t timeout_ms =
+        is_planned ? WEFT_WORKER_VIA_PLANNED_MS : WEFT_WORKER_VIA_TIMEOUT_MS;
     *via_p = NULL;
     config_p->client.via_timeout_ns = timeout_ms * WEFT_NS_PER_MS;
     if (strcmp(text, "coordinator") == 0) {
@@ -289,8 +290,9 @@ static uint64_t clock_now(void *arg)
     return weft_clock_now_ns();
 }
 
-/* 0 = connections are not parked: a program whose endpoint has a progress thread may call nothing for
- * longer than any lease, for example while it evaluates a model, and stays alive while connected. */
+/* 0 = connections are not parked: a program whose endpoint has a progress thread may call nothing
+ * for longer than any lease, for example while it evaluates a model, and stays alive while
+ * connected. */
 static uint64_t park_lease_ns(const struct weft_worker *worker,
                               const struct weft_worker_config *config)
 {
@@ -331,8 +333,7 @@ static weft_status make_client(struct weft_worker *worker, const struct weft_wor
         client.update_bytes_min = WEFT_PS_UPDATE_BYTES_MIN;
     }
     weft_os_random(client.missed_key, sizeof(client.missed_key));
-    weft_status status =
-        weft_ps_client_new(&client, worker->endpoint.msgr, peers, &worker->client);
+    weft_status status = weft_ps_client_new(&client, worker->endpoint.msgr, peers, &worker->client);
     free(peers);
     if (status == WEFT_OK) {
         client_hears(worker);
@@ -354,13 +355,13 @@ static weft_status make_sched(struct weft_worker *worker, const struct weft_work
         return WEFT_OK;
     }
     weft_status status = weft_worker_sched_new(config, worker->endpoint.msgr, &worker->sched);
-    return status == WEFT_OK ? status
-                             : weft_fail(&worker->error, status,
-                                         "the scheduler plans at most %d workers and %d shards; "
-                                         "here: worker %u of %u, %u shards: %s",
-                                         (int)WEFT_SCHED_WORKERS_MAX, (int)WEFT_SCHED_SHARDS_MAX,
-                                         worker->rank, config->workers, worker->shards,
-                                         weft_status_text(status));
+    return status == WEFT_OK
+               ? status
+               : weft_fail(&worker->error, status,
+                           "the scheduler plans at most %d workers and %d shards; "
+                           "here: worker %u of %u, %u shards: %s",
+                           (int)WEFT_SCHED_WORKERS_MAX, (int)WEFT_SCHED_SHARDS_MAX, worker->rank,
+                           config->workers, worker->shards, weft_status_text(status));
 }
 
 const struct weft_sched_daemon_counters *weft_worker_sched(const struct weft_worker *worker)

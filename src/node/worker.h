@@ -21,12 +21,12 @@ struct weft_worker_config {
     struct weft_endpoint_config endpoint;
     struct weft_ps_client_config client; /* worker, shards; set by open: missed_key, clock_ns */
     const struct weft_launch_address *servers; /* (client.shards,), shard 0 first; copied */
-    const struct weft_launch_address *via; /* (max(client.aggregators, 1), client.shards): of the
-                                            * aggregators, where client.via_timeout_ns > 0; copied */
-    bool
-        via_coordinator; /* `via` is NULL, there is one aggregator for each shard, and `membership`,
-                          * which joined with wants_aggregator, has its address. While there is
-                          * none, pushes are sent to the servers */
+    const struct weft_launch_address
+        *via;             /* (max(client.aggregators, 1), client.shards): of the
+                           * aggregators, where client.via_timeout_ns > 0; copied */
+    bool via_coordinator; /* `via` is NULL, there is one aggregator for each shard, and
+                           * `membership`, which joined with wants_aggregator, has its address.
+                           * While there is none, pushes are sent to the servers */
     struct weft_membership *membership; /* gives the new address of a server that disappeared; NULL
                                          * = none */
     /* > 0: open returns when all servers are connected, and fails when one does not answer in this
@@ -65,7 +65,7 @@ struct weft_worker {
     uint64_t look_ns; /* when to check next whether a shard has moved */
     struct weft_endpoint endpoint;
     struct weft_ps_client *client;
-    struct weft_worker_sched *sched; /* NULL = no scheduler */
+    struct weft_worker_sched *sched;    /* NULL = no scheduler */
     struct weft_worker_server *servers; /* (shards,) */
     struct weft_launch_address *vias;   /* (via_total,): aggregator by aggregator */
     uint32_t via_total;
@@ -115,8 +115,8 @@ void weft_worker_config_default(struct weft_worker_config *config_p);
  *          WEFT_INVALID  what answers is not that shard. */
 weft_status weft_worker_open(struct weft_worker *worker, const struct weft_worker_config *config);
 
-/* Connect to servers that are away and due; sleep until something happens, at most timeout_ns, and feed
- * it to the client. */
+/* Connect to servers that are away and due; sleep until something happens, at most timeout_ns, and
+ * feed it to the client. */
 void weft_worker_progress(struct weft_worker *worker, uint64_t timeout_ns);
 
 /* A server is permanently lost: which one. */
@@ -142,8 +142,8 @@ weft_status weft_worker_gone(struct weft_worker *worker, uint32_t shard);
 weft_status weft_worker_refused(struct weft_worker *worker, const char *what,
                                 const struct weft_ps_result *result);
 
-/* Announce that the caller makes no progress for a while (weft_endpoint_idle). Connections that are parked
- * are opened before, in at most two seconds: the lease of a parked rank is shorter. */
+/* Announce that the caller makes no progress for a while (weft_endpoint_idle). Connections that are
+ * parked are opened before, in at most two seconds: the lease of a parked rank is shorter. */
 void weft_worker_idle(struct weft_worker *worker);
 
 /* A zeroed struct is allowed. */

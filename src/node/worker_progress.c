@@ -39,8 +39,7 @@ static bool note_up(struct weft_worker *worker, uint32_t s, const struct weft_ms
 static void note_down(struct weft_worker *worker, uint32_t s, const struct weft_msg_event *event)
 {
     struct weft_worker_server *server = &worker->servers[s];
-    bool waits =
-        worker->client != NULL && weft_ps_client_waits(worker->client, s, event->down);
+    bool waits = worker->client != NULL && weft_ps_client_waits(worker->client, s, event->down);
     if (waits) {
         server->is_away = worker->any_away = true;
         server->retry_ns = 0;
@@ -236,8 +235,7 @@ void weft_worker_progress(struct weft_worker *worker, uint64_t timeout_ns)
     if (worker->sched != NULL) {
         timeout_ns = weft_min_u64(timeout_ns, weft_worker_sched_maintain(worker->sched, worker));
     }
-    uint64_t due_ns =
-        worker->client != NULL ? weft_ps_client_deadline(worker->client) : WEFT_NEVER;
+    uint64_t due_ns = worker->client != NULL ? weft_ps_client_deadline(worker->client) : WEFT_NEVER;
     if (due_ns != WEFT_NEVER) {
         uint64_t now_ns = weft_clock_now_ns();
         timeout_ns = weft_min_u64(timeout_ns, due_ns > now_ns ? due_ns - now_ns : 0);

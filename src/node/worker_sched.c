@@ -19,10 +19,10 @@ struct weft_worker_sched {
     struct weft_launch_address address;
     uint32_t shards;
     uint32_t aggregators; /* of each shard */
-    bool is_bounded; /* the job has a delay bound */
-    uint64_t update; /* the clock that the daemon requests or has granted; 0 = none */
-    uint32_t clock;  /* clock of the last request */
-    uint32_t read;   /* the step whose read the daemon requests or that was begun; 0 = none */
+    bool is_bounded;      /* the job has a delay bound */
+    uint64_t update;      /* the clock that the daemon requests or has granted; 0 = none */
+    uint32_t clock;       /* clock of the last request */
+    uint32_t read;        /* the step whose read the daemon requests or that was begun; 0 = none */
     struct asked waiting[WEFT_PS_UPDATES_MAX]; /* complete, and not requested */
     uint32_t count;
 };
@@ -49,9 +49,9 @@ weft_status weft_worker_sched_new(const struct weft_worker_config *config, struc
     }
     sched->address = *config->scheduler;
     sched->shards = config->client.shards;
-    sched->aggregators = config->client.via_timeout_ns == 0     ? 0
-                         : config->client.aggregators > 1 ? config->client.aggregators
-                                                          : 1;
+    sched->aggregators = config->client.via_timeout_ns == 0 ? 0
+                         : config->client.aggregators > 1   ? config->client.aggregators
+                                                            : 1;
     weft_sched_daemon_aggregators(weft_sched_link_daemon(sched->link), sched->aggregators, 0);
     sched->is_bounded = config->tau_max != WEFT_NEVER;
     *sched_p = sched;

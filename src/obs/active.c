@@ -23,8 +23,8 @@ void weft_active_fini(struct weft_active *active)
 
 /* Stamps within a batch may be slightly out of order; one that belongs to the previous window is
  * counted in the current one. */
-void weft_active_note(struct weft_active *active, uint32_t peer, uint64_t at_ns,
-                           uint64_t from_ns, uint64_t to_ns)
+void weft_active_note(struct weft_active *active, uint32_t peer, uint64_t at_ns, uint64_t from_ns,
+                      uint64_t to_ns)
 {
     if (at_ns < from_ns || at_ns >= to_ns || peer >= active->peers_max) {
         return;
@@ -48,7 +48,7 @@ static uint64_t windows_with(const struct weft_active *shard, uint32_t peers)
 }
 
 uint32_t weft_active_quantile(const struct weft_active *shards, uint32_t count,
-                                   uint32_t quantile_ppm)
+                              uint32_t quantile_ppm)
 {
     uint64_t all = 0, seen = 0;
     uint32_t most = 0;

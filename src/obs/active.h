@@ -25,11 +25,11 @@ weft_status weft_active_init(struct weft_active *active, uint32_t peers_max);
 void weft_active_fini(struct weft_active *active);
 
 /* peer < peers_max. Windows before `from_ns` and at or after `to_ns` are not counted. */
-void weft_active_note(struct weft_active *active, uint32_t peer, uint64_t at_ns,
-                           uint64_t from_ns, uint64_t to_ns);
+void weft_active_note(struct weft_active *active, uint32_t peer, uint64_t at_ns, uint64_t from_ns,
+                      uint64_t to_ns);
 
 /* Nearest rank over the windows of all (count,) shards; 0 if there is none. */
 uint32_t weft_active_quantile(const struct weft_active *shards, uint32_t count,
-                                   uint32_t quantile_ppm);
+                              uint32_t quantile_ppm);
 
 #endif

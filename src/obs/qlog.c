@@ -231,9 +231,12 @@ static const struct field fields[WEFT_TRACE_TYPE_END][FIELDS_MAX] = {
 
 static uint64_t value_of(const struct weft_trace_record *r, enum value value)
 {
-    const uint64_t values[] = {[OF_NUMBER] = r->number, [OF_A] = r->a,
-                               [OF_B] = r->b,           [OF_C] = r->c,
-                               [OF_AB] = (uint64_t)r->a << 32 | r->b, [OF_TYPE] = r->type};
+    const uint64_t values[] = {[OF_NUMBER] = r->number,
+                               [OF_A] = r->a,
+                               [OF_B] = r->b,
+                               [OF_C] = r->c,
+                               [OF_AB] = (uint64_t)r->a << 32 | r->b,
+                               [OF_TYPE] = r->type};
     return values[value];
 }
 

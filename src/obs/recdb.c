@@ -108,9 +108,9 @@ static bool check_schema(struct weft_recdb *db, unsigned idx)
             return fail(db, WEFT_DATA, db->files[idx], what);
         }
     }
-    sqlite3_stmt *statement = weft_recdb_query(
-        db, "SELECT 1 FROM %s.meta WHERE key = 'schema_version' AND value = '%s'", schema,
-        WEFT_RECORDS_SCHEMA_VERSION);
+    sqlite3_stmt *statement =
+        weft_recdb_query(db, "SELECT 1 FROM %s.meta WHERE key = 'schema_version' AND value = '%s'",
+                         schema, WEFT_RECORDS_SCHEMA_VERSION);
     return weft_recdb_number(db, statement) == 1 ||
            fail(db, WEFT_DATA, db->files[idx],
                 "is of a version of the schema that this weft does not know");
@@ -172,8 +172,8 @@ weft_status weft_recdb_open(const char *const *files, unsigned count, struct wef
             return db_p->status;
         }
     }
-    if (sqlite3_open_v2(weft_records_file_name(files[0], path), &db_p->sqlite,
-                        SQLITE_OPEN_READONLY, NULL) != SQLITE_OK) {
+    if (sqlite3_open_v2(weft_records_file_name(files[0], path), &db_p->sqlite, SQLITE_OPEN_READONLY,
+                        NULL) != SQLITE_OK) {
         (void)sqlite_failed(db_p, files[0]);
         return db_p->status;
     }

@@ -72,10 +72,10 @@ struct weft_recdb {
     sqlite3 *sqlite;
     const char *const *files;
     unsigned file_count;
-    uint64_t refused;                /* invalid rows */
-    weft_status status;              /* of the first failure */
-    struct weft_error error;         /* its text */
-    char meta[512];                  /* buffer of weft_recdb_meta */
+    uint64_t refused;        /* invalid rows */
+    weft_status status;      /* of the first failure */
+    struct weft_error error; /* its text */
+    char meta[512];          /* buffer of weft_recdb_meta */
 };
 
 /* True if the file begins like an SQLite database; false for any other file, or none. */

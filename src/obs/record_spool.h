@@ -70,10 +70,10 @@ uint64_t weft_spool_hash(const struct weft_spool_head *head,
 struct weft_spool_reader {
     int fd;
     uint64_t at;
-    uint64_t bytes;                 /* of the file */
-    struct weft_spool_head head;    /* of the last block read */
+    uint64_t bytes;                     /* of the file */
+    struct weft_spool_head head;        /* of the last block read */
     struct weft_rpc_record_unit *units; /* (head.units,) of that block */
-    uint64_t skipped;               /* bytes outside of valid blocks */
+    uint64_t skipped;                   /* bytes outside of valid blocks */
 };
 
 /* Errors:  WEFT_IO  errno has the reason.  WEFT_STATE  its process is still writing it.

@@ -70,7 +70,7 @@ void weft_trace_feed_look(struct weft_trace_feed *feed, struct weft_ep *ep, uint
 struct weft_trace_block {
     enum weft_trace_block_kind kind;
     uint16_t endpoint;
-    uint32_t count;       /* complete entries available */
+    uint32_t count; /* complete entries available */
     uint64_t first;
     uint64_t overwritten;
     const uint8_t *entries;

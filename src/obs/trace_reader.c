@@ -22,9 +22,9 @@ static bool head_valid(const uint8_t *at)
 {
     uint8_t kind = at[5];
     uint64_t count = get(at + 8, 4);
-    bool fits = kind == WEFT_TRACE_BLOCK_ENDPOINT ? count == 2
-                                                  : kind >= WEFT_TRACE_BLOCK_RECORDS &&
-                                                        kind <= WEFT_TRACE_BLOCK_COUNTERS;
+    bool fits = kind == WEFT_TRACE_BLOCK_ENDPOINT
+                    ? count == 2
+                    : kind >= WEFT_TRACE_BLOCK_RECORDS && kind <= WEFT_TRACE_BLOCK_COUNTERS;
     return memcmp(at, "WEFT", 4) == 0 && at[4] == 1 && fits && get(at + 12, 4) == 0;
 }
 

@@ -32,8 +32,8 @@ struct weft_admission {
     bool keyed;
 };
 
-/* Initialize from the specification; weft_admission_begin supplies the memory. The key of the hash that
- * maps ids to cells; all zeros: weft_mix64, as in releases without keys. */
+/* Initialize from the specification; weft_admission_begin supplies the memory. The key of the hash
+ * that maps ids to cells; all zeros: weft_mix64, as in releases without keys. */
 void weft_admission_init(struct weft_admission *admission, const struct weft_table_spec *spec,
                          const uint8_t key[WEFT_HASH_KEY_BYTES]);
 
@@ -53,7 +53,7 @@ void weft_admission_done(struct weft_admission *admission, uint64_t id);
 
 struct weft_admission_counts {
     uint8_t key[WEFT_HASH_KEY_BYTES]; /* the key of the counts below */
-    uint32_t hand;          /* COUNTER: the cell to evict next */
+    uint32_t hand;                    /* COUNTER: the cell to evict next */
     const uint64_t *ids;    /* COUNTER: (count,), in an order such that restoring them with this key
                              * into as many empty cells puts each into its old cell */
     const uint32_t *counts; /* COUNTER: (count,), none 0 */
@@ -84,10 +84,10 @@ void weft_admission_restore_count(struct weft_admission *admission, uint64_t id,
 /* COUNTER: restore the hand, after the last count. */
 void weft_admission_restore_hand(struct weft_admission *admission, uint32_t hand);
 
-/* BLOOM: merge another filter with the same number of cells and the same key. Of two bytes the larger is
- * kept, so no id has a lower count than in either filter, whichever shard held it. Ids that share bytes by
- * chance have higher counts, as in one filter for all of them. The sum of the bytes would be as safe, but
- * would admit more ids too early. */
+/* BLOOM: merge another filter with the same number of cells and the same key. Of two bytes the
+ * larger is kept, so no id has a lower count than in either filter, whichever shard held it. Ids
+ * that share bytes by chance have higher counts, as in one filter for all of them. The sum of the
+ * bytes would be as safe, but would admit more ids too early. */
 void weft_admission_restore_filter(struct weft_admission *admission, const uint8_t *filter);
 
 #endif

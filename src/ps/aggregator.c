@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Answers that may be on their way to a worker besides those of its slots: a push is confirmed by the
- * transport long before it is answered. As many as a worker has pushes of one table under way. */
+/* Answers that may be on their way to a worker besides those of its slots: a push is confirmed by
+ * the transport long before it is answered. As many as a worker has pushes of one table under way.
+ */
 enum { ANSWERS_PER_WORKER = 258, ANSWERS_PER_CHILD = 4 * WEFT_AGGREGATE_SLOTS };
 
 void weft_aggregator_config_default(struct weft_aggregator_config *config_p)
@@ -40,8 +41,9 @@ static bool config_valid(const struct weft_aggregator_config *config)
 {
     return config->workers_max >= 1 && config->workers_max <= WEFT_RPC_WORKERS_MAX &&
            config->children_max <= WEFT_AGGREGATE_NUMBERS_MAX &&
-           config->number < WEFT_AGGREGATE_NUMBERS_MAX && config->tables_max >= 1 && config->tables_max <= UINT32_C(1) << 16 &&
-           config->push_slots >= 1 && config->push_slots <= 60 && config->push_bytes_max >= 64 &&
+           config->number < WEFT_AGGREGATE_NUMBERS_MAX && config->tables_max >= 1 &&
+           config->tables_max <= UINT32_C(1) << 16 && config->push_slots >= 1 &&
+           config->push_slots <= 60 && config->push_bytes_max >= 64 &&
            config->push_bytes_max <= WEFT_AGGREGATE_BYTES_MAX && config->groups_max >= 1 &&
            config->groups_max <= 64 && config->age_ns >= 1 && config->pull_slots <= 16 &&
            config->pull_rows_max >= 1 && config->pull_rows_max <= UINT32_C(1) << 20 &&
@@ -77,8 +79,7 @@ static weft_status agg_init(struct weft_aggregator *agg)
         return WEFT_NOMEM;
     }
     for (uint32_t t = 0; t < config->tables_max; t++) {
-        agg->tables[t].open =
-            calloc(WEFT_BITS_WORDS((size_t)agg->ranks_max), sizeof(uint64_t));
+        agg->tables[t].open = calloc(WEFT_BITS_WORDS((size_t)agg->ranks_max), sizeof(uint64_t));
         agg->tables[t].shards = calloc(agg->ranks_max, sizeof(uint64_t));
         agg->tables[t].ended = calloc(agg->ranks_max, sizeof(uint32_t));
         if (agg->tables[t].open == NULL || agg->tables[t].shards == NULL ||
@@ -277,9 +278,9 @@ static void table_post(struct weft_aggregator *agg, uint32_t rank)
     if (!worker->up || worker->table_busy || worker->table_posted) {
         return;
     }
-    worker->table_posted =
-        weft_agg_expect(agg, rank, WEFT_RPC_TABLE, worker->table_request,
-                        sizeof(worker->table_request), AGG_USER_TABLE | rank, &worker->table_expect);
+    worker->table_posted = weft_agg_expect(agg, rank, WEFT_RPC_TABLE, worker->table_request,
+                                           sizeof(worker->table_request), AGG_USER_TABLE | rank,
+                                           &worker->table_expect);
 }
 
 static void post_all(struct weft_aggregator *agg, uint32_t rank)
@@ -525,8 +526,7 @@ static void table_received(struct weft_aggregator *agg, uint32_t rank,
     const size_t bytes = is_child ? AGG_CHILD_TABLE_BYTES : AGG_TABLE_REQUEST_BYTES;
     bool good =
         event->outcome == WEFT_MSG_COMPLETE && !worker->table_stale && worker->up &&
-        event->total == bytes && event->elem_bytes == 1 &&
-        weft_rpc_tag_unpack(event->tag, &tag) &&
+        event->total == bytes && event->elem_bytes == 1 && weft_rpc_tag_unpack(event->tag, &tag) &&
         weft_rpc_request_unpack(worker->table_request, WEFT_RPC_REQUEST_BYTES, &request) == WEFT_OK;
     if (!good) {
         worker->table_busy = worker->table_stale = false;

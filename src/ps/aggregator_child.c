@@ -1,8 +1,9 @@
-/* Sums of other aggregators, whose parent this one is: taken whole, and added up as pushes are. What is wrong
- * with one is found out before any of it is added, as at the shard: its members must be none that are in the
- * group already, nor of ranks that the table does not have or that are connected here as another process; its ids
- * must be a list, its sums finite. The sessions of its members only the shard can know: a child is trusted with
- * the ranks that it names, as it is with their gradients.
+/* Sums of other aggregators, whose parent this one is: taken whole, and added up as pushes are.
+ * What is wrong with one is found out before any of it is added, as at the shard: its members must
+ * be none that are in the group already, nor of ranks that the table does not have or that are
+ * connected here as another process; its ids must be a list, its sums finite. The sessions of its
+ * members only the shard can know: a child is trusted with the ranks that it names, as it is with
+ * their gradients.
  *
  * A child has one answer for all members of a message: it goes with the first of them. */
 #include "ps/aggregator_internal.h"
@@ -58,8 +59,8 @@ static void post(struct weft_aggregator *agg, struct agg_below *below)
         return; /* weft_agg_answer_free looks again */
     }
     if (weft_agg_expect(agg, below->rank, WEFT_RPC_AGGREGATE, below->memory,
-                        WEFT_AGGREGATE_BYTES_MAX,
-                        AGG_USER_CHILD | (uint32_t)(below - agg->below), &below->expect)) {
+                        WEFT_AGGREGATE_BYTES_MAX, AGG_USER_CHILD | (uint32_t)(below - agg->below),
+                        &below->expect)) {
         below->answer = weft_agg_answer_take(agg);
         below->state = AGG_SLOT_POSTED;
     }
@@ -134,16 +135,18 @@ bool weft_agg_child_below(struct weft_aggregator *agg, uint32_t rank, const uint
         agg->counters.loops++;
         return false;
     }
-    agg->parent_due |= memcmp(child->below, below, sizeof(below)) != 0; /* also where it is refused */
+    agg->parent_due |=
+        memcmp(child->below, below, sizeof(below)) != 0; /* also where it is refused */
     memcpy(child->below, below, sizeof(below));
     return true;
 }
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
-/* Most gradients that one id has in the message. Ids ascend where a child is honest, so that an id's rows are
- * together; where they do not, an id may have all. */
-static uint32_t count_max_of(const struct weft_aggregator *agg, const struct weft_aggregate_view *view)
+/* Most gradients that one id has in the message. Ids ascend where a child is honest, so that an
+ * id's rows are together; where they do not, an id may have all. */
+static uint32_t count_max_of(const struct weft_aggregator *agg,
+                             const struct weft_aggregate_view *view)
 {
     uint64_t all = 0, run = 0, most = 0;
     bool ascends = true;
@@ -171,7 +174,8 @@ static bool is_strange(const struct weft_aggregator *agg, const struct weft_tabl
     return here != NULL && here->up && here->incarnation != member->incarnation;
 }
 
-/* Why the message cannot be added; NULL: it can, and is in *input_p, whose members are in `members`. */
+/* Why the message cannot be added; NULL: it can, and is in *input_p, whose members are in
+ * `members`. */
 static uint64_t *look_at(struct weft_aggregator *agg, const struct agg_below *below,
                          const struct weft_rpc_tag *tag, size_t bytes,
                          struct weft_aggregate_view *view, struct agg_member *members,

@@ -1,7 +1,7 @@
-/* CLOCK of workers: passed on under the member's rank, those of several workers as one message, which is a group
- * without rows (aggregator_group.c). A worker says CLOCK when its pushes of that clock are committed, so the shard
- * has them before. It is answered when the shard has taken it; if not, the worker says it there itself, and to
- * say a clock twice does nothing. */
+/* CLOCK of workers: passed on under the member's rank, those of several workers as one message,
+ * which is a group without rows (aggregator_group.c). A worker says CLOCK when its pushes of that
+ * clock are committed, so the shard has them before. It is answered when the shard has taken it; if
+ * not, the worker says it there itself, and to say a clock twice does nothing. */
 #include "ps/aggregator_internal.h"
 
 #include "base/assert.h"
@@ -49,9 +49,9 @@ static bool pass_on(struct weft_aggregator *agg, uint32_t rank, const struct wef
 {
     const struct agg_worker *worker = &agg->workers[rank];
     if (tag->table >= agg->config.tables_max ||
-        !weft_bits_test(agg->tables[tag->table].open, rank) ||
-        !agg_takes_sums(agg, tag->table) || request->worker != rank || request->flags != 0 ||
-        request->rows != 0 || request->need_clock == 0 || tag->number == 0) {
+        !weft_bits_test(agg->tables[tag->table].open, rank) || !agg_takes_sums(agg, tag->table) ||
+        request->worker != rank || request->flags != 0 || request->rows != 0 ||
+        request->need_clock == 0 || tag->number == 0) {
         return false;
     }
     const struct agg_member member = {

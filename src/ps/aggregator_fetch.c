@@ -1,13 +1,14 @@
-/* What pulls lack, from the shard: requests of the aggregator's own, a few at a time, and their rows given
- * to all pulls that wait for them.
+/* What pulls lack, from the shard: requests of the aggregator's own, a few at a time, and their
+ * rows given to all pulls that wait for them.
  *
- * A fetch waits at the shard for the version that its pulls need. Another pull shares it only if it needs that
- * version, too, or the shard has reached it: it must not wait for a clock that its own worker has still to
- * end. Its rows are read after it was sent, so they are as new as its sending, and no newer is promised.
+ * A fetch waits at the shard for the version that its pulls need. Another pull shares it only if it
+ * needs that version, too, or the shard has reached it: it must not wait for a clock that its own
+ * worker has still to end. Its rows are read after it was sent, so they are as new as its sending,
+ * and no newer is promised.
  *
- * Pulls of the next clock come before it begins, and wait. So requests for a version that the shard has not
- * reached, as far as is known here, leave some places to the others; pulls for which there is none wait, and
- * go as one when there is. */
+ * Pulls of the next clock come before it begins, and wait. So requests for a version that the shard
+ * has not reached, as far as is known here, leave some places to the others; pulls for which there
+ * is none wait, and go as one when there is. */
 #include "ps/aggregator_internal.h"
 
 #include "base/assert.h"
@@ -53,7 +54,7 @@ void weft_agg_fetches_fini(struct weft_aggregator *agg)
 /* ---- which rows ------------------------------------------------------------------------------ */
 
 static uint32_t slot_of(const struct weft_aggregator *agg, const struct agg_fetch *fetch,
-                         uint64_t id)
+                        uint64_t id)
 {
     uint32_t slot = (uint32_t)weft_hash_keyed(&agg->key, id) % agg->fetch_slots;
     while (fetch->index[slot] >> 32 == fetch->life &&
@@ -89,7 +90,8 @@ uint8_t weft_agg_fetch_of(const struct weft_aggregator *agg, const struct agg_pu
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-/* Those of a pull that are to be asked for, as far as there is room. Returns false where there was not. */
+/* Those of a pull that are to be asked for, as far as there is room. Returns false where there was
+ * not. */
 static bool take_ids(struct weft_aggregator *agg, struct agg_fetch *fetch, struct agg_pull *pull)
 {
     const uint32_t index = (uint32_t)(fetch - agg->fetches);
@@ -159,10 +161,9 @@ static bool ask(struct weft_aggregator *agg, struct agg_fetch *fetch)
 {
     uint8_t id_bytes;
     const uint32_t total = lay_out(agg, fetch, &id_bytes);
-    if (weft_agg_expect_answer(agg, WEFT_RPC_PULL, fetch->table, fetch->rpc_id, fetch->reply,
-                               agg_rows_bytes(agg),
-                               AGG_USER_FETCH | (uint32_t)(fetch - agg->fetches),
-                               &fetch->expect) != WEFT_OK) {
+    if (weft_agg_expect_answer(
+            agg, WEFT_RPC_PULL, fetch->table, fetch->rpc_id, fetch->reply, agg_rows_bytes(agg),
+            AGG_USER_FETCH | (uint32_t)(fetch - agg->fetches), &fetch->expect) != WEFT_OK) {
         return false;
     }
     const struct weft_msg_send send = {
@@ -211,8 +212,8 @@ static bool goes_with(const struct agg_pull *pull, const struct agg_fetch *fetch
            pull->request.need_clock == fetch->need && pull->elem_bytes == fetch->elem_bytes;
 }
 
-/* A parent may answer with rows that it keeps. They may be as old as all of these pulls allow: half as old, where
- * there is a limit, so that those that come here are of use for a while, too. */
+/* A parent may answer with rows that it keeps. They may be as old as all of these pulls allow: half
+ * as old, where there is a limit, so that those that come here are of use for a while, too. */
 static uint64_t read_after(const struct weft_aggregator *agg, const struct agg_fetch *fetch,
                            const struct agg_pull *first)
 {
@@ -223,9 +224,8 @@ static uint64_t read_after(const struct weft_aggregator *agg, const struct agg_f
             fresh_ns = pull->fresh_ns;
         }
     }
-    return fresh_ns == 0 || fresh_ns > fetch->sent_ns
-               ? fresh_ns
-               : fresh_ns + (fetch->sent_ns - fresh_ns) / 2;
+    return fresh_ns == 0 || fresh_ns > fetch->sent_ns ? fresh_ns
+                                                      : fresh_ns + (fetch->sent_ns - fresh_ns) / 2;
 }
 
 /* One request for what all pulls like this one lack. */
@@ -309,8 +309,7 @@ static void give(struct weft_aggregator *agg, const struct agg_fetch *fetch, str
         if (pull->from[i] == name) {
             const uint64_t slot = fetch->index[slot_of(agg, fetch, pull->ids[i])];
             WEFT_ASSERT(slot >> 32 == fetch->life && version >= pull->request.need_clock);
-            weft_agg_pull_fill(pull, i, version,
-                               rows + (size_t)(uint32_t)slot * fetch->elem_bytes);
+            weft_agg_pull_fill(pull, i, version, rows + (size_t)(uint32_t)slot * fetch->elem_bytes);
         }
     }
     pull->waits &=

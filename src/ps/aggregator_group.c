@@ -1,5 +1,6 @@
-/* Groups: sums of pushes of one table and clock, or of the one sum that a scheduler wants them in, from the first
- * push to the shard's answer. And, in the same way but without rows, clocks of one table that members have ended.
+/* Groups: sums of pushes of one table and clock, or of the one sum that a scheduler wants them in,
+ * from the first push to the shard's answer. And, in the same way but without rows, clocks of one
+ * table that members have ended.
  *
  * Rows are found by a hash of their id. A place of the index has the life of the group that wrote it, so a
  * new group begins with an empty index without touching it. A group is laid out in ascending order of ids,
@@ -19,8 +20,8 @@ enum {
         WEFT_AGGREGATE_HEAD_BYTES + WEFT_AGGREGATE_MEMBERS_MAX * WEFT_AGGREGATE_MEMBER_BYTES,
 };
 
-/* In BSP nobody goes on before all have ended a clock, so one that some have ended waits for those who are still
- * missing here; not for long, as they may tell the shard themselves. */
+/* In BSP nobody goes on before all have ended a clock, so one that some have ended waits for those
+ * who are still missing here; not for long, as they may tell the shard themselves. */
 static const uint64_t ends_age_max_ns = 2 * WEFT_NS_PER_MS;
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -51,8 +52,7 @@ weft_status weft_agg_groups_init(struct weft_aggregator *agg)
         group->ends = i >= agg->sums_count;
         group->ranks = calloc(WEFT_BITS_WORDS((size_t)agg->ranks_max), sizeof(uint64_t));
         group->message = malloc(group->ends ? ENDS_BYTES : WEFT_AGGREGATE_BYTES_MAX);
-        if (group->ranks == NULL || group->message == NULL ||
-            (!group->ends && !sums_init(group))) {
+        if (group->ranks == NULL || group->message == NULL || (!group->ends && !sums_init(group))) {
             return WEFT_NOMEM;
         }
     }
@@ -104,8 +104,7 @@ static struct agg_group *group_new(struct weft_aggregator *agg, const struct agg
     group->born_ns = now_ns;
     group->members = group->rows = group->count_max = group->ranks_count = group->newest = 0;
     group->rows_max = rows_max_of(agg->tables[input->table].spec.dim);
-    memset(group->ranks, 0,
-           WEFT_BITS_WORDS((size_t)agg->ranks_max) * sizeof(*group->ranks));
+    memset(group->ranks, 0, WEFT_BITS_WORDS((size_t)agg->ranks_max) * sizeof(*group->ranks));
     if (!group->ends && ++group->life == 0) {
         memset(group->index, 0, INDEX_SLOTS * sizeof(*group->index));
         group->life = 1;
@@ -117,7 +116,7 @@ static struct agg_group *group_new(struct weft_aggregator *agg, const struct agg
 
 /* The place of an id: of its row, or where it goes. */
 static uint32_t slot_of(const struct weft_aggregator *agg, const struct agg_group *group,
-                         uint64_t id)
+                        uint64_t id)
 {
     uint32_t slot = (uint32_t)weft_hash_keyed(&agg->key, id) % INDEX_SLOTS;
     while (group->index[slot] >> 32 == group->life &&
@@ -211,7 +210,8 @@ static void group_close(struct agg_group *group, uint64_t *why)
     *why += !group->ends;
 }
 
-/* A sum that a scheduler wants may be of several clocks, except in BSP, where a shard takes one at a time. */
+/* A sum that a scheduler wants may be of several clocks, except in BSP, where a shard takes one at
+ * a time. */
 static struct agg_group *group_of(struct weft_aggregator *agg, const struct agg_input *input)
 {
     const bool of_a_clock =
@@ -517,9 +517,9 @@ static void group_done(struct agg_group *group)
     }
 }
 
-/* A shard takes all clocks of a message or none, and says for which rank it took none. That rank says its
- * clock there itself; of a child's message all do, and the child is told the rank. False: nobody's was
- * wrong, or nobody else's is left. */
+/* A shard takes all clocks of a message or none, and says for which rank it took none. That rank
+ * says its clock there itself; of a child's message all do, and the child is told the rank. False:
+ * nobody's was wrong, or nobody else's is left. */
 static bool drop_refused(struct weft_aggregator *agg, struct agg_group *group,
                          const struct weft_rpc_reply *reply)
 {
@@ -595,7 +595,8 @@ void weft_agg_groups_drop(struct weft_aggregator *agg)
     }
 }
 
-/* A sum that could not go yet goes on growing: the slower the shard, the fewer and longer its messages. */
+/* A sum that could not go yet goes on growing: the slower the shard, the fewer and longer its
+ * messages. */
 static bool is_shard_busy(const struct weft_aggregator *agg)
 {
     uint32_t gone = 0;
@@ -653,8 +654,7 @@ void weft_agg_groups_progress(struct weft_aggregator *agg, uint64_t now_ns)
 
 uint64_t weft_aggregator_deadline(const struct weft_aggregator *agg)
 {
-    uint64_t first_ns =
-        weft_min_u64(weft_agg_pulls_deadline(agg), weft_agg_parent_deadline(agg));
+    uint64_t first_ns = weft_min_u64(weft_agg_pulls_deadline(agg), weft_agg_parent_deadline(agg));
     for (uint32_t i = 0; i < agg->group_count; i++) {
         const struct agg_group *group = &agg->groups[i];
         if (group->state == AGG_GROUP_OPEN && !is_held(agg, group)) {

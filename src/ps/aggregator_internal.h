@@ -32,7 +32,8 @@ enum { AGG_ENDS_MAX = 8 };
 
 /* A rank: of a worker, or workers_max plus the number of a child. */
 
-/* Memory of one answer to a PUSH, a CLOCK or an AGGREGATE: taken when memory for the push is posted, so that there is always one. */
+/* Memory of one answer to a PUSH, a CLOCK or an AGGREGATE: taken when memory for the push is
+ * posted, so that there is always one. */
 struct agg_answer {
     uint32_t rank;
     uint32_t life; /* of the rank's connection */
@@ -105,7 +106,7 @@ struct agg_worker {
     uint64_t below[AGG_BELOW_WORDS]; /* child: what it said last is below it */
     uint64_t used_ns;                /* child: asked for something last */
     struct agg_clock clock;          /* worker */
-    uint64_t rival_ns;               /* child: since when another process wants its number; 0 = none does */
+    uint64_t rival_ns; /* child: since when another process wants its number; 0 = none does */
 };
 
 enum agg_parent_state { AGG_PARENT_NONE, AGG_PARENT_ASKED, AGG_PARENT_OPEN, AGG_PARENT_REFUSED };
@@ -113,19 +114,20 @@ enum agg_parent_state { AGG_PARENT_NONE, AGG_PARENT_ASKED, AGG_PARENT_OPEN, AGG_
 /* A table at the parent. */
 struct agg_parent {
     enum agg_parent_state state;
-    bool open;    /* it takes sums; also while it is asked again */
+    bool open;        /* it takes sums; also while it is asked again */
     bool was_refused; /* workers have been told that this table is not added up here */
-    bool unsaid;  /* what was laid out last did not go */
-    bool sending; /* the transport has `request` */
+    bool unsaid;      /* what was laid out last did not go */
+    bool sending;     /* the transport has `request` */
     bool expected;
     weft_expect_id expect;
     uint32_t rpc_id;
     bool is_awaited;   /* accepted, and no worker below has it open; idle_ns is not reached */
     bool waits;        /* there is something to say, for which it is too early */
     uint64_t retry_ns; /* refused: not asked again before */
-    uint64_t idle_ns;  /* taken after that: those below, who were sent away, have until then to open it */
-    uint64_t process;  /* of the shard, as it was told last */
-    uint64_t answers;  /* of which process it answers pulls; 0 = none */
+    uint64_t
+        idle_ns; /* taken after that: those below, who were sent away, have until then to open it */
+    uint64_t process;                /* of the shard, as it was told last */
+    uint64_t answers;                /* of which process it answers pulls; 0 = none */
     uint64_t below[AGG_BELOW_WORDS]; /* as it was told last */
     uint8_t request[AGG_CHILD_TABLE_BYTES];
     uint8_t reply[WEFT_RPC_REPLY_BYTES];
@@ -136,11 +138,12 @@ struct agg_table {
     bool declared;
     uint64_t *open; /* (ranks_max,) bits: ranks that are connected and have opened it */
     uint32_t open_count;
-    uint64_t *shards; /* (ranks_max,): of these ranks, the incarnation of the shard that they named */
-    uint32_t *ended;  /* (ranks_max,): of these ranks, the last clock that any member has ended */
+    uint64_t
+        *shards; /* (ranks_max,): of these ranks, the incarnation of the shard that they named */
+    uint32_t *ended; /* (ranks_max,): of these ranks, the last clock that any member has ended */
     struct agg_parent parent; /* only where there is one */
-    uint32_t version; /* highest that the shard has told in an answer with rows */
-    void *memory;     /* of the rows that are kept, or NULL */
+    uint32_t version;         /* highest that the shard has told in an answer with rows */
+    void *memory;             /* of the rows that are kept, or NULL */
     struct weft_row_store kept;
 };
 
@@ -171,8 +174,9 @@ struct agg_pull {
     uint16_t table;
     uint8_t id_bytes;
     struct weft_rpc_request request;
-    uint64_t *ids;  /* (pull_rows_max,) */
-    uint64_t *came; /* (pull_rows_max,) bits, as struct weft_pull_ids has them; so are the next two */
+    uint64_t *ids; /* (pull_rows_max,) */
+    uint64_t
+        *came; /* (pull_rows_max,) bits, as struct weft_pull_ids has them; so are the next two */
     uint32_t rows;
     uint32_t rows_end;
     uint8_t *from;     /* (pull_rows_max,): fetch that brings this row, plus 1; 0: it is in the answer;
@@ -199,14 +203,14 @@ struct agg_fetch {
     uint16_t table;
     uint16_t elem_bytes; /* of the answer */
     uint32_t need;       /* version that the shard waits for */
-    bool is_void; /* its rows are of a process that workers do not know any more */
+    bool is_void;        /* its rows are of a process that workers do not know any more */
     uint32_t rpc_id;
     uint64_t sent_ns;
     uint64_t asked_ns; /* its rows are read at the shard after this */
     uint32_t rows;
-    uint32_t life;     /* of its places in `index` */
-    uint64_t *ids;     /* (pull_rows_max,) */
-    uint64_t *index;   /* (agg->fetch_slots,): life << 32 | row */
+    uint32_t life;   /* of its places in `index` */
+    uint64_t *ids;   /* (pull_rows_max,) */
+    uint64_t *index; /* (agg->fetch_slots,): life << 32 | row */
     uint8_t *request;
     uint8_t *reply; /* agg_rows_bytes() */
     weft_expect_id expect;
@@ -215,21 +219,24 @@ struct agg_fetch {
 struct agg_member {
     struct weft_aggregate_member push;
     uint32_t answer; /* AGG_NONE: that of another member of the same message stands for it */
-    uint32_t from;   /* of a member of a group: the rank, of a worker or a child, whose message has it */
+    uint32_t
+        from; /* of a member of a group: the rank, of a worker or a child, whose message has it */
 };
 
 /* What one message from below brings: the gradients of a push, sums, or clocks that are ended. */
 struct agg_input {
     uint16_t table;
-    uint32_t clock; /* 0 where clocks are ended: each member has its own, in place of the push's number */
+    uint32_t clock; /* 0 where clocks are ended: each member has its own, in place of the push's
+                       number */
     uint32_t rank;
     bool wants_cut;
-    bool ends; /* clocks, and no rows */
+    bool ends;    /* clocks, and no rows */
     uint32_t sum; /* a push: that a scheduler wants it in; 0 = none, as of all that children send */
     const struct agg_member *member; /* (members,) */
     uint32_t members;
     uint32_t rows;
-    uint32_t count_max; /* gradients of one id that may be in it; sums beyond a group's limit: any above it */
+    uint32_t count_max; /* gradients of one id that may be in it; sums beyond a group's limit: any
+                           above it */
     uint64_t bytes;     /* of the message */
     const uint8_t *ids; /* (rows,) u64, so far apart; so are the values */
     size_t ids_stride;
@@ -257,7 +264,7 @@ struct agg_group {
     uint32_t rpc_id;
     uint32_t sum; /* that a scheduler wants: of its members' heads; 0 = none */
     uint64_t born_ns;
-    uint32_t life; /* of its places in `index` */
+    uint32_t life;   /* of its places in `index` */
     uint32_t newest; /* of clocks that are ended */
     uint32_t members;
     struct agg_member member[WEFT_AGGREGATE_MEMBERS_MAX];
@@ -266,7 +273,8 @@ struct agg_group {
     uint32_t rows;
     uint32_t rows_max;
     uint32_t count_max; /* of counts */
-    uint64_t *index;    /* (2 x WEFT_AGGREGATE_ROWS_MAX,): life << 32 | row; where clocks are ended NULL, as the next three */
+    uint64_t *index;    /* (2 x WEFT_AGGREGATE_ROWS_MAX,): life << 32 | row; where clocks are ended
+                           NULL, as the next three */
     uint64_t *ids;      /* (WEFT_AGGREGATE_ROWS_MAX,) */
     uint16_t *counts;   /* the same */
     float *sums;        /* WEFT_AGGREGATE_BYTES_MAX bytes */
@@ -316,10 +324,10 @@ struct weft_aggregator {
     bool shard_up;
     bool shard_connecting;
     uint32_t rpc_id;
-    bool lacks; /* some expectation is to be posted once more */
+    bool lacks;            /* some expectation is to be posted once more */
     uint64_t above_age_ns; /* sums wait so long at the parent and above, at most, as it said last */
-    bool parent_due; /* the parent may have to be told something */
-    weft_peer *closed; /* (closed_max,), each once; more than there are connections */
+    bool parent_due;       /* the parent may have to be told something */
+    weft_peer *closed;     /* (closed_max,), each once; more than there are connections */
     bool *closed_for_good;
     uint32_t closed_max;
     uint32_t closed_count;
@@ -364,8 +372,8 @@ void weft_agg_bind(struct weft_aggregator *agg, uint32_t rank, const struct weft
 void weft_agg_unbind(struct weft_aggregator *agg, uint32_t rank);
 /* Take a place for an answer; AGG_NONE. */
 uint32_t weft_agg_answer_take(struct weft_aggregator *agg);
-/* Take a request of this op from this rank; memory NULL: chunk by chunk, however large. False: not now; it is
- * noted that the rank lacks something. */
+/* Take a request of this op from this rank; memory NULL: chunk by chunk, however large. False: not
+ * now; it is noted that the rank lacks something. */
 bool weft_agg_expect(struct weft_aggregator *agg, uint32_t rank, enum weft_rpc_op op, void *memory,
                      size_t bytes, uint64_t user, weft_expect_id *id_p);
 /* Take the shard's answer to such a request. */

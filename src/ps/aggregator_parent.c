@@ -1,11 +1,12 @@
 /* What an aggregator above is told: TABLE, for each table that somebody below has open.
  *
- * It says which process of the shard those below know, for rows are of a process; and which aggregators are
- * below, so that a circle is found: a parent that is below its child is named there. It is said again when one of
- * these changes. While the process is told anew no pull is answered, and what is under way is of no use.
+ * It says which process of the shard those below know, for rows are of a process; and which
+ * aggregators are below, so that a circle is found: a parent that is below its child is named
+ * there. It is said again when one of these changes. While the process is told anew no pull is
+ * answered, and what is under way is of no use.
  *
- * Those below may know different processes for a while, after one has died. The one that most of them know is
- * told; pulls of the others go to the shard.
+ * Those below may know different processes for a while, after one has died. The one that most of
+ * them know is told; pulls of the others go to the shard.
  *
  * A refused table is not added up here: those that have it open are disconnected, so that they ask for it again
  * and learn that; once it is taken, those that have nothing open here are, too. It is asked for again after a
@@ -45,8 +46,8 @@ static uint64_t process_below(const struct weft_aggregator *agg, const struct ag
             continue;
         }
         for (uint32_t other = rank; other < agg->ranks_max; other++) {
-            count += weft_bits_test(table->open, other) &&
-                     table->shards[other] == table->shards[rank];
+            count +=
+                weft_bits_test(table->open, other) && table->shards[other] == table->shards[rank];
         }
         process = count > most ? table->shards[rank] : process;
         most = count > most ? count : most;
@@ -119,14 +120,16 @@ static bool ask(struct weft_aggregator *agg, uint16_t index, uint64_t now_ns)
     return true;
 }
 
-/* True: there is nothing to say of this table, or it is said. False: it is to be looked at again. */
+/* True: there is nothing to say of this table, or it is said. False: it is to be looked at again.
+ */
 static bool table_told(struct weft_aggregator *agg, uint16_t index, const uint64_t *below,
                        uint64_t now_ns)
 {
     struct agg_table *table = &agg->tables[index];
     struct agg_parent *parent = &table->parent;
     parent->waits = false;
-    /* Workers who were told that it is refused have nothing open, and are to hear when it is taken. */
+    /* Workers who were told that it is refused have nothing open, and are to hear when it is taken.
+     */
     if (!table->declared || (table->open_count == 0 && !parent->was_refused)) {
         return true;
     }
@@ -149,8 +152,8 @@ static bool table_told(struct weft_aggregator *agg, uint16_t index, const uint64
     return ask(agg, index, now_ns);
 }
 
-/* The parent was told of a table that nobody below has open any more: it would wait for sums that do not come,
- * whatever other tables have. What is under way is sent directly then. */
+/* The parent was told of a table that nobody below has open any more: it would wait for sums that
+ * do not come, whatever other tables have. What is under way is sent directly then. */
 static bool is_idle(const struct weft_aggregator *agg, uint64_t now_ns)
 {
     bool told = false, asked = false;
@@ -200,8 +203,8 @@ static void send_away(struct weft_aggregator *agg, uint16_t index, bool open)
     }
 }
 
-/* Children are to ask again: the answer to TABLE says how long sums wait here and above. That is the same
- * for all tables, so it is for children without this one, too. */
+/* Children are to ask again: the answer to TABLE says how long sums wait here and above. That is
+ * the same for all tables, so it is for children without this one, too. */
 static void children_again(struct weft_aggregator *agg)
 {
     for (uint32_t rank = agg->config.workers_max; rank < agg->ranks_max; rank++) {

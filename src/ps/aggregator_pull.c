@@ -7,8 +7,8 @@
  * all of the worker's pushes; nothing is assumed of the two clocks but that they run alike (the worker takes
  * a thousandth off).
  *
- * Rows that are kept go into the answer at once, in its final place; for the others it is noted which fetch
- * brings them. An answer that is not whole in pull_patience_ns is given up.
+ * Rows that are kept go into the answer at once, in its final place; for the others it is noted
+ * which fetch brings them. An answer that is not whole in pull_patience_ns is given up.
  */
 #include "ps/aggregator_internal.h"
 
@@ -123,8 +123,7 @@ static void kill(struct agg_pull *pull, uint64_t *why)
 static bool knows_process(const struct weft_aggregator *agg, const struct agg_pull *pull)
 {
     const uint64_t process = agg_process(agg, pull->table);
-    return agg->shard_up && process != 0 &&
-           agg->tables[pull->table].shards[pull->rank] == process;
+    return agg->shard_up && process != 0 && agg->tables[pull->table].shards[pull->rank] == process;
 }
 
 static void open(struct weft_aggregator *agg, struct agg_pull *pull,
@@ -159,8 +158,8 @@ static void read_head(struct weft_aggregator *agg, struct agg_pull *pull,
                       const struct weft_msg_event *event)
 {
     uint64_t *why = &agg->counters.pulls_direct_table;
-    const uint32_t who = agg_is_child(agg, pull->rank) ? pull->rank - agg->config.workers_max
-                                                       : pull->rank;
+    const uint32_t who =
+        agg_is_child(agg, pull->rank) ? pull->rank - agg->config.workers_max : pull->rank;
     const uint32_t flags = pull->id_bytes == WEFT_RPC_ID_PACKED   ? WEFT_RPC_PACKED_IDS
                            : pull->id_bytes == WEFT_RPC_ID_NARROW ? WEFT_RPC_NARROW_IDS
                                                                   : 0;
@@ -403,7 +402,8 @@ void weft_agg_pull_whole(struct weft_aggregator *agg, struct agg_pull *pull)
     ready(agg, pull, WEFT_RPC_OK);
 }
 
-/* Chunks of a bounded answer are short, and those of rows that were missing twice running must come. */
+/* Chunks of a bounded answer are short, and those of rows that were missing twice running must
+ * come. */
 static void bound(struct weft_aggregator *agg, const struct agg_pull *pull,
                   struct weft_msg_send *send)
 {

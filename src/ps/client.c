@@ -23,8 +23,8 @@ void weft_ps_client_config_default(struct weft_ps_client_config *config_p)
     };
 }
 
-/* Each list has at most one part for each shard that is not full; one of hot rows and one of cold ones where
- * these are split. */
+/* Each list has at most one part for each shard that is not full; one of hot rows and one of cold
+ * ones where these are split. */
 static uint32_t parts_per_op_of(const struct weft_ps_client_config *config)
 {
     return config->lists_per_op_max * config->shards * weft_ps_ways(config) +
@@ -36,7 +36,8 @@ uint32_t weft_ps_client_expects_max(const struct weft_ps_client_config *config)
     /* For the log: parts that may be in flight, and DURABLE_UPTO messages. */
     uint32_t log = config->replay_bytes > 0 ? config->shards * (WEFT_MSGS_MAX + 1) : 0;
     return config->ops_max * parts_per_op_of(config) + 2 * config->tables_max * config->shards +
-           log + (weft_ps_ways(config) > 1 ? 1 : 0) + (config->via_timeout_ns > 0 ? 2 * config->tables_max * weft_ps_vias(config) : 0);
+           log + (weft_ps_ways(config) > 1 ? 1 : 0) +
+           (config->via_timeout_ns > 0 ? 2 * config->tables_max * weft_ps_vias(config) : 0);
 }
 
 static bool config_valid(const struct weft_ps_client_config *config)
@@ -104,8 +105,8 @@ static weft_status members_init(struct weft_ps_client *client)
     client->links = calloc(links, sizeof(*client->links));
     client->ops = calloc(config->ops_max, sizeof(*client->ops));
     client->parts = calloc(client->parts_total, sizeof(*client->parts));
-    client->sort_start = calloc((size_t)config->shards * weft_ps_ways(config) * 3 + 1,
-                                sizeof(*client->sort_start));
+    client->sort_start =
+        calloc((size_t)config->shards * weft_ps_ways(config) * 3 + 1, sizeof(*client->sort_start));
     client->sort_first =
         calloc(WEFT_BITS_WORDS(config->rows_per_op_max), sizeof(*client->sort_first));
     client->sort_critical =
@@ -166,8 +167,8 @@ static weft_status client_init(struct weft_ps_client *client, const weft_peer *p
     for (uint32_t t = 0; status == WEFT_OK && t < client->config.tables_max; t++) {
         struct weft_ps_missed *both[] = {&client->tables[t].missed, &client->tables[t].push_missed};
         for (int i = 0; status == WEFT_OK && i < 2; i++) {
-            status = weft_ps_missed_init(both[i], client->config.missed_max,
-                                         client->config.missed_key);
+            status =
+                weft_ps_missed_init(both[i], client->config.missed_max, client->config.missed_key);
         }
     }
     return status;
@@ -246,8 +247,7 @@ static void peer_down(struct weft_ps_client *client, const struct weft_msg_event
 {
     for (uint32_t s = 0; s < client->config.shards; s++) {
         struct ps_shard_end *end = &client->ends[s];
-        bool gone_before =
-            end->down || (end->away && !end->connecting) || end->park == PARK_PARKED;
+        bool gone_before = end->down || (end->away && !end->connecting) || end->park == PARK_PARKED;
         if (gone_before || end->peer != event->peer) {
             continue;
         }

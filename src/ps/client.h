@@ -57,7 +57,7 @@ enum { WEFT_PS_LISTS_MAX = 256 };
 
 struct weft_ps_client_config {
     uint32_t worker; /* rank; the endpoint's name must be
-                                * weft_rpc_name(WEFT_ROLE_WORKER, worker) */
+                      * weft_rpc_name(WEFT_ROLE_WORKER, worker) */
     uint32_t shards;
     uint32_t tables_max;       /* tables 0 .. tables_max - 1 */
     uint32_t ops_max;          /* operations not yet released */
@@ -68,39 +68,38 @@ struct weft_ps_client_config {
     uint8_t missed_key[WEFT_HASH_KEY_BYTES]; /* hash key of the sets and stores of ids. The driver
                                               * draws it at random, so that peers cannot guess it */
     uint16_t can; /* enum weft_rpc_can: capabilities that requests use if the shard grants them */
-    uint32_t missed_max;             /* ids remembered as missed; more are forgotten, and counted */
-    uint64_t reconnect_ns;           /* how long a shard may be away before what waits for it fails
-                                      * with PEER; 0 = not at all */
-    uint64_t replay_bytes;           /* durability replay: pushes are kept in so much memory until a
-                                      * checkpoint of their shard counts, and sent again to a shard
-                                      * that came back without them. 0 = durability none. Needs
-                                      * reconnect_ns, and servers that take checkpoints */
-    uint32_t replay_messages_max;    /* of these, how many; with replay_bytes >= 1 */
-    uint64_t update_bytes_min;       /* ps/update.h: pushes of a clock that are as many bytes together
-                                      * wait for a grant. 0 = the job has no scheduler */
-    uint64_t via_timeout_ns;         /* > 0: pushes and pulls may go by aggregators; one that has some and
-                                      * has not answered for so long is given up */
-    uint32_t aggregators;            /* with it: of each shard; more than one with update_bytes_min
-                                      * alone, where grants say which. 0 is 1 */
-    uint64_t park_lease_ns;          /* > 0: a connection to a shard that only its aggregator uses is
-                                      * ended (client_park.c), and opened again when the shard has heard
-                                      * nothing for a quarter of this time. At most
-                                      * WEFT_RPC_PARK_MS_MAX. Needs via_timeout_ns; not with
-                                      * replay_bytes or update_bytes_min. Where reconnect_ns is 0, the
-                                      * shard must answer, and be the same process */
-    uint64_t park_pause_ns;          /* so long nothing but the aggregator uses it before; twice as long
-                                      * after each time that it was opened again */
-    uint32_t hot_rows;               /* with via_timeout_ns: pushes and pulls are split by the hot rows of
-                                      * a table at a shard, at most so many (client_hot.c); connections
-                                      * are not parked then. 0 = they are not. <= WEFT_HOT_ROWS_MAX. Not
-                                      * with update_bytes_min */
-    uint64_t seed;                   /* of the pauses between attempts to connect; the rank is mixed in */
+    uint32_t missed_max;          /* ids remembered as missed; more are forgotten, and counted */
+    uint64_t reconnect_ns;        /* how long a shard may be away before what waits for it fails
+                                   * with PEER; 0 = not at all */
+    uint64_t replay_bytes;        /* durability replay: pushes are kept in so much memory until a
+                                   * checkpoint of their shard counts, and sent again to a shard
+                                   * that came back without them. 0 = durability none. Needs
+                                   * reconnect_ns, and servers that take checkpoints */
+    uint32_t replay_messages_max; /* of these, how many; with replay_bytes >= 1 */
+    uint64_t update_bytes_min;    /* ps/update.h: pushes of a clock that are as many bytes together
+                                   * wait for a grant. 0 = the job has no scheduler */
+    uint64_t via_timeout_ns; /* > 0: pushes and pulls may go by aggregators; one that has some and
+                              * has not answered for so long is given up */
+    uint32_t aggregators;    /* with it: of each shard; more than one with update_bytes_min
+                              * alone, where grants say which. 0 is 1 */
+    uint64_t park_lease_ns;  /* > 0: a connection to a shard that only its aggregator uses is
+                              * ended (client_park.c), and opened again when the shard has heard
+                              * nothing for a quarter of this time. At most
+                              * WEFT_RPC_PARK_MS_MAX. Needs via_timeout_ns; not with
+                              * replay_bytes or update_bytes_min. Where reconnect_ns is 0, the
+                              * shard must answer, and be the same process */
+    uint64_t park_pause_ns;  /* so long nothing but the aggregator uses it before; twice as long
+                              * after each time that it was opened again */
+    uint32_t hot_rows;       /* with via_timeout_ns: pushes and pulls are split by the hot rows of
+                              * a table at a shard, at most so many (client_hot.c); connections
+                              * are not parked then. 0 = they are not. <= WEFT_HOT_ROWS_MAX. Not
+                              * with update_bytes_min */
+    uint64_t seed;           /* of the pauses between attempts to connect; the rank is mixed in */
     uint64_t (*clock_ns)(void *arg); /* on the clock of now_ns */
     void *clock_arg;
-    struct weft_rpc_record_ring
-        *records; /* receives a record of every push and pull that has a reply; borrowed
-                                       * until free. NULL = none. Clients of one thread may share
-                                       * one ring */
+    struct weft_rpc_record_ring *records; /* receives a record of every push and pull that has a
+                                           * reply; borrowed until free. NULL = none. Clients of one
+                                           * thread may share one ring */
 };
 
 struct weft_ps_result {
@@ -120,7 +119,7 @@ struct weft_ps_result {
     uint64_t elements_delivered;
     uint64_t rows_missed; /* pull: rows that kept an old value, in whole or in part. Push: rows of
                            * which a gradient was lost. weft_ps_op_missed names them */
-    uint32_t clock;                  /* lowest version in the replies */
+    uint32_t clock;       /* lowest version in the replies */
     struct weft_rpc_latency latency; /* of the last RPC to finish */
 };
 
@@ -146,73 +145,72 @@ struct weft_ps_flow {
 
 struct weft_ps_client_counters {
     struct weft_ps_flow push;
-    struct weft_ps_flow pull;  /* replies; `sent` counts what the server sent */
-    uint64_t clocks;           /* CLOCK messages closed */
-    uint64_t clock_probes;     /* empty pulls sent to learn that a clock has begun */
-    uint64_t replies_malformed;      /* malformed or inconsistent */
-    uint64_t rpcs_refused;     /* the reply had a status other than OK */
-    uint64_t rpcs_failed;      /* the shard was gone */
-    uint64_t packed;           /* requests with packed ids */
-    uint64_t lists_stored;       /* pulls whose ids the shard keeps as a list */
-    uint64_t pushes_listed;    /* pushes that named a list instead of their ids, with reply OK */
-    uint64_t list_bytes_saved; /* bytes of ids not sent, compared with unpacked ids */
-    uint64_t lists_unknown;    /* pushes whose list the shard did not have; sent twice */
-    uint64_t lists_sent;       /* LISTs sent: for these pushes, and for pushes requeued by a broken
-                                * connection */
-    uint64_t missed_ids;       /* ids now remembered as missed */
-    uint64_t missed_first;     /* ids placed first in a pull because they had been missed */
-    uint64_t missed_ids_dropped; /* missed ids of pulls or pushes not remembered: missed_max was
-                                  * reached */
-    uint64_t last_values_evicted;   /* rows whose last value was evicted for another row's */
-    uint64_t feedback_rows_now; /* rows that now have kept gradients */
+    struct weft_ps_flow pull;   /* replies; `sent` counts what the server sent */
+    uint64_t clocks;            /* CLOCK messages closed */
+    uint64_t clock_probes;      /* empty pulls sent to learn that a clock has begun */
+    uint64_t replies_malformed; /* malformed or inconsistent */
+    uint64_t rpcs_refused;      /* the reply had a status other than OK */
+    uint64_t rpcs_failed;       /* the shard was gone */
+    uint64_t packed;            /* requests with packed ids */
+    uint64_t lists_stored;      /* pulls whose ids the shard keeps as a list */
+    uint64_t pushes_listed;     /* pushes that named a list instead of their ids, with reply OK */
+    uint64_t list_bytes_saved;  /* bytes of ids not sent, compared with unpacked ids */
+    uint64_t lists_unknown;     /* pushes whose list the shard did not have; sent twice */
+    uint64_t lists_sent;        /* LISTs sent: for these pushes, and for pushes requeued by a broken
+                                 * connection */
+    uint64_t missed_ids;        /* ids now remembered as missed */
+    uint64_t missed_first;      /* ids placed first in a pull because they had been missed */
+    uint64_t missed_ids_dropped;  /* missed ids of pulls or pushes not remembered: missed_max was
+                                   * reached */
+    uint64_t last_values_evicted; /* rows whose last value was evicted for another row's */
+    uint64_t feedback_rows_now;   /* rows that now have kept gradients */
     uint64_t feedback_stored;     /* lost elements that were kept */
-    uint64_t feedback_added;    /* elements to which kept ones were added */
-    uint64_t feedback_dropped;  /* lost elements that were not kept: no room, not finite, or it is
-                                 * unknown whether they arrived */
-    uint64_t residual_dropped;  /* elements whose rounding error was not kept: no room */
-    uint64_t value_bytes_saved; /* bytes saved by encoding values that arrived, in pushes and
-                                 * replies, compared with float32 */
-    uint64_t updates;          /* ps/update.h: complete */
-    uint64_t updates_asked;    /* of these, long enough to request grants */
-    uint64_t updates_direct;   /* of these, sent without a grant */
-    uint64_t updates_dropped;  /* and dropped */
-    uint64_t updates_unplaced; /* pushes that began an update while WEFT_PS_UPDATES_MAX were in
-                                * progress */
+    uint64_t feedback_added;      /* elements to which kept ones were added */
+    uint64_t feedback_dropped;    /* lost elements that were not kept: no room, not finite, or it is
+                                   * unknown whether they arrived */
+    uint64_t residual_dropped;    /* elements whose rounding error was not kept: no room */
+    uint64_t value_bytes_saved;   /* bytes saved by encoding values that arrived, in pushes and
+                                   * replies, compared with float32 */
+    uint64_t updates;             /* ps/update.h: complete */
+    uint64_t updates_asked;       /* of these, long enough to request grants */
+    uint64_t updates_direct;      /* of these, sent without a grant */
+    uint64_t updates_dropped;     /* and dropped */
+    uint64_t updates_unplaced;    /* pushes that began an update while WEFT_PS_UPDATES_MAX were in
+                                   * progress */
     uint64_t pushes_dropped;
-    uint64_t pushes_late;      /* refused by their shard: LATE */
+    uint64_t pushes_late;       /* refused by their shard: LATE */
     uint64_t deadlines_expired; /* requests of pulls, and pushes, that a deadline ended or
                                  * prevented */
-    uint64_t deferred;            /* sends and expectations deferred by the transport */
-    uint64_t shard_disconnects;      /* connections that ended, after which the client waited for
-                                      * the shard */
-    uint64_t resumes;          /* tables resumed at a shard */
+    uint64_t deferred;          /* sends and expectations deferred by the transport */
+    uint64_t shard_disconnects; /* connections that ended, after which the client waited for
+                                 * the shard */
+    uint64_t resumes;           /* tables resumed at a shard */
     uint64_t pushes_resent;     /* messages sent again */
-    uint64_t pushes_lost;      /* finished pushes that a restarted shard lacks */
-    uint64_t pushes_durable;   /* kept pushes freed because a checkpoint contains them */
-    uint64_t replay_bytes_now; /* of replay_bytes, now in use */
-    uint64_t replay_full;      /* pushes deferred because it was full, or nearly */
+    uint64_t pushes_lost;       /* finished pushes that a restarted shard lacks */
+    uint64_t pushes_durable;    /* kept pushes freed because a checkpoint contains them */
+    uint64_t replay_bytes_now;  /* of replay_bytes, now in use */
+    uint64_t replay_full;       /* pushes deferred because it was full, or nearly */
     uint64_t clocks_resent;     /* finished CLOCKs resent to a restarted shard */
-    uint64_t via_pushes;    /* pushes sent to an aggregator */
-    uint64_t via_committed; /* of these, committed at their shard by the aggregator */
-    uint64_t via_direct;    /* and resent directly to the shard */
-    uint64_t via_pulls;     /* the same for pulls */
+    uint64_t via_pushes;        /* pushes sent to an aggregator */
+    uint64_t via_committed;     /* of these, committed at their shard by the aggregator */
+    uint64_t via_direct;        /* and resent directly to the shard */
+    uint64_t via_pulls;         /* the same for pulls */
     uint64_t via_answered;
     uint64_t via_pulls_direct;
-    uint64_t via_clocks;    /* and for clocks */
+    uint64_t via_clocks; /* and for clocks */
     uint64_t via_clocks_taken;
     uint64_t via_clocks_direct;
-    uint64_t via_downs;     /* connections to aggregators that ended */
-    uint64_t hot_asked;     /* requests for hot rows; */
-    uint64_t hot_epochs;    /* answered with another set; */
-    uint64_t hot_refused;   /* refused: the set is larger than hot_rows */
-    uint64_t rows_hot;      /* rows of pushes that were split, those that were hot, */
-    uint64_t rows_cold;     /* and the others, which went to their shard */
-    uint64_t parks;         /* connections to shards that were ended, for only aggregators used them; */
-    uint64_t unparks;       /* of these, that were opened again */
-    uint64_t parks_refused; /* by their shard */
-    uint64_t
-        pushes_skipped; /* pushes refused in part or whole because the shard had ended their clock
-                         * without this worker (shrink). No error, but not applied */
+    uint64_t via_downs;   /* connections to aggregators that ended */
+    uint64_t hot_asked;   /* requests for hot rows; */
+    uint64_t hot_epochs;  /* answered with another set; */
+    uint64_t hot_refused; /* refused: the set is larger than hot_rows */
+    uint64_t rows_hot;    /* rows of pushes that were split, those that were hot, */
+    uint64_t rows_cold;   /* and the others, which went to their shard */
+    uint64_t parks;   /* connections to shards that were ended, for only aggregators used them; */
+    uint64_t unparks; /* of these, that were opened again */
+    uint64_t parks_refused;  /* by their shard */
+    uint64_t pushes_skipped; /* pushes refused in part or whole because the shard had ended their
+                              * clock without this worker (shrink). No error, but not applied */
 };
 
 /* Defaults: 1 shard, 4 tables, 8 operations of 4 lists and 65,536 rows, 16,384 rows per RPC, dim
@@ -311,8 +309,8 @@ struct weft_ps_list {
 /* Options of an operation. */
 struct weft_ps_how {
     uint32_t bound_ppm;
-    uint64_t fill; /* pull: bit i = rows_out of list i holds nothing on entry (bit 63: of all from 63
-                    * on). What does not come reads as the last value that this client had of it
+    uint64_t fill; /* pull: bit i = rows_out of list i holds nothing on entry (bit 63: of all from
+                    * 63 on). What does not come reads as the last value that this client had of it
                     * (weft_ps_client_remember), or as the row begins */
     uint64_t deadline_ns; /* on the clock of now_ns; 0 = none. Then the operation ends with what has
                            * arrived. A pull is done at this time: rows that have not come are
@@ -328,9 +326,10 @@ struct weft_ps_how {
                      * before weft_ps_clock. Rows that were missing at the last pull must arrive: in
                      * the one that is not answered yet they may be missing again. A shard is given
                      * few of these requests at a time, the others when this clock has ended */
-    bool aside; /* pull: not of a step, but for example of a test: waits for no admission
-                 * (ps/update.h) */
-    bool has_norm; /* push: `norm` is its Euclidean norm; else it is computed, where an update needs it */
+    bool aside;     /* pull: not of a step, but for example of a test: waits for no admission
+                     * (ps/update.h) */
+    bool has_norm; /* push: `norm` is its Euclidean norm; else it is computed, where an update needs
+                      it */
     double norm;
 };
 
@@ -478,7 +477,7 @@ weft_status weft_ps_client_reconnect(struct weft_ps_client *client, uint32_t sha
 struct weft_ps_resumed {
     uint32_t shard;
     uint16_t table;
-    uint32_t clock;        /* of this rank at the shard; later CLOCKs are resent */
+    uint32_t clock;         /* of this rank at the shard; later CLOCKs are resent */
     uint32_t clocks_resent; /* number of those */
     uint64_t pushes_resent;
     uint64_t pushes_lost;

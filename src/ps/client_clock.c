@@ -119,8 +119,7 @@ void weft_ps_clock_send(struct weft_ps_client *client, uint32_t index, uint64_t 
     uint32_t clock = link->clock_closed + 1;
     const struct ps_shard_end *end = &client->ends[shard];
     if (link->clock_sending || link->clock_via || link->clock_refused || end->down || end->away ||
-        link->resuming ||
-        clock > client->tables[table].clock || link->pushes_open[clock & 1] > 0 ||
+        link->resuming || clock > client->tables[table].clock || link->pushes_open[clock & 1] > 0 ||
         (client->updates != NULL && weft_ps_update_keeps_clock(client, table, shard, clock))) {
         return;
     }

@@ -77,10 +77,8 @@ static void pull_expired(struct weft_ps_client *client, uint32_t index)
 
 void weft_ps_push_void(struct weft_ps_client *client, struct ps_part *part)
 {
-    struct weft_ps_result *result =
-        part->op == WEFT_PS_NONE ? NULL : &client->ops[part->op].result;
-    uint64_t elements =
-        (uint64_t)part->rows * weft_table_blocks(&client->tables[part->table].spec);
+    struct weft_ps_result *result = part->op == WEFT_PS_NONE ? NULL : &client->ops[part->op].result;
+    uint64_t elements = (uint64_t)part->rows * weft_table_blocks(&client->tables[part->table].spec);
     ps_part_rows_to(part, ROWS_NEVER);
     part->counted = part->is_short = true;
     weft_ps_part_missed(client, part);

@@ -1,12 +1,13 @@
-/* The hot rows of tables, as their shards announce them, and which rows of an operation go by the shard's
- * aggregator.
+/* The hot rows of tables, as their shards announce them, and which rows of an operation go by the
+ * shard's aggregator.
  *
- * A push or a pull is split by them (client_split.c): hot rows may go by the aggregator, cold ones go to the
- * shard; each part is a request with a number of its own. Where a shard has announced none, or no aggregator
- * is there, nothing is split. What a set says has no effect on what is added, only on the way.
+ * A push or a pull is split by them (client_split.c): hot rows may go by the aggregator, cold ones
+ * go to the shard; each part is a request with a number of its own. Where a shard has announced
+ * none, or no aggregator is there, nothing is split. What a set says has no effect on what is
+ * added, only on the way.
  *
- * The shard is asked when something is pushed and the last reply is as old as it says sets are; one request
- * at a time is under way, for all tables and shards.
+ * The shard is asked when something is pushed and the last reply is as old as it says sets are; one
+ * request at a time is under way, for all tables and shards.
  *
  * Source: docs/PROTOCOL.md section 7, "Hot rows".
  */

@@ -59,25 +59,24 @@ struct weft_ps_client {
     struct ps_table *tables;   /* (tables_max,) */
     struct ps_link *links;     /* (tables_max, shards) */
     struct ps_op *ops;         /* (ops_max,) */
-    struct ps_part
-        *parts; /* operation by operation, then one clock probe and one RESUME per link, then those
-                 * of the log */
+    struct ps_part *parts; /* operation by operation, then one clock probe and one RESUME per link,
+                            * then those of the log */
     uint32_t parts_per_op;
     uint32_t clock_probes_first; /* part number of the first clock probe */
-    uint32_t resumes_first; /* and of the first RESUME */
+    uint32_t resumes_first;      /* and of the first RESUME */
     uint32_t parts_total;
     uint64_t born;           /* last value of a part's `born` */
     uint32_t resumed_untold; /* links with an unreported `resumed` */
-    uint32_t resent_open;     /* finished pushes that are in progress again */
+    uint32_t resent_open;    /* finished pushes that are in progress again */
     struct ps_log log;
     struct ps_updates *updates; /* NULL: the job has no scheduler */
     struct ps_reads reads;
-    uint64_t now_ns;         /* of the last event */
+    uint64_t now_ns;     /* of the last event */
     struct ps_via *vias; /* (via_total,), aggregator by aggregator, shard by shard; NULL: none */
     uint32_t via_total;
-    struct ps_hots *hots; /* NULL: pushes are not split by hot rows */
-    bool parks;         /* connections to shards may be parked: client_park.c */
-    bool parks_no_more; /* those that are, are opened again */
+    struct ps_hots *hots;    /* NULL: pushes are not split by hot rows */
+    bool parks;              /* connections to shards may be parked: client_park.c */
+    bool parks_no_more;      /* those that are, are opened again */
     uint32_t *sort_start;    /* (3 x shards + 1,) scratch; twice as many with hots */
     uint64_t *sort_first;    /* (rows_per_op_max,) bits, scratch */
     uint64_t *sort_critical; /* the same */
@@ -90,11 +89,11 @@ struct weft_ps_client {
     struct ps_slice *slice;
     uint64_t *unpacked; /* (WEFT_PS_CHUNK_ROWS_MAX or rows_per_rpc_max,) ids, scratch */
     uint32_t ops_active;
-    uint32_t clocks_open; /* links whose shard has not accepted this worker's last CLOCK */
+    uint32_t clocks_open;    /* links whose shard has not accepted this worker's last CLOCK */
     uint32_t clocks_refused; /* links that are `clock_refused` */
-    uint64_t round;       /* number of calls of weft_ps_client_progress */
-    struct weft_prng prng; /* for the pauses between connection attempts */
-    uint64_t deadline_ns; /* earliest deadline of an operation; may be too early */
+    uint64_t round;          /* number of calls of weft_ps_client_progress */
+    struct weft_prng prng;   /* for the pauses between connection attempts */
+    uint64_t deadline_ns;    /* earliest deadline of an operation; may be too early */
 };
 
 static inline struct ps_link *ps_link_of(struct weft_ps_client *client, uint16_t table,
@@ -127,9 +126,9 @@ static inline bool ps_log_on(const struct weft_ps_client *client)
 static inline uint32_t ps_op_part(const struct weft_ps_client *client, uint32_t op, uint32_t i)
 {
     const struct ps_op *o = &client->ops[op];
-    return o->logged ? client->log.first +
-                           (o->log_first - client->log.first + i) % client->log.places
-                     : op * client->parts_per_op + i;
+    return o->logged
+               ? client->log.first + (o->log_first - client->log.first + i) % client->log.places
+               : op * client->parts_per_op + i;
 }
 
 /* The client's own values of `user`. */
@@ -139,10 +138,12 @@ static inline uint32_t ps_op_part(const struct weft_ps_client *client, uint32_t 
 #define WEFT_PS_USER_VIA   (UINT64_C(1) << 60) /* TABLE to an aggregator; the rest is a link */
 #define WEFT_PS_USER_HOT   (UINT64_C(1) << 59) /* PULL with HOT; the rest is a link */
 
-/* Requests that the rows of one shard may become, whatever their number: 2 where hot rows are split off. */
+/* Requests that the rows of one shard may become, whatever their number: 2 where hot rows are split
+ * off. */
 static inline uint32_t weft_ps_ways(const struct weft_ps_client_config *config)
 {
-    return config->hot_rows > 0 && config->via_timeout_ns > 0 && config->update_bytes_min == 0 ? 2 : 1;
+    return config->hot_rows > 0 && config->via_timeout_ns > 0 && config->update_bytes_min == 0 ? 2
+                                                                                               : 1;
 }
 
 static inline uint32_t weft_ps_vias(const struct weft_ps_client_config *config)
@@ -200,7 +201,7 @@ struct ps_chunk {
     uint8_t *bytes;
     struct weft_ps_chunk_rows rows;
     const uint64_t *ids; /* packed ids, unpacked; valid until the next call */
-    uint8_t id_bytes; /* WEFT_RPC_ID_PACKED: blocks are encoded together, too */
+    uint8_t id_bytes;    /* WEFT_RPC_ID_PACKED: blocks are encoded together, too */
 };
 
 struct ps_chunk weft_ps_chunk_of(struct weft_ps_client *client, const struct ps_part *part,
@@ -238,7 +239,8 @@ void weft_ps_push_missed(struct weft_ps_client *client, const struct ps_part *pa
 /* residual.c */
 
 /* A chunk of a push was gathered: add the kept residuals of its rows. */
-void weft_ps_residual_add(struct weft_ps_client *client, const struct ps_part *part, uint32_t chunk);
+void weft_ps_residual_add(struct weft_ps_client *client, const struct ps_part *part,
+                          uint32_t chunk);
 /* A push is closed: if the table has error feedback, keep the rows of chunks missing from its mask.
  * The push must not be resent. */
 void weft_ps_residual_keep(struct weft_ps_client *client, const struct ps_part *part,

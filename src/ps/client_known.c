@@ -112,8 +112,7 @@ void weft_ps_known_add(struct weft_ps_client *client, uint32_t op, const struct 
     }
     struct ps_part *made = &client->parts[ps_op_part(client, op, first)];
     const bool sorted = made->order != NULL;
-    struct ps_known *known =
-        known_take(&client->known, bytes_of(list->n, parts, sorted));
+    struct ps_known *known = known_take(&client->known, bytes_of(list->n, parts, sorted));
     uint8_t *memory = client->known.memory + known->at;
     known->table = list->table;
     known->is_split = list->splits;

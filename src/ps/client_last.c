@@ -18,8 +18,7 @@ weft_status weft_ps_client_remember(struct weft_ps_client *client, uint16_t inde
     if (rows_max == 0 || rows_max > WEFT_ROW_STORE_MAX) {
         return WEFT_INVALID;
     }
-    weft_row_store_init(&table->last, memory, rows_max, table->spec.dim,
-                        client->config.missed_key);
+    weft_row_store_init(&table->last, memory, rows_max, table->spec.dim, client->config.missed_key);
     return WEFT_OK;
 }
 

@@ -24,28 +24,28 @@ struct ps_link {
     uint64_t number_closed;  /* all pushes up to this one are closed */
     uint64_t pushed_ns;      /* when a push was last closed; 0 = never, or no aggregators */
     struct weft_push_window closed; /* and these pushes after number_closed */
-    uint32_t clock_closed;   /* last CLOCK that the shard has accepted */
-    uint32_t clock_known;    /* highest version seen in a reply */
-    uint32_t clock_passed;   /* the clock that the shard reported on resuming: pushes in flight up
-                              * to this clock may be too late */
-    uint64_t blocked_round;  /* round in which a part could not be sent; later parts must wait */
-    uint32_t clock_said;     /* the CLOCK in progress */
+    uint32_t clock_closed;          /* last CLOCK that the shard has accepted */
+    uint32_t clock_known;           /* highest version seen in a reply */
+    uint32_t clock_passed;  /* the clock that the shard reported on resuming: pushes in flight up
+                             * to this clock may be too late */
+    uint64_t blocked_round; /* round in which a part could not be sent; later parts must wait */
+    uint32_t clock_said;    /* the CLOCK in progress */
     bool clock_sending;
     bool clock_via; /* it is in progress through an aggregator */
     bool clock_refused;
     uint8_t clock_request[WEFT_RPC_REQUEST_BYTES];
     uint8_t probe_request[WEFT_RPC_REQUEST_BYTES];
     uint8_t probe_reply[WEFT_RPC_REPLY_BYTES];
-    uint16_t can;            /* enum weft_rpc_can: granted by the shard */
-    uint8_t list_misses;     /* pushes with an unknown list since the last known one */
-    uint32_t list_pause;     /* number of next pushes to send with their ids */
-    uint64_t durable;        /* pushes up to this number are durable */
-    uint64_t durable_early;  /* the same, reported before the shard's answer to RESUME */
-    bool opened;             /* the shard is assumed to have this table */
-    bool resuming;       /* after a reconnection, until the shard's answer to RESUME: all else
-                          * waits */
-    bool gone;           /* it could not be resumed: gone_status, gone_rpc_status */
-    bool resumed_untold; /* `resumed` is not reported yet */
+    uint16_t can;           /* enum weft_rpc_can: granted by the shard */
+    uint8_t list_misses;    /* pushes with an unknown list since the last known one */
+    uint32_t list_pause;    /* number of next pushes to send with their ids */
+    uint64_t durable;       /* pushes up to this number are durable */
+    uint64_t durable_early; /* the same, reported before the shard's answer to RESUME */
+    bool opened;            /* the shard is assumed to have this table */
+    bool resuming;          /* after a reconnection, until the shard's answer to RESUME: all else
+                             * waits */
+    bool gone;              /* it could not be resumed: gone_status, gone_rpc_status */
+    bool resumed_untold;    /* `resumed` is not reported yet */
     weft_status gone_status;
     uint16_t gone_rpc_status;
     struct weft_push_window
@@ -69,18 +69,18 @@ struct ps_shard_end {
                       * messages */
     bool connecting; /* away, but `peer` is a new connection that is not up yet */
     uint64_t away_until_ns;
-    uint64_t up_ns;             /* when the last connection was established */
-    uint64_t retry_ns;          /* away: no attempt to connect before */
+    uint64_t up_ns;                 /* when the last connection was established */
+    uint64_t retry_ns;              /* away: no attempt to connect before */
     uint64_t reconnect_interval_ns; /* 0: the last connection lasted */
     uint32_t begun_open; /* parts that are `begun`: others wait for them, because a shard keeps the
                           * chunks of only a few */
     uint32_t resuming;   /* number of its links that are resuming */
     bool durable_expected; /* memory is posted for its DURABLE_UPTO */
     weft_expect_id durable_expect;
-    uint32_t session;    /* number of the current connection; ps/aggregate.h */
+    uint32_t session;     /* number of the current connection; ps/aggregate.h */
     uint64_t incarnation; /* of its process */
-    uint32_t rpc_id;     /* last used */
-    uint32_t pulls_open; /* pull requests passed to the transport and not closed */
+    uint32_t rpc_id;      /* last used */
+    uint32_t pulls_open;  /* pull requests passed to the transport and not closed */
     uint32_t pulls_asked; /* pulls passed to the transport and not answered */
     uint32_t pulls_ahead; /* of these, waiting for a clock that this worker has not ended */
     enum ps_park_state park;
@@ -93,7 +93,7 @@ struct ps_shard_end {
     uint64_t vouched_ns;   /* when the last request was sent that its aggregator has committed */
     uint64_t park_pause_ns;
     uint8_t park_request[WEFT_RPC_REQUEST_BYTES];
-    uint32_t list_part;  /* push whose LIST was sent last, until the push is closed; WEFT_PS_NONE */
+    uint32_t list_part; /* push whose LIST was sent last, until the push is closed; WEFT_PS_NONE */
     uint32_t queue_head;
     uint32_t queue_tail;
 };
@@ -124,8 +124,8 @@ struct ps_table {
                      * its step nor pushed for the next clock */
     struct weft_ps_missed missed;
     struct weft_ps_missed push_missed; /* missed ids of pushes */
-    struct weft_row_store last; /* last pulled values */
-    struct weft_row_store kept; /* lost gradients (error feedback) */
+    struct weft_row_store last;        /* last pulled values */
+    struct weft_row_store kept;        /* lost gradients (error feedback) */
 };
 
 /* The push counts as in flight from now on, also while its LIST is sent first. */

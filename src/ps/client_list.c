@@ -264,8 +264,9 @@ bool weft_ps_listed_may_go(const struct weft_ps_client *client, const struct ps_
     if (ps_listed_goes_with_ids(part)) {
         return client->list_part == WEFT_PS_NONE;
     }
-    return part->list_step != LIST_BEFORE || (client->list_part == WEFT_PS_NONE &&
-                                 (holder == WEFT_PS_NONE || holder == ps_part_index(client, part)));
+    return part->list_step != LIST_BEFORE ||
+           (client->list_part == WEFT_PS_NONE &&
+            (holder == WEFT_PS_NONE || holder == ps_part_index(client, part)));
 }
 
 /* Returns the number of elements. */
@@ -537,8 +538,8 @@ bool weft_ps_listed_lost(struct weft_ps_client *client, const struct ps_part *pa
                          const struct weft_msg_event *event, struct weft_msg_event *event_p)
 {
     bool headless = event->mask == NULL || !weft_bits_test(event->mask, 0);
-    if (!part->listed || ps_part_head_only(part) || event->outcome != WEFT_MSG_SHORT ||
-        !headless || event->refused == 0 || event->refused < event->received) {
+    if (!part->listed || ps_part_head_only(part) || event->outcome != WEFT_MSG_SHORT || !headless ||
+        event->refused == 0 || event->refused < event->received) {
         return false;
     }
     *event_p = nothing_came(client, event);

@@ -89,10 +89,10 @@ struct ps_known {
     uint32_t parts;
     uint64_t at; /* in the memory */
     uint64_t bytes;
-    uint64_t *ids;                 /* (n,) */
-    struct ps_known_part *part;    /* (parts,) */
-    uint32_t *order;               /* (n,): rows of the caller's list, sorted by shard; NULL = in
-                                    * the list's order */
+    uint64_t *ids;              /* (n,) */
+    struct ps_known_part *part; /* (parts,) */
+    uint32_t *order;            /* (n,): rows of the caller's list, sorted by shard; NULL = in
+                                 * the list's order */
 };
 
 /* As many as a shard has lists (ps/list_store.h), so every list that a shard has is here. */

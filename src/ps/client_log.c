@@ -76,10 +76,11 @@ static uint64_t needed(const struct weft_ps_client *client, const struct weft_ps
         uint64_t row_bytes = elem_bytes * weft_table_blocks(spec);
         uint64_t more = WEFT_RPC_REQUEST_BYTES + elem_bytes + WEFT_RPC_REPLY_BYTES + 16;
         uint32_t rows_max = client->config.rows_per_rpc_max;
-        uint32_t parts =
-            (uint32_t)weft_min_u64(lists[i].n, client->config.shards * weft_ps_ways(&client->config) +
-                                                   lists[i].n / rows_max);
-        uint64_t all = lists[i].n * row_bytes, most = weft_min_u64(lists[i].n, rows_max) * row_bytes;
+        uint32_t parts = (uint32_t)weft_min_u64(
+            lists[i].n,
+            client->config.shards * weft_ps_ways(&client->config) + lists[i].n / rows_max);
+        uint64_t all = lists[i].n * row_bytes,
+                 most = weft_min_u64(lists[i].n, rows_max) * row_bytes;
         if (lists[i].known != NULL) {
             more += ps_listed_extra(more);
             all += ps_listed_extra(all);
@@ -224,7 +225,7 @@ void weft_ps_log_sweep(struct weft_ps_client *client, uint16_t table, uint32_t s
 /* ---- after a reconnection -------------------------------------------------------------------- */
 
 uint32_t weft_ps_log_resend(struct weft_ps_client *client, uint16_t table, uint32_t shard,
-                           const struct weft_rpc_pushes *theirs)
+                            const struct weft_rpc_pushes *theirs)
 {
     uint32_t requeued = 0;
     FOR_LOG(client, i)

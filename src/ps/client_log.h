@@ -1,5 +1,5 @@
-/* Pushes that a client keeps until they are durable, to resend them to a shard that restarts without
- * them. For the client's files alone.
+/* Pushes that a client keeps until they are durable, to resend them to a shard that restarts
+ * without them. For the client's files alone.
  */
 #ifndef WEFT_PS_CLIENT_LOG_H
 #define WEFT_PS_CLIENT_LOG_H
@@ -10,13 +10,13 @@
 struct ps_log {
     uint8_t *memory;
     uint64_t bytes;
-    uint64_t end;        /* offset of the next request, if it fits before the end of the memory */
-    uint32_t first;      /* part index of the ring's first slot */
+    uint64_t end;   /* offset of the next request, if it fits before the end of the memory */
+    uint32_t first; /* part index of the ring's first slot */
     uint32_t places;
-    uint32_t head;       /* slot of the oldest */
+    uint32_t head; /* slot of the oldest */
     uint32_t count;
-    uint64_t slow_ns;    /* nearly full: no push before this time; 0 = not nearly full */
-    uint64_t full_ns;    /* full since this time; 0 = not full */
+    uint64_t slow_ns; /* nearly full: no push before this time; 0 = not nearly full */
+    uint64_t full_ns; /* full since this time; 0 = not full */
 };
 
 /* client_log.c: pushes that are kept until they are durable */
@@ -34,7 +34,7 @@ void weft_ps_log_give_back(struct weft_ps_client *client, size_t bytes);
 void weft_ps_log_done(struct weft_ps_client *client, struct ps_part *part);
 /* Queue the pushes that `theirs` lacks once more. Returns their number. */
 uint32_t weft_ps_log_resend(struct weft_ps_client *client, uint16_t table, uint32_t shard,
-                           const struct weft_rpc_pushes *theirs);
+                            const struct weft_rpc_pushes *theirs);
 /* Mark the kept pushes as unfinished in `ours`. */
 void weft_ps_log_hold(const struct weft_ps_client *client, uint16_t table, uint32_t shard,
                       struct weft_rpc_pushes *ours);

@@ -1,5 +1,5 @@
-/* An operation of a client: a push, a pull, TABLE, or a request for a checkpoint. It is split into parts
- * (client_part.h), and is done when all of them are done. For the client's files alone.
+/* An operation of a client: a push, a pull, TABLE, or a request for a checkpoint. It is split into
+ * parts (client_part.h), and is done when all of them are done. For the client's files alone.
  */
 #ifndef WEFT_PS_CLIENT_OP_H
 #define WEFT_PS_CLIENT_OP_H
@@ -29,11 +29,11 @@ struct ps_op {
     uint64_t *missed; /* (rows_per_op_max,) bits: rows with a missed element */
     uint32_t rows;    /* of all its lists */
     uint64_t deadline_ns;
-    bool expired; /* the deadline was handled */
-    bool has_norm; /* PUSH: the caller gave the norm, as `squares` */
+    bool expired;   /* the deadline was handled */
+    bool has_norm;  /* PUSH: the caller gave the norm, as `squares` */
     double squares; /* the norm squared; 0 after a part has added it to its update */
-    bool aside;   /* PULL: not of a step */
-    bool late;    /* PULL: the caller has the result `told`; replies are outstanding */
+    bool aside;     /* PULL: not of a step */
+    bool late;      /* PULL: the caller has the result `told`; replies are outstanding */
     struct weft_ps_result told;
     struct weft_ps_result result;
 };
@@ -71,7 +71,8 @@ void weft_ps_deadlines(struct weft_ps_client *client, uint64_t now_ns);
 void weft_ps_deadline_arm(struct weft_ps_client *client, const struct ps_op *op);
 /* Send only the head of a push. Its rows are missed; a push that was begun keeps no residual. */
 void weft_ps_push_void(struct weft_ps_client *client, struct ps_part *part);
-/* A push was closed SHORT before its head arrived: send the head alone, so that the shard replies. */
+/* A push was closed SHORT before its head arrived: send the head alone, so that the shard replies.
+ */
 void weft_ps_push_headless(struct weft_ps_client *client, uint32_t part);
 
 #endif

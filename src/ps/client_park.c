@@ -229,7 +229,8 @@ bool weft_ps_client_unpark(struct weft_ps_client *client, uint64_t now_ns)
     weft_ps_parks_progress(client, now_ns);
     for (uint32_t s = 0; s < client->config.shards; s++) {
         const struct ps_shard_end *end = &client->ends[s];
-        any |= end->park != PARK_NONE || (end->was_parked && !end->down && (end->away || end->resuming > 0));
+        any |= end->park != PARK_NONE ||
+               (end->was_parked && !end->down && (end->away || end->resuming > 0));
     }
     return any;
 }

@@ -117,8 +117,8 @@ uint32_t weft_ps_part_push(struct weft_ps_client *client, uint32_t op,
         return ps_part_index(client, part);
     }
     memset(part->request, 0, (size_t)head_elems * elem_bytes);
-    uint32_t chunk_elems = weft_ps_chunk_elems(
-        weft_ps_packet_elems(client, shard, elem_bytes), elem_bytes, head_elems, client->ops[op].bound_ppm);
+    uint32_t chunk_elems = weft_ps_chunk_elems(weft_ps_packet_elems(client, shard, elem_bytes),
+                                               elem_bytes, head_elems, client->ops[op].bound_ppm);
     chunk_elems = (uint32_t)weft_min_u64(chunk_elems, weft_ps_chunk_rows_max(&table->spec));
     part->request_chunk_elems = (uint16_t)chunk_elems;
     for (uint32_t begin = 0, k = 0; begin < total; begin += chunk_elems, k++) {
@@ -184,8 +184,8 @@ static uint32_t refused_elems(const struct ps_part *part)
     return (uint32_t)weft_min_u64(part->refused * of_chunk, part->delivered);
 }
 
-/* Elements that the shard refused count as not delivered, as if the network had lost them. The part has
- * one refusal, so they are subtracted once. */
+/* Elements that the shard refused count as not delivered, as if the network had lost them. The part
+ * has one refusal, so they are subtracted once. */
 static void count_refusal(struct weft_ps_client *client, const struct ps_part *part)
 {
     struct weft_ps_result *result = &client->ops[part->op].result;
@@ -294,8 +294,7 @@ void weft_ps_part_wait(struct weft_ps_client *client, uint32_t index)
     ps_part_rows_to(part, ROWS_GO);
     weft_ps_listed_reset(client, part);
     if (part->op == WEFT_PS_NONE && !is_push) {
-        part->clock =
-            0; /* a clock probe: a restarted shard may be far from the requested clock */
+        part->clock = 0; /* a clock probe: a restarted shard may be far from the requested clock */
     }
     if (flew) {
         ps_part_to(part, PART_QUEUED);

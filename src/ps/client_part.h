@@ -101,53 +101,53 @@ enum ps_part_refusal {
 
 struct ps_part {
     enum ps_part_state state;
-    uint8_t kind;        /* enum weft_rpc_op */
+    uint8_t kind; /* enum weft_rpc_op */
     enum ps_part_answer answer;
     bool request_closed; /* SENT arrived */
     bool cut;            /* PULL: requests a checkpoint */
     bool logged;         /* PUSH: kept in the log with its request until it is durable */
-    bool begun;          /* PUSH: the shard applied some chunks of it, and must be sent the others */
-    bool counted;        /* PUSH: its outcome is in the counters and the result */
+    bool begun;   /* PUSH: the shard applied some chunks of it, and must be sent the others */
+    bool counted; /* PUSH: its outcome is in the counters and the result */
     enum ps_part_rows rows_state; /* PUSH: set by ps_part_rows_to */
-    bool paced;          /* PUSH: given to the transport held, with a pace: client_update.c */
-    bool update_open;    /* PUSH: counted among those of its update that are not confirmed */
-    bool resent;         /* PUSH: sent before, with unknown outcome, so now all of it must arrive */
-    bool is_cold;        /* to the shard only: its rows are not hot. Set when it is made */
-    bool in_air;         /* PUSH: counted in pushes_flying, also while its list is sent */
-    bool is_ahead;       /* PULL: counted in pulls_ahead */
-    bool keeps;          /* PULL: the shard is requested to keep its ids as a list, `known` */
-    bool listed;         /* PUSH: its chunks name a list; the fields up to list_status need one */
-    bool list_given;     /* LIST was sent for it on this connection */
+    bool paced;       /* PUSH: given to the transport held, with a pace: client_update.c */
+    bool update_open; /* PUSH: counted among those of its update that are not confirmed */
+    bool resent;      /* PUSH: sent before, with unknown outcome, so now all of it must arrive */
+    bool is_cold;     /* to the shard only: its rows are not hot. Set when it is made */
+    bool in_air;      /* PUSH: counted in pushes_flying, also while its list is sent */
+    bool is_ahead;    /* PULL: counted in pulls_ahead */
+    bool keeps;       /* PULL: the shard is requested to keep its ids as a list, `known` */
+    bool listed;      /* PUSH: its chunks name a list; the fields up to list_status need one */
+    bool list_given;  /* LIST was sent for it on this connection */
     enum ps_part_message message; /* which is in flight; set by ps_part_message_to */
     enum ps_list_step list_step;
     enum ps_list_doubt list_doubt;
-    bool sent_unknown;   /* SENT arrived, with outcome UNKNOWN */
-    uint8_t list_tries;  /* times that its list was unknown */
-    bool list_bad;       /* the answer to LIST was malformed; else its status is list_status */
+    bool sent_unknown;  /* SENT arrived, with outcome UNKNOWN */
+    uint8_t list_tries; /* times that its list was unknown */
+    bool list_bad;      /* the answer to LIST was malformed; else its status is list_status */
     uint16_t list_status;
     enum ps_part_refusal refusal; /* PUSH: why the shard refused it and the operation is still OK */
     enum ps_part_route route;     /* set by ps_part_route_to; client_via.c */
-    bool via_sending;    /* the transport to the aggregator owns the request's memory until SENT */
-    bool via_answering;  /* that transport owns the reply's memory; the reply will be discarded */
-    bool via_pull;       /* PULL: last sent by an aggregator, so not in the shard's pulls_open */
-    uint32_t via_index;  /* the aggregator of `route`, via_sending and via_answering, in `vias` */
-    bool failing;        /* FLYING: fails as soon as via_sending and via_answering are false */
-    bool is_short;       /* PUSH: of the request; so are the next two */
-    uint32_t delivered;  /* elements that arrived */
-    uint32_t refused;    /* chunks */
+    bool via_sending;   /* the transport to the aggregator owns the request's memory until SENT */
+    bool via_answering; /* that transport owns the reply's memory; the reply will be discarded */
+    bool via_pull;      /* PULL: last sent by an aggregator, so not in the shard's pulls_open */
+    uint32_t via_index; /* the aggregator of `route`, via_sending and via_answering, in `vias` */
+    bool failing;       /* FLYING: fails as soon as via_sending and via_answering are false */
+    bool is_short;      /* PUSH: of the request; so are the next two */
+    uint32_t delivered; /* elements that arrived */
+    uint32_t refused;   /* chunks */
     uint16_t table;
     uint32_t shard;
     uint32_t
         op; /* WEFT_PS_NONE: a clock probe, what resumes a table, or a push that was finished */
     struct weft_ps_list list; /* PULL: ids and out are borrowed until done */
-    const uint32_t *order; /* (rows,): its rows of the list; NULL: all of it, in its order */
+    const uint32_t *order;    /* (rows,): its rows of the list; NULL: all of it, in its order */
     uint32_t rows;
-    uint32_t rows_first; /* PULL: of these, the first so many had been missed before */
+    uint32_t rows_first;    /* PULL: of these, the first so many had been missed before */
     uint32_t rows_critical; /* and of these, missed twice in a row */
-    uint32_t bound_ppm; /* PUSH: of the request. PULL: of the answer */
-    uint32_t clock;     /* PUSH: of the gradients. PULL: needed */
-    uint32_t iteration; /* the worker's clock in progress when the operation started */
-    uint64_t via_sent_ns; /* via: when it was sent */
+    uint32_t bound_ppm;     /* PUSH: of the request. PULL: of the answer */
+    uint32_t clock;         /* PUSH: of the gradients. PULL: needed */
+    uint32_t iteration;     /* the worker's clock in progress when the operation started */
+    uint64_t via_sent_ns;   /* via: when it was sent */
     uint32_t rpc_id;
     uint64_t number; /* PUSH: counted for the link, from 1 */
     uint64_t update; /* PUSH: its update; 0 = none */

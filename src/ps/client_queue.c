@@ -2,8 +2,8 @@
  *
  * Parts of one link go in the order in which they were queued. A BSP push of clock c + 1 may
  * go when the shard has begun that clock, which any answer tells; where nothing was asked, an empty
- * pull (the clock probe) asks. A pull names the push that must be closed before it; there is room for one
- * name, so with more pushes in flight it waits here.
+ * pull (the clock probe) asks. A pull names the push that must be closed before it; there is room
+ * for one name, so with more pushes in flight it waits here.
  */
 #include "ps/client_internal.h"
 
@@ -157,8 +157,8 @@ static bool part_may_go(struct weft_ps_client *client, const struct ps_part *par
     }
     const struct ps_shard_end *end = &client->ends[part->shard];
     /* One whose list was given is waited for by others, as one that was begun. */
-    if (part->begun || (end->list_part == ps_part_index(client, part) &&
-                        part->list_step != LIST_BEFORE)) {
+    if (part->begun ||
+        (end->list_part == ps_part_index(client, part) && part->list_step != LIST_BEFORE)) {
         return weft_ps_listed_may_go(client, part);
     }
     if (link->blocked_round == client->round ||
@@ -171,9 +171,9 @@ static bool part_may_go(struct weft_ps_client *client, const struct ps_part *par
     }
     if (part->kind == WEFT_RPC_PULL) {
         /* An aggregator does not know which of its pushes are open. */
-        bool in_turn = mode == WEFT_TABLE_BSP ||
-                       weft_ps_pushes_before(client, part, link, &rpc_ids) <=
-                           (weft_ps_via_takes_pull(client, part) ? 0 : 1);
+        bool in_turn =
+            mode == WEFT_TABLE_BSP || weft_ps_pushes_before(client, part, link, &rpc_ids) <=
+                                          (weft_ps_via_takes_pull(client, part) ? 0 : 1);
         return in_turn && weft_ps_read_may_go(client, part);
     }
     if (part->number > link->number_closed + WEFT_PUSH_WINDOW_SPAN ||

@@ -1,5 +1,5 @@
-/* Reads of a job whose scheduler admits them (ps/update.h): the first pull of a step waits in its shard's
- * queue until the step's read is admitted.
+/* Reads of a job whose scheduler admits them (ps/update.h): the first pull of a step waits in its
+ * shard's queue until the step's read is admitted.
  *
  * Nothing waits behind such a pull: others pass it in the queue, a push of the same step lets it go, and CLOCK
  * is not in the queue.

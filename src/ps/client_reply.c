@@ -129,7 +129,8 @@ static void answered(struct weft_ps_client *client, struct ps_part *part,
     struct ps_link *link = ps_link_of(client, part->table, part->shard);
     const bool is_passed = was_passed(link, part, reply);
     const bool is_late = part->kind == WEFT_RPC_PUSH && reply->status == WEFT_RPC_LATE;
-    part->refusal = is_passed ? REFUSAL_PASSED : REFUSAL_NONE; /* of this answer, not an older one */
+    part->refusal =
+        is_passed ? REFUSAL_PASSED : REFUSAL_NONE; /* of this answer, not an older one */
     client->counters.pushes_skipped += is_passed && part->op != WEFT_PS_NONE;
     link->clock_known = reply->clock > link->clock_known ? reply->clock : link->clock_known;
     if (part->kind == WEFT_RPC_TABLE && reply->status == WEFT_RPC_OK) {
@@ -146,8 +147,7 @@ static void answered(struct weft_ps_client *client, struct ps_part *part,
     if (is_late) {
         refused_late(client, part);
     }
-    weft_ps_note_status(client, part, WEFT_OK,
-                        is_passed || is_late ? WEFT_RPC_OK : reply->status);
+    weft_ps_note_status(client, part, WEFT_OK, is_passed || is_late ? WEFT_RPC_OK : reply->status);
     if (reply->status != WEFT_RPC_OK) {
         weft_ps_pull_missed(client, part);
     }

@@ -69,8 +69,7 @@ void weft_ps_shard_away(struct weft_ps_client *client, uint32_t shard, uint64_t 
         /* A connection that ends at once does not restart the timeout. */
         const uint64_t patience_ns = client->config.reconnect_ns;
         /* 0: it was parked, and the first failed connection is final. */
-        end->away_until_ns =
-            patience_ns > 0 ? weft_time_add(now_ns, patience_ns) : WEFT_NEVER;
+        end->away_until_ns = patience_ns > 0 ? weft_time_add(now_ns, patience_ns) : WEFT_NEVER;
     }
     client->counters.shard_disconnects += !end->was_parked;
     for (uint32_t i = 0; i < client->parts_total; i++) {

@@ -139,9 +139,9 @@ static weft_status message_send(struct weft_ps_client *client, struct ps_part *p
     write_head(client, part, link, message);
     bool is_push = part->kind == WEFT_RPC_PUSH;
     bool may_lose = is_push && !part->resent && !whole;
-    const struct weft_msg_pace *pace =
-        is_push && part->update != 0 && !ps_part_is_via(part) ? weft_ps_update_pace(client, part)
-                                                              : NULL;
+    const struct weft_msg_pace *pace = is_push && part->update != 0 && !ps_part_is_via(part)
+                                           ? weft_ps_update_pace(client, part)
+                                           : NULL;
     bool of_update = is_of_update(part, link);
     struct weft_msg_send send = {
         .peer = part_peer(client, part),
@@ -258,8 +258,8 @@ weft_status weft_ps_listed_send(struct weft_ps_client *client, struct ps_part *p
     if (!ps_listed_goes_with_ids(part)) {
         bool can = (link->can & WEFT_RPC_CAN_LIST) != 0;
         status = part->list_step != LIST_BEFORE ? weft_ps_part_send(client, part, now_ns)
-                 : can             ? weft_ps_list_send(client, part, now_ns)
-                                   : WEFT_INVALID;
+                 : can                          ? weft_ps_list_send(client, part, now_ns)
+                                                : WEFT_INVALID;
     }
     if (status == WEFT_INVALID) {
         weft_ps_list_drop(client, part);

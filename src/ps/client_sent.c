@@ -54,8 +54,8 @@ void weft_ps_count_flow(struct weft_ps_client *client, struct ps_part *part,
     bool is_short = event->received < event->chunks;
     if (event->outcome == WEFT_MSG_UNKNOWN && (part->bound_ppm == 0 || event->chunks == 1) &&
         part->answer == ANSWER_CLOSED) {
-        /* It was answered, so the chunk with its head had arrived; but who answered, its shard or the
-         * aggregator, died before it confirmed the last chunks. */
+        /* It was answered, so the chunk with its head had arrived; but who answered, its shard or
+         * the aggregator, died before it confirmed the last chunks. */
         got = sent;
         is_short = false;
     }

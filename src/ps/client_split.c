@@ -58,13 +58,12 @@ static void sort_cold(struct weft_ps_client *client, const struct weft_ps_list *
     }
 }
 
-/* The rows of a group become requests of their own: of a shard or, with two ways, of its hot rows or its cold
- * ones. */
+/* The rows of a group become requests of their own: of a shard or, with two ways, of its hot rows
+ * or its cold ones. */
 static uint32_t group_of(const struct weft_ps_client *client, const struct weft_ps_list *list,
                          uint32_t i, uint32_t ways)
 {
-    uint32_t shard =
-        shard_of(&client->tables[list->table].spec, list, i, client->config.shards);
+    uint32_t shard = shard_of(&client->tables[list->table].spec, list, i, client->config.shards);
     return ways == 1 ? shard : 2 * shard + weft_bits_test(client->sort_cold, i);
 }
 
@@ -294,8 +293,8 @@ static weft_status lists_take(struct weft_ps_client *client, bool is_push,
                              : lists_check(client, lists, count, is_push, how->bound_ppm);
     for (uint32_t i = 0; status == WEFT_OK && client->hots != NULL && i < count; i++) {
         /* What has a deadline does not go by an aggregator. */
-        lists[i].splits = how->deadline_ns == 0 &&
-                          weft_ps_hot_splits(client, lists[i].table, !is_push);
+        lists[i].splits =
+            how->deadline_ns == 0 && weft_ps_hot_splits(client, lists[i].table, !is_push);
         if (is_push) {
             weft_ps_hot_want(client, lists[i].table, now_ns);
         }

@@ -274,8 +274,8 @@ void weft_ps_update_told(struct weft_ps_client *client, uint32_t shard, uint32_t
 
 /* ---- going ----------------------------------------------------------------------------------- */
 
-/* Its CLOCKs come when all of it is closed, or a shard that knows no more of it than those of one table
- * would close it there. */
+/* Its CLOCKs come when all of it is closed, or a shard that knows no more of it than those of one
+ * table would close it there. */
 bool weft_ps_update_keeps_clock(const struct weft_ps_client *client, uint16_t table, uint32_t shard,
                                 uint32_t clock)
 {
@@ -321,9 +321,8 @@ const struct weft_msg_pace *weft_ps_update_pace(const struct weft_ps_client *cli
                                                 const struct ps_part *part)
 {
     const struct ps_update *u = find(client, part->update);
-    bool is_paced =
-        u != NULL && !ps_part_head_only(part) && u->state != UPDATE_DROPPED &&
-        u->ends[part->shard].granted;
+    bool is_paced = u != NULL && !ps_part_head_only(part) && u->state != UPDATE_DROPPED &&
+                    u->ends[part->shard].granted;
     return is_paced ? &u->ends[part->shard].pace : NULL;
 }
 
@@ -434,9 +433,8 @@ weft_status weft_ps_update_by(struct weft_ps_client *client, uint64_t update, ui
     if (status != WEFT_OK) {
         return status;
     }
-    if (shard >= client->config.shards ||
-        aggregator * client->config.shards >= client->via_total || members == 0 ||
-        members > WEFT_AGGREGATE_MEMBERS_MAX) {
+    if (shard >= client->config.shards || aggregator * client->config.shards >= client->via_total ||
+        members == 0 || members > WEFT_AGGREGATE_MEMBERS_MAX) {
         return WEFT_INVALID;
     }
     u->hop = aggregator + 1;
@@ -499,8 +497,8 @@ void weft_ps_update_void(struct weft_ps_client *client, struct ps_part *part)
     }
 }
 
-/* Take back what the transport holds. False: some of it was sent. What was taken back comes by its SENT,
- * and goes on in its queue, whatever becomes of the others. */
+/* Take back what the transport holds. False: some of it was sent. What was taken back comes by its
+ * SENT, and goes on in its queue, whatever becomes of the others. */
 static bool withdraw_all(struct weft_ps_client *client, const struct ps_update *u, uint64_t now_ns)
 {
     FOR_EACH_PART(client, u, part)

@@ -150,8 +150,8 @@ static void via_down(struct weft_ps_client *client, uint32_t index, uint64_t now
         const struct ps_part *part = &client->parts[i];
         if (part->via_answering && part->via_index == index) {
             weft_ps_via_answer_over(client, i); /* its expectation ended with the peer */
-        } else if (part->state == PART_FLYING && ps_part_is_via(part) &&
-                   part->via_index == index && part->answer != ANSWER_CLOSED) {
+        } else if (part->state == PART_FLYING && ps_part_is_via(part) && part->via_index == index &&
+                   part->answer != ANSWER_CLOSED) {
             go_direct(client, i);
         }
     }
@@ -245,8 +245,8 @@ static void table_ask(struct weft_ps_client *client, uint32_t index, uint16_t ta
 void weft_ps_via_heard(struct weft_ps_client *client, struct ps_via *via)
 {
     const uint64_t now_ns = ps_clock_ns(client);
-    via->answer_ns =
-        weft_max_u64(via->answer_ns - via->answer_ns / 8, now_ns - weft_min_u64(via->heard_ns, now_ns));
+    via->answer_ns = weft_max_u64(via->answer_ns - via->answer_ns / 8,
+                                  now_ns - weft_min_u64(via->heard_ns, now_ns));
     via->heard_ns = now_ns;
 }
 
@@ -256,7 +256,7 @@ void weft_ps_via_table_event(struct weft_ps_client *client, const struct weft_ms
     const uint32_t tables_end = client->config.tables_max * client->via_total;
     if (index >= tables_end) {
         weft_ps_via_clock_event(client, (index - tables_end) % client->via_total,
-                    (uint16_t)((index - tables_end) / client->via_total), event);
+                                (uint16_t)((index - tables_end) / client->via_total), event);
         return;
     }
     struct ps_via *via = &client->vias[index % client->via_total];
@@ -277,8 +277,8 @@ void weft_ps_via_table_event(struct weft_ps_client *client, const struct weft_ms
 
 static uint64_t silent_at(const struct weft_ps_client *client, const struct ps_via *via)
 {
-    return weft_time_add(via->heard_ns, weft_max_u64(client->config.via_timeout_ns,
-                                                     ANSWER_TIMES * via->answer_ns));
+    return weft_time_add(
+        via->heard_ns, weft_max_u64(client->config.via_timeout_ns, ANSWER_TIMES * via->answer_ns));
 }
 
 void weft_ps_via_progress(struct weft_ps_client *client, uint64_t now_ns)
@@ -296,8 +296,7 @@ void weft_ps_via_progress(struct weft_ps_client *client, uint64_t now_ns)
                 table_ask(client, v, (uint16_t)t, now_ns);
             }
         }
-        if (via->flying + via->sending > 0 &&
-            now_ns >= silent_at(client, via)) {
+        if (via->flying + via->sending > 0 && now_ns >= silent_at(client, via)) {
             via->close = true; /* PEER_DOWN follows */
         }
     }
@@ -381,8 +380,8 @@ uint32_t weft_ps_via_index(const struct weft_ps_client *client, const struct ps_
 bool weft_ps_via_takes_pull(const struct weft_ps_client *client, const struct ps_part *part)
 {
     if (part->kind != WEFT_RPC_PULL || part->route == ROUTE_DIRECT || part->is_cold ||
-        part->answer == ANSWER_POSTED || part->resent || part->cut || part->op == WEFT_PS_NONE || part->rows == 0 ||
-        client->ops[part->op].deadline_ns != WEFT_NEVER ||
+        part->answer == ANSWER_POSTED || part->resent || part->cut || part->op == WEFT_PS_NONE ||
+        part->rows == 0 || client->ops[part->op].deadline_ns != WEFT_NEVER ||
         !weft_ps_via_open(client, part->table, part->shard)) {
         return false;
     }
@@ -414,8 +413,8 @@ bool weft_ps_via_takes(const struct weft_ps_client *client, const struct ps_part
         return weft_ps_via_takes_pull(client, part);
     }
     return part->kind == WEFT_RPC_PUSH && part->route != ROUTE_DIRECT && !part->is_cold &&
-           part->answer != ANSWER_POSTED && !part->resent && !part->listed && !ps_part_head_only(part) && !part->begun &&
-           part->op != WEFT_PS_NONE &&
+           part->answer != ANSWER_POSTED && !part->resent && !part->listed &&
+           !ps_part_head_only(part) && !part->begun && part->op != WEFT_PS_NONE &&
            client->ops[part->op].deadline_ns == WEFT_NEVER && client->vias != NULL &&
            (client->updates == NULL || weft_ps_update_hop(client, part) > 0) &&
            is_open(client, part->table, weft_ps_via_index(client, part));

@@ -60,9 +60,10 @@ static void clock_answered(struct weft_ps_client *client, uint32_t index, uint16
     struct ps_via *via = &client->vias[index];
     struct ps_via_clock *clock = &via->links[table].clock;
     struct weft_rpc_reply reply;
-    const bool good = clock->state == VIA_CLOCK_ASKED && event->outcome == WEFT_MSG_COMPLETE &&
-                      weft_rpc_reply_unpack(clock->reply, sizeof(clock->reply), &reply) == WEFT_OK &&
-                      reply.rpc_id == clock->rpc_id && reply.status == WEFT_RPC_OK;
+    const bool good =
+        clock->state == VIA_CLOCK_ASKED && event->outcome == WEFT_MSG_COMPLETE &&
+        weft_rpc_reply_unpack(clock->reply, sizeof(clock->reply), &reply) == WEFT_OK &&
+        reply.rpc_id == clock->rpc_id && reply.status == WEFT_RPC_OK;
     if (!good) {
         clock_direct(client, index, table);
     }
@@ -79,7 +80,7 @@ static void clock_answered(struct weft_ps_client *client, uint32_t index, uint16
 }
 
 void weft_ps_via_clock_event(struct weft_ps_client *client, uint32_t index, uint16_t table,
-                        const struct weft_msg_event *event)
+                             const struct weft_msg_event *event)
 {
     struct ps_via *via = &client->vias[index];
     struct ps_via_clock *clock = &via->links[table].clock;

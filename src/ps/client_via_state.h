@@ -30,7 +30,7 @@ struct ps_via_link {
     bool expected;
     weft_expect_id expect;
     uint32_t rpc_id;
-    uint32_t pulls;       /* most pulls in progress that it accepts */
+    uint32_t pulls; /* most pulls in progress that it accepts */
     bool takes_clocks;
     struct ps_via_clock clock;
     uint64_t incarnation; /* of the shard, as sent to the aggregator */
@@ -43,14 +43,14 @@ struct ps_via {
     uint32_t shard;
     bool given; /* `peer` is a connection, or will be */
     bool up;
-    bool close; /* the driver must close it */
+    bool close;        /* the driver must close it */
     uint32_t flying;   /* pushes, pulls and clocks without an answer */
     uint32_t pulls;    /* of these, pulls */
     uint32_t sending;  /* parts whose memory the transport owns */
     uint64_t heard_ns; /* with one of both > 0: time of the last answer, or when the first of them
                         * was sent */
     uint64_t incarnation; /* of its last connected process */
-    uint64_t answer_ns; /* of that process: longest recent time from idle to an answer */
+    uint64_t answer_ns;   /* of that process: longest recent time from idle to an answer */
     uint64_t retry_ns;
     struct ps_via_link *links; /* (tables_max,) */
 };

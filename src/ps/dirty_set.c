@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-weft_status weft_dirty_set_init(struct weft_dirty_set *dirty_set, uint16_t table,
-                                  uint32_t rows_max)
+weft_status weft_dirty_set_init(struct weft_dirty_set *dirty_set, uint16_t table, uint32_t rows_max)
 {
     size_t words = WEFT_BITS_WORDS((size_t)rows_max);
     *dirty_set = (struct weft_dirty_set){.table = table, .all_dirty = true};
@@ -35,7 +34,7 @@ void weft_dirty_set_fini(struct weft_dirty_set *dirty_set)
 }
 
 void weft_dirty_set_cut(struct weft_dirty_set *dirty_set, const struct weft_table *table,
-                          bool whole, struct weft_cow_buffer *cow)
+                        bool whole, struct weft_cow_buffer *cow)
 {
     WEFT_ASSERT(!dirty_set->is_cut);
     uint32_t rows = weft_table_slots(table);
@@ -93,7 +92,7 @@ static void copy_aside(struct weft_dirty_set *dirty_set, const struct weft_table
 }
 
 void weft_dirty_set_change(struct weft_dirty_set *dirty_set, const struct weft_table *table,
-                             uint32_t number)
+                           uint32_t number)
 {
     weft_bits_set(dirty_set->dirty, number);
     if (dirty_set->is_cut && number < dirty_set->rows &&
@@ -113,7 +112,7 @@ void weft_dirty_set_made(struct weft_dirty_set *dirty_set, uint32_t number)
 }
 
 void weft_dirty_set_remove(struct weft_dirty_set *dirty_set, const struct weft_table *table,
-                             uint32_t number)
+                           uint32_t number)
 {
     weft_dirty_set_change(dirty_set, table, number);
     weft_bits_clear(dirty_set->live, number);
@@ -125,7 +124,7 @@ void weft_dirty_set_remove(struct weft_dirty_set *dirty_set, const struct weft_t
 }
 
 uint32_t weft_dirty_set_take(struct weft_dirty_set *dirty_set, const struct weft_table *table,
-                               uint8_t *out, uint32_t max)
+                             uint8_t *out, uint32_t max)
 {
     uint32_t count = 0;
     while (count < max) {

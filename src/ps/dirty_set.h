@@ -45,14 +45,14 @@ struct weft_dirty_set {
     uint64_t *dirty;
     uint64_t *cut;
     uint64_t *pending;
-    bool is_cut;           /* a cut is in progress */
-    bool is_whole;         /* the cut has all rows */
-    bool all_dirty;        /* the next cut must be whole: no cut was kept yet, or too many rows were
-                            * removed */
-    bool overrun;          /* the copy-on-write buffer was full: the cut is lost */
-    uint32_t cursor;       /* no pending row has a smaller number */
-    uint32_t rows;         /* in the table when it was cut */
-    uint32_t emitted;      /* rows of the cut emitted so far, of cut_count */
+    bool is_cut;      /* a cut is in progress */
+    bool is_whole;    /* the cut has all rows */
+    bool all_dirty;   /* the next cut must be whole: no cut was kept yet, or too many rows were
+                       * removed */
+    bool overrun;     /* the copy-on-write buffer was full: the cut is lost */
+    uint32_t cursor;  /* no pending row has a smaller number */
+    uint32_t rows;    /* in the table when it was cut */
+    uint32_t emitted; /* rows of the cut emitted so far, of cut_count */
     uint32_t cut_count;
     struct weft_cow_buffer *cow;
     uint64_t *removed; /* (WEFT_DIRTY_SET_REMOVED_MAX,): ids removed since the last kept cut */
@@ -62,13 +62,13 @@ struct weft_dirty_set {
 
 /* Owns:    allocates the sets for rows_max rows. Errors: WEFT_NOMEM. */
 weft_status weft_dirty_set_init(struct weft_dirty_set *dirty_set, uint16_t table,
-                                  uint32_t rows_max);
+                                uint32_t rows_max);
 void weft_dirty_set_fini(struct weft_dirty_set *dirty_set);
 
 /* Cut now: whole = all rows, else those changed since the last cut.
  * Owns:    borrows cow until weft_dirty_set_end. */
 void weft_dirty_set_cut(struct weft_dirty_set *dirty_set, const struct weft_table *table,
-                          bool whole, struct weft_cow_buffer *cow);
+                        bool whole, struct weft_cow_buffer *cow);
 
 /* End the cut. kept: it is durable; otherwise its rows count as changed again. */
 void weft_dirty_set_end(struct weft_dirty_set *dirty_set, bool kept);
@@ -76,12 +76,12 @@ void weft_dirty_set_end(struct weft_dirty_set *dirty_set, bool kept);
 /* Called by the table before it changes the state of row `number`. Cost: two bits, and a copy of
  * the record the first time after a cut. */
 void weft_dirty_set_change(struct weft_dirty_set *dirty_set, const struct weft_table *table,
-                             uint32_t number);
+                           uint32_t number);
 
 /* Called after a row is created, and before a row is removed. */
 void weft_dirty_set_made(struct weft_dirty_set *dirty_set, uint32_t number);
 void weft_dirty_set_remove(struct weft_dirty_set *dirty_set, const struct weft_table *table,
-                             uint32_t number);
+                           uint32_t number);
 
 /* From now on the table reports changes to this dirty set, too. Owns: borrows dirty_set until the
  * table's last change. */
@@ -95,6 +95,6 @@ uint32_t weft_cow_buffer_take(struct weft_cow_buffer *cow, struct weft_dirty_set
 /* Take up to `max` records of pending rows from the table. Shape: out (max, record_bytes). Returns
  * how many; fewer than max = none is left. */
 uint32_t weft_dirty_set_take(struct weft_dirty_set *dirty_set, const struct weft_table *table,
-                               uint8_t *out, uint32_t max);
+                             uint8_t *out, uint32_t max);
 
 #endif

@@ -10,7 +10,7 @@ enum {
     BELOW = 0x80,
     VARINT_BYTES_MAX = 10,
     SIZE_ALL = 1 << 20, /* most bytes to unpack: no chunk is longer */
-    JUMP = 4096 /* a gap longer than this multiple of all previous gaps begins a block */
+    JUMP = 4096         /* a gap longer than this multiple of all previous gaps begins a block */
 };
 
 /* ---- packing --------------------------------------------------------------------------------- */

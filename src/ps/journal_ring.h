@@ -131,7 +131,7 @@ struct weft_ring_reader {
     uint64_t bytes;
     struct weft_ring_cursor begin;
     struct weft_ring_cursor last; /* the writer's last position; `at` is unknown */
-    bool has_last;               /* false: version 2, or both copies of the end are damaged */
+    bool has_last;                /* false: version 2, or both copies of the end are damaged */
     uint32_t version;
     uint32_t life;
     uint64_t lineage; /* 0 in version 2 */

@@ -126,8 +126,7 @@ static inline bool weft_ps_packed_rows(const uint8_t *chunk, size_t bytes, uint3
                                           .ids_offset = at,
                                           .blocks_offset = at + ids_bytes,
                                           .list = list};
-    return rows_p->blocks_offset +
-               (spec == NULL ? 0 : weft_table_push_blocks_bytes(spec, count)) <=
+    return rows_p->blocks_offset + (spec == NULL ? 0 : weft_table_push_blocks_bytes(spec, count)) <=
            bytes;
 }
 

@@ -1,8 +1,9 @@
-/* Key caching of [li14]: a shard keeps the lists of ids of one worker's pulls. A push of the same rows
- * names the list instead of sending the ids again.
+/* Key caching of [li14]: a shard keeps the lists of ids of one worker's pulls. A push of the same
+ * rows names the list instead of sending the ids again.
  *
- * A ring of the newest lists, limited by its memory and by WEFT_ID_LISTS_MAX. The oldest list is evicted
- * first. A list in use is not evicted; while it is the oldest, a list that does not fit is not kept.
+ * A ring of the newest lists, limited by its memory and by WEFT_ID_LISTS_MAX. The oldest list is
+ * evicted first. A list in use is not evicted; while it is the oldest, a list that does not fit is
+ * not kept.
  *
  * It is a cache: callers must handle a missing list.
  *

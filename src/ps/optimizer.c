@@ -176,9 +176,9 @@ static const struct weft_optimizer adadelay = {
 };
 
 const struct weft_optimizer *const weft_optimizers[WEFT_OPTIMIZERS_COUNT] = {
-    [WEFT_OPTIMIZER_SGD] = &sgd,   [WEFT_OPTIMIZER_ADAGRAD] = &adagrad,
+    [WEFT_OPTIMIZER_SGD] = &sgd,           [WEFT_OPTIMIZER_ADAGRAD] = &adagrad,
     [WEFT_OPTIMIZER_MOMENTUM] = &momentum, [WEFT_OPTIMIZER_ADAM] = &adam,
-    [WEFT_OPTIMIZER_FTRL] = &ftrl, [WEFT_OPTIMIZER_ADADELAY] = &adadelay,
+    [WEFT_OPTIMIZER_FTRL] = &ftrl,         [WEFT_OPTIMIZER_ADADELAY] = &adadelay,
 };
 
 const struct weft_optimizer *weft_optimizer_at(uint8_t kind)

@@ -1,5 +1,5 @@
-/* Reassembly of the packed ids of a PULL from its chunks, which arrive in any order. Used by shards and
- * aggregators.
+/* Reassembly of the packed ids of a PULL from its chunks, which arrive in any order. Used by shards
+ * and aggregators.
  *
  * Source: docs/PROTOCOL.md section 7, "Packed ids".
  */

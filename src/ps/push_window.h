@@ -1,9 +1,9 @@
-/* The window of closed pushes of one worker to one table of one shard. It ensures that a push that is
- * resent, over a new connection or to a restored server, is applied once.
+/* The window of closed pushes of one worker to one table of one shard. It ensures that a push that
+ * is resent, over a new connection or to a restored server, is applied once.
  *
  * A worker numbers its pushes to each table of each shard from 1. The tag carries the number's low
- * byte, so that it is known before chunk 0 arrives. The byte is sufficient, because a worker keeps its
- * outstanding numbers within WEFT_PUSH_WINDOW_SPAN of the oldest. 0 is no number.
+ * byte, so that it is known before chunk 0 arrives. The byte is sufficient, because a worker keeps
+ * its outstanding numbers within WEFT_PUSH_WINDOW_SPAN of the oldest. 0 is no number.
  *
  * Numbers older than the window count as closed, which the span above guarantees.
  *
@@ -36,7 +36,7 @@ static inline uint64_t weft_push_window_number_of(const struct weft_push_window 
                                                   uint32_t low)
 {
     int32_t ahead = (int32_t)(low - (uint32_t)window->newest);
-    return ahead < 0 && window->newest < (uint64_t)-(int64_t)ahead
+    return ahead < 0 && window->newest < (uint64_t) - (int64_t)ahead
                ? low
                : window->newest + (uint64_t)(int64_t)ahead;
 }

@@ -36,10 +36,10 @@ struct weft_replica {
     uint64_t taken;  /* of the last transfer applied */
     uint32_t count;  /* number of its pieces; 0 = unknown until the last piece arrives */
     uint32_t staged_count;
-    uint32_t staged_end;      /* one past the last piece that has arrived */
-    uint8_t **staged;         /* (pieces_max,): NULL = not arrived */
-    uint32_t *record_bytes;   /* (tables_max,): for weft_piece_check */
-    uint8_t *free_head;       /* free pieces, linked by their first bytes */
+    uint32_t staged_end;    /* one past the last piece that has arrived */
+    uint8_t **staged;       /* (pieces_max,): NULL = not arrived */
+    uint32_t *record_bytes; /* (tables_max,): for weft_piece_check */
+    uint8_t *free_head;     /* free pieces, linked by their first bytes */
     uint32_t free_count;
     struct posted posted[WEFT_PIECE_FLIGHT_MAX];
     struct confirm confirms[CONFIRMS];
@@ -267,9 +267,8 @@ static bool put_rows(struct weft_replica *replica, const struct weft_section *se
     bool was_supplied = false;
     for (uint32_t at = 0; at < section->count;) {
         uint32_t used;
-        weft_status status =
-            weft_shard_restore_rows(shard, section->table, section->body + at * record_bytes,
-                                    section->count - at, &used);
+        weft_status status = weft_shard_restore_rows(
+            shard, section->table, section->body + at * record_bytes, section->count - at, &used);
         was_supplied &= used == 0;
         at += used;
         if (status == WEFT_AGAIN && !was_supplied) {
@@ -555,7 +554,8 @@ const char *weft_replica_why_text(enum weft_replica_why why)
     case WEFT_REPLICA_OLD:
         return "it has received nothing from its shard for too long, and may be out of date";
     case WEFT_REPLICA_TOO_LARGE:
-        return "what its shard sends at once is more than a replica takes (4 GiB); more shards make each "
+        return "what its shard sends at once is more than a replica takes (4 GiB); more shards "
+               "make each "
                "smaller";
     case WEFT_REPLICA_REFUSED:
         return "it could not take what its shard sent: no memory for it, or another release";

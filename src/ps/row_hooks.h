@@ -28,11 +28,11 @@ struct weft_row_step {
 struct weft_row_read {
     uint64_t id;
     uint16_t table;
-    uint32_t count;       /* dim */
-    float *values;        /* (count,): its weights; the hook changes them to the values of the
-                           * reply */
-    const float *slots;   /* as above; NULL = the row does not exist, and values are its initial
-                           * weights */
+    uint32_t count;     /* dim */
+    float *values;      /* (count,): its weights; the hook changes them to the values of the
+                         * reply */
+    const float *slots; /* as above; NULL = the row does not exist, and values are its initial
+                         * weights */
     uint32_t slots_count;
     uint32_t stride;
 };

@@ -1,5 +1,5 @@
-/* Life, queues, clocks and events. Peers and the memory of their requests are in shard_peers.c, what a
- * request does in shard_request.c. */
+/* Life, queues, clocks and events. Peers and the memory of their requests are in shard_peers.c,
+ * what a request does in shard_request.c. */
 #include "ps/hot_rows.h"
 #include "ps/shard_internal.h"
 #include "ps/snapshot_internal.h"
@@ -42,7 +42,8 @@ void weft_shard_config_default(struct weft_shard_config *config_p)
 uint32_t weft_shard_expects_max(const struct weft_shard_config *config)
 {
     return config->workers_max * (config->push_slots + config->pull_slots + 3) +
-           config->replicas_max + weft_shard_aggregators(config) * (WEFT_AGGREGATE_SLOTS + WEFT_AGGREGATE_PULLS);
+           config->replicas_max +
+           weft_shard_aggregators(config) * (WEFT_AGGREGATE_SLOTS + WEFT_AGGREGATE_PULLS);
 }
 
 static bool config_valid(const struct weft_shard_config *config)
@@ -81,8 +82,7 @@ static weft_status slot_init(const struct weft_shard_config *config, struct shar
         if (config->hot_rows > 0) {
             answer_bytes = weft_max_u64(answer_bytes, weft_hot_reply_bytes_max(config->hot_rows));
         }
-        slot->came =
-            calloc(WEFT_BITS_WORDS((size_t)config->rows_per_rpc_max), sizeof(*slot->came));
+        slot->came = calloc(WEFT_BITS_WORDS((size_t)config->rows_per_rpc_max), sizeof(*slot->came));
     }
     if (has_ids) {
         slot->ids = calloc(config->rows_per_rpc_max, sizeof(*slot->ids));
@@ -107,8 +107,8 @@ static weft_status slots_init(struct weft_shard *shard)
         struct shard_slot *slot = &shard->slots[i];
         uint32_t place = i % shard->slots_per_worker;
         slot->worker = i / shard->slots_per_worker;
-        slot->op = place < config->push_slots                        ? WEFT_RPC_PUSH
-                   : place < config->push_slots + config->pull_slots ? WEFT_RPC_PULL
+        slot->op = place < config->push_slots                         ? WEFT_RPC_PUSH
+                   : place < config->push_slots + config->pull_slots  ? WEFT_RPC_PULL
                    : place == config->push_slots + config->pull_slots ? WEFT_RPC_TABLE
                                                                       : WEFT_RPC_LIST;
         status = slot_init(config, slot);
@@ -143,8 +143,8 @@ static weft_status shard_init(struct weft_shard *shard)
     if (shard->tables == NULL || shard->clocks == NULL || shard->clock_min == NULL ||
         shard->step_to == NULL || shard->workers == NULL || shard->slots == NULL ||
         shard->chunk_rows == NULL || shard->chunk_hashes == NULL || shard->chunk_ids == NULL ||
-        shard->values == NULL ||
-        shard->pushes == NULL || shard->restored == NULL || shard->critical == NULL) {
+        shard->values == NULL || shard->pushes == NULL || shard->restored == NULL ||
+        shard->critical == NULL) {
         return WEFT_NOMEM;
     }
     weft_status status = weft_shard_members_init(shard);
@@ -169,7 +169,8 @@ static weft_status shard_init(struct weft_shard *shard)
         status = status == WEFT_OK ? weft_shard_lists_init(shard) : status;
         if (status == WEFT_OK && config->aggregators_max > 0) {
             status = weft_shard_aggregates_init(shard);
-            status = status == WEFT_OK && config->hot_rows > 0 ? weft_shard_hots_init(shard) : status;
+            status =
+                status == WEFT_OK && config->hot_rows > 0 ? weft_shard_hots_init(shard) : status;
         }
     }
     if (status == WEFT_OK && config->checkpoints) {
@@ -384,7 +385,7 @@ void weft_shard_event(struct weft_shard *shard, const struct weft_msg_event *eve
     case WEFT_EVENT_SENT:
         if (event->user >= WEFT_SHARD_USER_DURABLE) {
             weft_shard_durable_sent(shard, (uint32_t)(event->user - WEFT_SHARD_USER_DURABLE),
-                                 event->outcome == WEFT_MSG_COMPLETE);
+                                    event->outcome == WEFT_MSG_COMPLETE);
             break;
         }
         WEFT_ASSERT(event->user < shard->slot_count);

@@ -63,32 +63,32 @@ struct weft_shard_config {
     enum weft_worker_death on_death;
     uint32_t delay_max; /* ps/update.h: an update that would open more than this many updates after
                          * its base is refused. 0 = no limit */
-    struct weft_table_keys keys; /* drawn at random by the driver */
+    struct weft_table_keys keys;        /* drawn at random by the driver */
     const struct weft_row_hooks *hooks; /* of all tables; borrowed until free. NULL = none */
-    uint32_t hot_top;    /* rows of each table with most updates that are known; 0 = none */
-    uint32_t hot_rows;   /* rows of each table in its hot set, which workers with aggregators are told
-                          * of (shard_hot.c); 0 = none. Needs hot_top of at least 6/5 of it; at most
-                          * WEFT_HOT_ROWS_MAX */
+    uint32_t hot_top;  /* rows of each table with most updates that are known; 0 = none */
+    uint32_t hot_rows; /* rows of each table in its hot set, which workers with aggregators are told
+                        * of (shard_hot.c); 0 = none. Needs hot_top of at least 6/5 of it; at most
+                        * WEFT_HOT_ROWS_MAX */
     uint64_t hot_epoch_ns; /* with hot_rows: the set changes no more often; >= 1 ms */
-    uint32_t step_rows;  /* BSP: rows stepped at a time at the end of a clock, so that a large
-                                * table does not keep the shard from everything else */
-    bool checkpoints;    /* ps/snapshot.h is wanted: three bits a row. Needs chunks_max */
-    uint32_t replicas_max; /* 1: a replica may connect (ps/transfer.h). Needs chunks_max; three bits and
-                            * 8 bytes a row. 0 = none */
-    double div_max;        /* how far what this shard has said may be from its replica, >= 0; of a job
-                            * the bound over the root of the number of shards */
-    uint64_t replica_lease_ns;  /* a replica that hears nothing for so long is not promoted; the same
-                                 * at both ends */
-    size_t replica_cow_bytes; /* for copies of rows that change while they are sent */
+    uint32_t step_rows;    /* BSP: rows stepped at a time at the end of a clock, so that a large
+                            * table does not keep the shard from everything else */
+    bool checkpoints;      /* ps/snapshot.h is wanted: three bits a row. Needs chunks_max */
+    uint32_t replicas_max; /* 1: a replica may connect (ps/transfer.h). Needs chunks_max; three bits
+                            * and 8 bytes a row. 0 = none */
+    double div_max; /* how far what this shard has said may be from its replica, >= 0; of a job
+                     * the bound over the root of the number of shards */
+    uint64_t replica_lease_ns; /* a replica that hears nothing for so long is not promoted; the same
+                                * at both ends */
+    size_t replica_cow_bytes;  /* for copies of rows that change while they are sent */
     uint32_t chunks_max; /* the endpoint's, longest message in chunks: so many bits are kept of
-                                * each of 2 x push_slots pushes of every worker, so that those cut
-                                * off in the middle can be sent again. 0 = workers cannot resume */
+                          * each of 2 x push_slots pushes of every worker, so that those cut
+                          * off in the middle can be sent again. 0 = workers cannot resume */
     uint64_t (*clock_ns)(void *arg); /* on the clock of now_ns */
     void *clock_arg;
     struct weft_rpc_record_ring *records; /* receives a record of every reply, and of every window
                                            * in which workers were active; borrowed until free. NULL
                                            * = none */
-    uint64_t active_window_ns;        /* length of those windows; >= 1 */
+    uint64_t active_window_ns;            /* length of those windows; >= 1 */
 };
 
 /* Cumulative since weft_shard_new. */
@@ -105,39 +105,40 @@ struct weft_shard_counters {
     uint64_t chunks_refused; /* of any request */
     uint64_t elements_applied;
     uint64_t rows_pulled;
-    uint64_t rows_absent;    /* of these, rows without an entry: the reply had initial weights */
-    uint64_t rows_stepped;   /* BSP: optimizer steps at the end of clocks */
-    uint64_t rows_refused;   /* chunks refused for lack of memory for a new row */
-    uint64_t clocks_refused; /* CLOCKs that were not for the worker's next clock, or malformed */
-    uint64_t clocks_duplicate;   /* CLOCKs for finished clocks; accepted without effect */
-    uint64_t chunks_duplicate;   /* of resent pushes: already applied, so skipped */
-    uint64_t clocks_skipped; /* clocks ended for a worker that died in them */
-    uint64_t waits;          /* pulls that had to wait for consistency */
-    uint64_t workers_parked;  /* connections ended by PARK; the ranks stay members */
+    uint64_t rows_absent;      /* of these, rows without an entry: the reply had initial weights */
+    uint64_t rows_stepped;     /* BSP: optimizer steps at the end of clocks */
+    uint64_t rows_refused;     /* chunks refused for lack of memory for a new row */
+    uint64_t clocks_refused;   /* CLOCKs that were not for the worker's next clock, or malformed */
+    uint64_t clocks_duplicate; /* CLOCKs for finished clocks; accepted without effect */
+    uint64_t chunks_duplicate; /* of resent pushes: already applied, so skipped */
+    uint64_t clocks_skipped;   /* clocks ended for a worker that died in them */
+    uint64_t waits;            /* pulls that had to wait for consistency */
+    uint64_t workers_parked;   /* connections ended by PARK; the ranks stay members */
     uint64_t workers_overdue; /* of these, ranks declared dead because no request arrived in time */
     uint64_t workers_replaced;
-    uint64_t workers_refused; /* connections of processes whose rank was given to another process,
-                               * or that started before the connected one */
-    uint64_t workers_joined; /* SHRINK: tables opened by a rank that was not a member of them */
-    uint64_t workers_left;   /* SHRINK: tables left by a member */
-    uint64_t peers_ignored;   /* peers that connected but are not workers of this server */
-    uint64_t slots_unposted;  /* expectations for which the transport had no room; retried */
-    uint64_t lists_stored;      /* pulls whose ids were kept as a list */
-    uint64_t lists_refused;   /* pulls that asked for it, and there was no room */
-    uint64_t lists_received;     /* LISTs taken */
-    uint64_t lists_unknown;   /* pushes answered UNKNOWN_LIST */
-    uint64_t ids_by_list;     /* of pushes, that were not sent with them */
-    uint64_t aggregates;          /* applied (ps/aggregate.h); */
-    uint64_t aggregate_pushes;    /* pushes that they were, which are among `pushes`, too */
-    uint64_t aggregate_rows;      /* rows that were in them; */
+    uint64_t workers_refused;  /* connections of processes whose rank was given to another process,
+                                * or that started before the connected one */
+    uint64_t workers_joined;   /* SHRINK: tables opened by a rank that was not a member of them */
+    uint64_t workers_left;     /* SHRINK: tables left by a member */
+    uint64_t peers_ignored;    /* peers that connected but are not workers of this server */
+    uint64_t slots_unposted;   /* expectations for which the transport had no room; retried */
+    uint64_t lists_stored;     /* pulls whose ids were kept as a list */
+    uint64_t lists_refused;    /* pulls that asked for it, and there was no room */
+    uint64_t lists_received;   /* LISTs taken */
+    uint64_t lists_unknown;    /* pushes answered UNKNOWN_LIST */
+    uint64_t ids_by_list;      /* of pushes, that were not sent with them */
+    uint64_t aggregates;       /* applied (ps/aggregate.h); */
+    uint64_t aggregate_pushes; /* pushes that they were, which are among `pushes`, too */
+    uint64_t aggregate_rows;   /* rows that were in them; */
     uint64_t aggregate_gradients; /* and gradients that had been added up in these */
-    uint64_t aggregate_clocks;    /* clocks that ranks have ended, told by aggregators; said again, too */
+    uint64_t
+        aggregate_clocks; /* clocks that ranks have ended, told by aggregators; said again, too */
     uint64_t aggregates_refused;  /* nothing of them was applied */
     uint64_t aggregators_refused; /* another one with their number was connected */
-    uint64_t hot_selections;  /* of hot sets; */
-    uint64_t hot_epochs;      /* and of these, that changed one: */
-    uint64_t hot_rows_came;   /* rows that it has since, */
-    uint64_t hot_rows_left;   /* and that it has no longer */
+    uint64_t hot_selections;      /* of hot sets; */
+    uint64_t hot_epochs;          /* and of these, that changed one: */
+    uint64_t hot_rows_came;       /* rows that it has since, */
+    uint64_t hot_rows_left;       /* and that it has no longer */
     uint64_t hot_updates;     /* updates of rows in a hot set, from one selection to the next, */
     uint64_t hot_updates_of;  /* and of all rows of these tables in the same time */
     uint64_t journal_records; /* written down (ps/shard_journal.h) */
@@ -148,7 +149,7 @@ struct weft_shard_counters {
     uint64_t updates_late;    /* refused: delay_max */
     uint64_t updates_delay_sum; /* of the opened ones: updates opened since their base */
     uint64_t updates_delay_max;
-    uint64_t updates_untold;  /* COMMITTED that nobody took in time */
+    uint64_t updates_untold;                   /* COMMITTED that nobody took in time */
     uint64_t by_status[WEFT_RPC_STATUS_COUNT]; /* replies by what they said */
 };
 
@@ -173,7 +174,7 @@ struct weft_shard_gauges {
     uint64_t requests_open;  /* requests begun and not replied to */
     uint64_t aggregators_connected;
     uint64_t aggregators_active; /* likewise */
-    uint64_t hot_rows; /* in hot sets */
+    uint64_t hot_rows;           /* in hot sets */
 };
 
 /* Over all replies to one kind of request, ns (rpc/latency.h). */

@@ -7,12 +7,13 @@
  * aggregator, from its worker, or both: what comes second finds the number closed, or begun, and an
  * aggregate with such a member is refused. The aggregator then tells all members to send theirs here.
  *
- * A message may tell instead that its members have ended a clock, as CLOCK of each would: all are looked at first,
- * as above, and to say a clock twice does nothing.
+ * A message may tell instead that its members have ended a clock, as CLOCK of each would: all are
+ * looked at first, as above, and to say a clock twice does nothing.
  *
- * A worker renumbers pushes that a shard which was restored has not seen. What an aggregator still has of
- * them has numbers of before, so each member names the session in which its worker gave the number: the
- * worker says it in TABLE, another one after each break. A shard that has come back knows none.
+ * A worker renumbers pushes that a shard which was restored has not seen. What an aggregator still
+ * has of them has numbers of before, so each member names the session in which its worker gave the
+ * number: the worker says it in TABLE, another one after each break. A shard that has come back
+ * knows none.
  *
  * Source: docs/PROTOCOL.md section 7, "Aggregates".
  */
@@ -199,7 +200,8 @@ static enum weft_rpc_status rows_check(struct weft_shard *shard, struct weft_tab
 {
     struct weft_shard_aggregates *all = shard->aggregates;
     const uint32_t count = view->request.rows;
-    if (!weft_ids_unpack(view->ids, view->ids_bytes, count, all->ids) || !weft_aggregate_counts_good(view)) {
+    if (!weft_ids_unpack(view->ids, view->ids_bytes, count, all->ids) ||
+        !weft_aggregate_counts_good(view)) {
         return WEFT_RPC_BAD_REQUEST;
     }
     bool here = true;
@@ -244,7 +246,8 @@ static void member_close(struct weft_shard *shard, uint16_t index, uint32_t cloc
 {
     struct shard_slot push = push_of(shard, index, clock, member);
     if (*updates_of(shard, index, member->rank)) {
-        /* Nobody grants it by an aggregator where delays are bounded, and its base is not in the message. */
+        /* Nobody grants it by an aggregator where delays are bounded, and its base is not in the
+         * message. */
         push.base = WEFT_RPC_BASE_NONE;
         (void)weft_shard_update_open(shard, &push);
     }
@@ -275,8 +278,8 @@ static void apply(struct weft_shard *shard, uint16_t index, uint32_t clock,
 
 /* Clocks that the members have ended: all, or none, and *refused_p is the rank that it is for. */
 static enum weft_rpc_status clocks_take(struct weft_shard *shard, uint16_t index,
-                                        const struct weft_aggregate_view *view,
-                                        uint32_t *refused_p, uint64_t now_ns)
+                                        const struct weft_aggregate_view *view, uint32_t *refused_p,
+                                        uint64_t now_ns)
 {
     const uint32_t *clocks = &shard->clocks[(size_t)index * shard->config.workers_max];
     for (uint32_t i = 0; i < view->members; i++) {
@@ -287,7 +290,8 @@ static enum weft_rpc_status clocks_take(struct weft_shard *shard, uint16_t index
             return WEFT_RPC_WRONG_WORKER;
         }
         /* Of a rank that is not there the clock is over, or will be told when it is back. */
-        if (!shard_is_there(&shard->workers[member.rank]) || !is_of_session(shard, index, &member)) {
+        if (!shard_is_there(&shard->workers[member.rank]) ||
+            !is_of_session(shard, index, &member)) {
             return WEFT_RPC_SEND_DIRECT;
         }
         if (member.number == 0 || member.number > clocks[member.rank] + 1) {
@@ -335,7 +339,7 @@ static enum weft_rpc_status take(struct weft_shard *shard, const struct weft_rpc
 }
 
 bool weft_shard_aggregate_replay(struct weft_shard *shard, uint16_t table, uint32_t clock,
-                                const uint8_t *bytes, size_t count)
+                                 const uint8_t *bytes, size_t count)
 {
     const struct weft_rpc_tag tag = {.table = table, .number = clock};
     struct weft_aggregate_view view;

@@ -1,12 +1,12 @@
-/* The hot set of each table: selected from the counts of updates (ps/hot.h), and announced to workers that
- * ask for it, which send hot rows through their aggregators, and all others here.
+/* The hot set of each table: selected from the counts of updates (ps/hot.h), and announced to
+ * workers that ask for it, which send hot rows through their aggregators, and all others here.
  *
- * It is selected when a worker asks and the last selection is an epoch ago; so a table that nobody asks for
- * costs nothing. Few updates say nothing about ranks: with fewer than UPDATES_PER_ROW for each row of the
- * set, the last selection stands.
+ * It is selected when a worker asks and the last selection is an epoch ago; so a table that nobody
+ * asks for costs nothing. Few updates say nothing about ranks: with fewer than UPDATES_PER_ROW for
+ * each row of the set, the last selection stands.
  *
- * A row that was not known at the last selection had fewer updates then than the threshold of the list.
- * What it has above that is what it has got since, or less.
+ * A row that was not known at the last selection had fewer updates then than the threshold of the
+ * list. What it has above that is what it has got since, or less.
  *
  *     Cost: a selection reads up to 2 x hot_top rows, sorts them by id, and those of rank below 1.2 x hot_rows by
  *     rank; a reply packs the ids.
@@ -23,8 +23,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A new epoch makes every worker fetch the set: not for less than one of so many rows. Workers ask for the first
- * set so many times in the time of an epoch. */
+/* A new epoch makes every worker fetch the set: not for less than one of so many rows. Workers ask
+ * for the first set so many times in the time of an epoch. */
 enum { UPDATES_PER_ROW = 4, CHANGED_OF = 50, FIRST_TIMES = 64 };
 
 struct shard_hot {
@@ -100,8 +100,8 @@ bool weft_shard_hot_takes(const struct weft_shard *shard, uint16_t index)
 
 /* ---- selecting ------------------------------------------------------------------------------- */
 
-/* Rows in ascending order of their ids: a radix sort over the bytes in which they differ. Returns which of the
- * two arrays has them then. */
+/* Rows in ascending order of their ids: a radix sort over the bytes in which they differ. Returns
+ * which of the two arrays has them then. */
 static struct weft_hot_row *sort_by_id(struct weft_hot_row *from, struct weft_hot_row *to,
                                        uint32_t count)
 {
@@ -170,8 +170,8 @@ static uint64_t hot_updates(const struct weft_agg_candidate *candidates, uint32_
     return sum;
 }
 
-/* Drop candidates whose rank is no lower than `ranks`, as far as that is known without sorting them: they are not
- * selected. Returns how many are left. */
+/* Drop candidates whose rank is no lower than `ranks`, as far as that is known without sorting
+ * them: they are not selected. Returns how many are left. */
 static uint32_t drop_last(struct weft_agg_candidate *candidates, uint32_t count, uint64_t ranks)
 {
     uint32_t low = 1, high = 1, kept = 0; /* enough have `low`, or all that have any */

@@ -50,19 +50,19 @@ struct shard_slot {
     bool update;      /* PUSH: of an update (ps/update.h), by its tag */
     bool update_open; /* and that one was opened for it */
     uint32_t base;    /* and the base in the tag */
-    uint32_t opened;  /* PULL: updates opened, when its rows were read; with HOT: ids in the reply */
-    uint32_t version; /* PULL: of its rows: the minimum clock, when they were read */
-    uint8_t id_bytes; /* PUSH, PULL: by the grid, WEFT_RPC_ID_PACKED where ids are; TABLE: 0 */
-    uint16_t can;     /* TABLE: what the worker was granted */
-    uint32_t partial; /* PUSH: its entry, WEFT_SHARD_NONE without */
-    uint64_t number;  /* PUSH: the worker's count of pushes to this table; 0 = none */
+    uint32_t opened; /* PULL: updates opened, when its rows were read; with HOT: ids in the reply */
+    uint32_t version;    /* PULL: of its rows: the minimum clock, when they were read */
+    uint8_t id_bytes;    /* PUSH, PULL: by the grid, WEFT_RPC_ID_PACKED where ids are; TABLE: 0 */
+    uint16_t can;        /* TABLE: what the worker was granted */
+    uint32_t partial;    /* PUSH: its entry, WEFT_SHARD_NONE without */
+    uint64_t number;     /* PUSH: the worker's count of pushes to this table; 0 = none */
     uint32_t list;       /* PUSH: the list that its chunks name; 0 = none so far */
     uint32_t list_place; /* index of that list: shard_list.c */
-    uint16_t status;  /* the first error */
+    uint16_t status;     /* the first error */
     uint16_t table;
     uint32_t worker; /* rank; PULL of an aggregator: workers_max plus its number */
-    uint32_t clock; /* of the request's tag */
-    uint32_t next;  /* in `waiting`, `due` or `ready` */
+    uint32_t clock;  /* of the request's tag */
+    uint32_t next;   /* in `waiting`, `due` or `ready` */
     weft_expect_id expect;
     weft_peer peer;
     uint32_t rows; /* elements after the head, from the grid; with packed ids: rows that have
@@ -74,13 +74,13 @@ struct shard_slot {
     uint64_t overlap_ns;
     uint64_t wait_begin_ns;
     uint64_t wait_ns;
-    uint64_t cut_after; /* PULL with CUT: number of cuts taken before it arrived */
-    uint64_t *ids;      /* PULL, LIST: (rows_per_rpc_max,) */
+    uint64_t cut_after;        /* PULL with CUT: number of cuts taken before it arrived */
+    uint64_t *ids;             /* PULL, LIST: (rows_per_rpc_max,) */
     const uint8_t *ids_behind; /* PUSH from a journal: the ids stored after the chunk; */
     size_t ids_behind_bytes;   /* shard_list.c */
-    uint64_t *came;     /* PULL with packed ids: one bit per id that has arrived */
-    uint32_t rows_end;  /* PULL with packed ids: one past the last that has arrived */
-    uint8_t *answer;    /* PULL: the largest reply; others: a head */
+    uint64_t *came;            /* PULL with packed ids: one bit per id that has arrived */
+    uint32_t rows_end;         /* PULL with packed ids: one past the last that has arrived */
+    uint8_t *answer;           /* PULL: the largest reply; others: a head */
     uint32_t answer_elems;
     uint16_t answer_elem_bytes;
 };
@@ -99,25 +99,25 @@ struct shard_partial {
 struct shard_worker {
     bool up;
     weft_peer peer;
-    uint64_t up_ns;       /* when it connected */
-    uint64_t down_ns;     /* when its last connection ended; 0 = it had none here */
-    uint64_t incarnation; /* of the pushes in the windows; 0 = none */
+    uint64_t up_ns;              /* when it connected */
+    uint64_t down_ns;            /* when its last connection ended; 0 = it had none here */
+    uint64_t incarnation;        /* of the pushes in the windows; 0 = none */
     struct weft_retired retired; /* processes that lost the rank; a hung one may reconnect */
-    bool parked;          /* not up, and alive until vouched_ns + lease_ns; shard_park.c */
-    uint64_t lease_ns;    /* from PARK; 0 = not parking: the end of its connection is its death or
-                           * departure */
-    uint64_t vouched_ns;  /* time of the last PARK, or of the last request of this rank through an
-                           * aggregator */
+    bool parked;                 /* not up, and alive until vouched_ns + lease_ns; shard_park.c */
+    uint64_t lease_ns;   /* from PARK; 0 = not parking: the end of its connection is its death or
+                          * departure */
+    uint64_t vouched_ns; /* time of the last PARK, or of the last request of this rank through an
+                          * aggregator */
     bool clock_posted;
     weft_expect_id clock_expect;
     struct weft_rpc_window closed;
-    bool wants_durable;   /* the worker keeps its pushes until they are durable */
+    bool wants_durable;        /* the worker keeps its pushes until they are durable */
     bool durable_upto_sending; /* durable_upto_message is in the transport */
     uint16_t durable_upto_table;
     uint64_t durable_upto_number;
     uint8_t durable_upto_message[WEFT_RPC_DURABLE_UPTO_BYTES];
-    uint64_t active_window; /* the last window in which it began a request */
-    uint64_t request_ns;    /* when it began its last request */
+    uint64_t active_window;     /* the last window in which it began a request */
+    uint64_t request_ns;        /* when it began its last request */
     struct weft_id_lists lists; /* lists of its pulls */
     uint32_t given;             /* the list in the memory of its LIST slot; 0 = none */
     uint16_t given_table;
@@ -155,8 +155,8 @@ struct weft_shard {
     uint32_t *step_to; /* (tables_max,): the clock_min for which rows are being stepped; 0 = none */
     uint32_t step_tables;         /* number of tables being stepped */
     struct shard_worker *workers; /* (workers_max,), then an entry per aggregator for its pulls */
-    struct weft_push_window *pushes;     /* (tables_max, workers_max) */
-    uint64_t *critical;  /* (WEFT_SHARD_CHUNKS_MAX,) bits, scratch */
+    struct weft_push_window *pushes; /* (tables_max, workers_max) */
+    uint64_t *critical;              /* (WEFT_SHARD_CHUNKS_MAX,) bits, scratch */
     uint64_t *durable_upto;      /* (tables_max, workers_max): pushes up to this number are durable;
                                   * NULL without checkpoints */
     uint64_t *durable_upto_sent; /* the same: the number last sent to the worker */
@@ -179,8 +179,8 @@ struct weft_shard {
     struct weft_shard_aggregates *aggregates; /* NULL without */
     struct weft_shard_hots *hots;             /* likewise */
     struct weft_transfer *transfer;           /* NULL without replicas */
-    struct shard_partial *partials;     /* worker by worker */
-    uint32_t partials_per_worker;       /* 0 without checkpoints */
+    struct shard_partial *partials;           /* worker by worker */
+    uint32_t partials_per_worker;             /* 0 without checkpoints */
     uint32_t partial_count;
     struct shard_slot *slots; /* worker by worker: push slots, pull slots, the TABLE and the LIST slot;
                                * then aggregator by aggregator: WEFT_AGGREGATE_PULLS pull slots */
@@ -240,7 +240,7 @@ static inline void shard_slot_reject(struct shard_slot *slot, enum weft_rpc_stat
     slot->dead = true;
 }
 static inline struct weft_push_window *shard_pushes(const struct weft_shard *shard, uint16_t table,
-                                             uint32_t worker)
+                                                    uint32_t worker)
 {
     return &shard->pushes[(size_t)table * shard->config.workers_max + worker];
 }
@@ -385,8 +385,8 @@ void weft_shard_update_applied(struct weft_shard *shard, const struct shard_slot
 uint64_t weft_shard_updates_came(const struct weft_shard *shard);
 /* The push was in an aggregate of `bytes` bytes, received in took_ns; `all` bytes arrived in that
  * time. */
-void weft_shard_update_in_sum(struct weft_shard *shard, const struct shard_slot *slot, uint64_t bytes,
-                              uint64_t all, uint64_t took_ns);
+void weft_shard_update_in_sum(struct weft_shard *shard, const struct shard_slot *slot,
+                              uint64_t bytes, uint64_t all, uint64_t took_ns);
 /* A chunk of a push of an update has arrived, in this many bytes. */
 void weft_shard_update_arrived(struct weft_shard *shard, const struct shard_slot *slot,
                                uint32_t bytes, uint64_t now_ns);
@@ -496,8 +496,8 @@ bool weft_shard_push_take(struct weft_shard *shard, struct shard_slot *slot,
 /* The same from a journal, without a connection. Every field of event is checked. behind_bytes:
  * bytes stored after the chunk. */
 bool weft_shard_push_replay(struct weft_shard *shard, uint16_t table, uint32_t worker,
-                           uint64_t number, uint32_t clock, const struct weft_msg_event *event,
-                           size_t behind_bytes);
+                            uint64_t number, uint32_t clock, const struct weft_msg_event *event,
+                            size_t behind_bytes);
 
 /* shard_aggregate.c: pushes summed by an aggregator */
 
@@ -525,7 +525,7 @@ bool weft_shard_aggregate_event(struct weft_shard *shard, const struct weft_msg_
 void weft_shard_aggregate_send(struct weft_shard *shard, uint64_t now_ns);
 /* Apply an aggregate from a journal. */
 bool weft_shard_aggregate_replay(struct weft_shard *shard, uint16_t table, uint32_t clock,
-                                const uint8_t *bytes, size_t count);
+                                 const uint8_t *bytes, size_t count);
 
 /* shard_hot.c */
 

@@ -45,10 +45,10 @@ struct weft_shard_journal_config {
 };
 
 struct weft_shard_journal_report {
-    bool used;               /* the source continues from the checkpoint, and was replayed */
-    bool damaged;            /* it ends before its writer's last position */
-    bool end_unknown;        /* damaged: that position, and the loss, are unknown */
-    uint64_t lost_bytes;     /* between the two */
+    bool used;           /* the source continues from the checkpoint, and was replayed */
+    bool damaged;        /* it ends before its writer's last position */
+    bool end_unknown;    /* damaged: that position, and the loss, are unknown */
+    uint64_t lost_bytes; /* between the two */
     uint64_t lost_records;
     uint64_t unused_records; /* intact records that continue from a checkpoint that was not
                               * restored */

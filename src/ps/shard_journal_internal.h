@@ -73,10 +73,10 @@ struct weft_shard_journal {
     bool full;
     bool failed; /* its memory is unreliable: nothing more is written */
     bool replaying;
-    bool stalled;                  /* replaying: the next record does not fit */
+    bool stalled;                   /* replaying: the next record does not fit */
     struct weft_ring_cursor cursor; /* replaying: the record being replayed */
     struct weft_ring_cursor last;   /* of the source: after the last intact record */
-    uint64_t needed;               /* position from which the checkpoint may lack records */
+    uint64_t needed;                /* position from which the checkpoint may lack records */
     uint32_t cursor_life;
     bool ends_in_life; /* the last replayed record is LIFE */
     struct weft_shard_journal_report report;
@@ -88,7 +88,7 @@ struct weft_shard_journal {
     bool gap_kept; /* a cut after it was kept, but is in no valid checkpoint yet */
     size_t words;  /* of the member bits of a table */
     size_t mark_words;
-    uint64_t *mark; /* (mark_words,): contents of MARK after its head */
+    uint64_t *mark;  /* (mark_words,): contents of MARK after its head */
     uint8_t *listed; /* (JOURNAL_LISTED_BYTES,) scratch: a chunk that names a list, and its ids */
 };
 

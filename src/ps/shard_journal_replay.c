@@ -233,7 +233,7 @@ static bool replay_chunk(struct weft_shard *shard, const struct weft_ring_record
     const uint64_t bytes = (uint64_t)body.elems * body.elem_bytes;
     const uint64_t room = record->bytes - sizeof(*record) - sizeof(body);
     return bytes <= room && weft_shard_push_replay(shard, record->table, record->rank, body.number,
-                                                  body.clock, &event, room - bytes);
+                                                   body.clock, &event, room - bytes);
 }
 
 static bool replay_table(struct weft_shard *shard, const struct weft_ring_record *record)
@@ -280,7 +280,7 @@ static bool replay_aggregate(struct weft_shard *shard, const struct weft_ring_re
     const uint8_t *bytes = (const uint8_t *)(record + 1) + sizeof(body);
     return body.bytes <= room - sizeof(body) && body.value <= UINT32_MAX &&
            weft_shard_aggregate_replay(shard, record->table, (uint32_t)body.value, bytes,
-                                      body.bytes);
+                                       body.bytes);
 }
 
 /* Replay a record of one table; the table is declared, or this record declares it. */

@@ -38,8 +38,8 @@ weft_status weft_shard_lists_init(struct weft_shard *shard)
         return WEFT_NOMEM;
     }
     for (uint32_t w = 0; w < config->workers_max; w++) {
-        weft_id_lists_init(&shard->workers[w].lists,
-                           shard->list_ids + (size_t)w * config->list_ids, config->list_ids);
+        weft_id_lists_init(&shard->workers[w].lists, shard->list_ids + (size_t)w * config->list_ids,
+                           config->list_ids);
     }
     return WEFT_OK;
 }

@@ -275,7 +275,7 @@ bool weft_shard_push_take(struct weft_shard *shard, struct shard_slot *slot,
 
 /* The checks that OPEN and the connection made when the chunk first arrived. */
 static bool replay_fits(const struct weft_table *table, const struct shard_slot *slot,
-                       const struct weft_msg_event *event)
+                        const struct weft_msg_event *event)
 {
     uint32_t head_elems = slot->id_bytes != 0 ? shard_request_head_elems(event) : 0;
     uint64_t before = (uint64_t)event->chunk * event->chunk_elems;
@@ -290,8 +290,8 @@ static bool replay_fits(const struct weft_table *table, const struct shard_slot 
 }
 
 bool weft_shard_push_replay(struct weft_shard *shard, uint16_t index, uint32_t worker,
-                           uint64_t number, uint32_t clock, const struct weft_msg_event *event,
-                           size_t behind_bytes)
+                            uint64_t number, uint32_t clock, const struct weft_msg_event *event,
+                            size_t behind_bytes)
 {
     const struct weft_table *table = shard_table(shard, index);
     struct shard_slot slot = {.op = WEFT_RPC_PUSH,

@@ -62,8 +62,9 @@ static void count_latency(struct weft_shard_latencies *of, const struct weft_rpc
 void weft_shard_record_served(struct weft_shard *shard, const struct shard_slot *slot,
                               const struct weft_rpc_reply *reply, uint64_t departure_ns)
 {
-    bool counts = slot->op == WEFT_RPC_PUSH ||
-                  (slot->op == WEFT_RPC_PULL && (slot->request.flags & (WEFT_RPC_CUT | WEFT_RPC_HOT)) == 0);
+    bool counts =
+        slot->op == WEFT_RPC_PUSH ||
+        (slot->op == WEFT_RPC_PULL && (slot->request.flags & (WEFT_RPC_CUT | WEFT_RPC_HOT)) == 0);
     if (!counts) {
         return;
     }

@@ -165,9 +165,10 @@ static void read_head(struct weft_shard *shard, struct shard_slot *slot,
     uint32_t free_flags = slot->op == WEFT_RPC_TABLE  ? WEFT_RPC_RESUME | WEFT_RPC_DURABLE
                           : slot->op == WEFT_RPC_PUSH ? WEFT_RPC_CUT
                           : slot->op == WEFT_RPC_LIST || is_aggregators ? 0
-                          : (slot->request.flags & WEFT_RPC_HOT) != 0 ? (rows == 0 ? WEFT_RPC_HOT : 0)
-                          : rows == 0                 ? WEFT_RPC_CUT | WEFT_RPC_COUNT_UPDATES
-                                                      : keep | WEFT_RPC_COUNT_UPDATES;
+                          : (slot->request.flags & WEFT_RPC_HOT) != 0
+                              ? (rows == 0 ? WEFT_RPC_HOT : 0)
+                          : rows == 0 ? WEFT_RPC_CUT | WEFT_RPC_COUNT_UPDATES
+                                      : keep | WEFT_RPC_COUNT_UPDATES;
     if (slot->request.worker != worker) {
         shard_slot_reject(slot, WEFT_RPC_WRONG_WORKER);
     } else if (slot->request.rows != rows || (slot->request.flags & ~free_flags) != flags ||
@@ -401,8 +402,8 @@ static weft_status reply_send(struct weft_shard *shard, struct shard_slot *slot,
         /* A reply may wait for the transport while clocks advance. */
         .clock = rows ? slot->version : weft_shard_clock(shard, slot->table),
         .rows = counts_updates(slot) || is_hot_set(slot) ? slot->opened
-                : rows               ? slot->request.rows
-                                     : reply_clock(shard, slot),
+                : rows                                   ? slot->request.rows
+                                                         : reply_clock(shard, slot),
         .ps_proc_ns = slot->proc_ns,
         .ps_overlap_ns = slot->overlap_ns,
         .ps_wait_ns = slot->wait_ns,
@@ -499,7 +500,8 @@ static uint32_t answer_rows(struct weft_shard *shard, struct weft_table *table,
                             const struct shard_slot *slot, uint8_t *out)
 {
     const uint32_t stride = weft_table_blocks(&table->spec) * table->block_floats;
-    const size_t row_bytes = weft_table_blocks(&table->spec) * weft_table_pull_block_bytes(&table->spec);
+    const size_t row_bytes =
+        weft_table_blocks(&table->spec) * weft_table_pull_block_bytes(&table->spec);
     const uint32_t most = WEFT_PS_CHUNK_VALUES_MAX / stride;
     uint32_t absent = 0;
     if (table->spec.pull_values == WEFT_VALUE_FLOAT32) {
@@ -652,8 +654,7 @@ void weft_shard_request_closed(struct weft_shard *shard, struct shard_slot *slot
     count_closed(shard, slot, is_short);
     bool is_push = slot->op == WEFT_RPC_PUSH;
     /* Nothing was applied; the worker sends the list, then resends the push. */
-    bool lacks_list =
-        is_push && slot->status == WEFT_RPC_UNKNOWN_LIST && !is_short && !slot->stale;
+    bool lacks_list = is_push && slot->status == WEFT_RPC_UNKNOWN_LIST && !is_short && !slot->stale;
     if (is_push) {
         weft_shard_list_leave(shard, slot);
     }

@@ -64,7 +64,7 @@ struct weft_shard_updates {
     struct shard_update *of; /* (workers_max, per_rank) */
     uint32_t per_rank;
     uint32_t *clocks; /* (tables_max, workers_max, 2), by parity: of an open update with pushes in
-                              * the table; 0 = none */
+                       * the table; 0 = none */
     uint64_t came;    /* total bytes of updates */
     struct weft_shard_committed *ring;
     uint32_t ring_size;
@@ -210,8 +210,7 @@ static void open_update(struct weft_shard *shard, struct shard_update *update, u
     update->number = shard->counters.updates_opened;
     if (!update->late) {
         shard->counters.updates_delay_sum += behind;
-        shard->counters.updates_delay_max =
-            weft_max_u64(shard->counters.updates_delay_max, behind);
+        shard->counters.updates_delay_max = weft_max_u64(shard->counters.updates_delay_max, behind);
     }
 }
 
@@ -277,8 +276,8 @@ uint64_t weft_shard_updates_came(const struct weft_shard *shard)
     return shard->updates->came;
 }
 
-void weft_shard_update_in_sum(struct weft_shard *shard, const struct shard_slot *slot, uint64_t bytes,
-                              uint64_t all, uint64_t took_ns)
+void weft_shard_update_in_sum(struct weft_shard *shard, const struct shard_slot *slot,
+                              uint64_t bytes, uint64_t all, uint64_t took_ns)
 {
     struct shard_update *update = find(shard, slot->worker, slot->clock);
     if (update != NULL && bytes >= WINDOW_BYTES) {

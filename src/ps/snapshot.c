@@ -298,7 +298,7 @@ uint32_t weft_shard_cut_take(struct weft_shard *shard, void *out, size_t bytes, 
         WEFT_ASSERT(bytes >= dirty_set->record_bytes);
         size_t room = bytes / dirty_set->record_bytes;
         uint32_t count = weft_dirty_set_take(dirty_set, &shard->tables[t], out,
-                                               (uint32_t)weft_min_u64(room, UINT32_MAX));
+                                             (uint32_t)weft_min_u64(room, UINT32_MAX));
         WEFT_ASSERT(count > 0);
         *table_p = (uint16_t)t;
         return count;

@@ -73,9 +73,9 @@ struct weft_cut_table {
     uint32_t clock; /* minimum clock of the workers */
     uint32_t rows;  /* records that weft_shard_cut_take will return */
     uint32_t record_bytes;
-    uint32_t *clocks;         /* (workers_max,) */
+    uint32_t *clocks;                /* (workers_max,) */
     struct weft_push_window *pushes; /* (workers_max,) */
-    uint64_t rows_total;      /* in the table at the cut */
+    uint64_t rows_total;             /* in the table at the cut */
     const uint64_t *removed; /* (removed_count,): ids removed since the previous cut; some may be
                               * among the records, which apply afterwards */
     uint32_t removed_count;

@@ -14,7 +14,7 @@ struct weft_snapshot {
     struct weft_cow_buffer cow;
     struct weft_cut_view view;
     struct weft_dirty_set *dirty_sets; /* (tables_max,) */
-    uint64_t *masks;                  /* of view.partials */
+    uint64_t *masks;                   /* of view.partials */
     size_t mask_words;
     uint64_t *kept;              /* (tables_max, workers_max): pushes up to this number are in the
                                   * last cut that was kept */

@@ -96,8 +96,8 @@ static uint64_t smaller_limit(uint64_t a, uint64_t b)
 static bool cells_allowed(const struct weft_table *table)
 {
     const struct weft_table_limits *limits = &table->limits;
-    return limits->bytes_max > 0 || weft_admission_bytes(&table->admission) <=
-                                        (uint64_t)limits->rows_max * table->row_bytes;
+    return limits->bytes_max > 0 ||
+           weft_admission_bytes(&table->admission) <= (uint64_t)limits->rows_max * table->row_bytes;
 }
 
 /* Choose the index size that allows the most rows: a larger index can address more rows, but leaves
@@ -402,8 +402,7 @@ struct weft_table_row *weft_table_find_hashed(const struct weft_table *table, ui
 }
 
 struct weft_table_row *weft_table_obtain_hashed(struct weft_table *table, uint64_t id,
-                                                uint64_t hash, bool asks, bool counts,
-                                                bool *full_p)
+                                                uint64_t hash, bool asks, bool counts, bool *full_p)
 {
     if (table_is_dense(table)) {
         struct weft_table_row *row = dense_row(table, id);

@@ -48,7 +48,7 @@ struct weft_table_limits {
                           * than rows_max rows would */
     uint32_t shard;      /* this one */
     uint32_t shards;
-    uint32_t hot_top;    /* most-updated rows to track (ps/hot.h); 0 = none */
+    uint32_t hot_top; /* most-updated rows to track (ps/hot.h); 0 = none */
     struct weft_table_keys keys;
 };
 
@@ -91,7 +91,7 @@ struct weft_table {
     uint32_t slabs_max;
     uint32_t index_mask;     /* buckets in use - 1; grows with the number of rows */
     uint32_t index_mask_max; /* its limit: allocated for rows_limit rows */
-    uint32_t touched_head; /* rows with a gradient of this clock, newest first; number + 1 */
+    uint32_t touched_head;   /* rows with a gradient of this clock, newest first; number + 1 */
     uint32_t touched_count;
     uint32_t step_left;     /* rows still to be stepped by step_some */
     uint32_t step_next;     /* list order: the next row, as touched_head */
@@ -99,19 +99,18 @@ struct weft_table {
     bool step_walks;        /* memory order is used, because a large part of the slots must be
                              * stepped */
     uint32_t step_averaged; /* W when stepping began */
-    uint32_t now;          /* clock in progress; SSP, ASP: that of the second fastest worker, so
-                            * that no single worker can advance it */
-    uint32_t newest;       /* SSP, ASP: clock of the fastest worker */
-    uint32_t averaged;     /* number of member workers; >= 1 */
-    float fresh;           /* weft_optimizer_block.fresh for the chunk being applied */
+    uint32_t now;           /* clock in progress; SSP, ASP: that of the second fastest worker, so
+                             * that no single worker can advance it */
+    uint32_t newest;        /* SSP, ASP: clock of the fastest worker */
+    uint32_t averaged;      /* number of member workers; >= 1 */
+    float fresh;            /* weft_optimizer_block.fresh for the chunk being applied */
     struct weft_hash_key index_key;
     struct weft_table_bucket *index; /* (index_mask + 1,), in index_memory, aligned to a cache
                                       * line */
     void *index_memory;
-    uint8_t **slabs;       /* (slabs_max,) */
-    struct weft_dirty_set
-        *dirty_set; /* ps/dirty_set.h, the first; NULL: neither checkpoints nor a replica;
-                     * borrowed */
+    uint8_t **slabs;                  /* (slabs_max,) */
+    struct weft_dirty_set *dirty_set; /* ps/dirty_set.h, the first; NULL: neither checkpoints nor a
+                                       * replica; borrowed */
     struct weft_divergence *divergence; /* ps/divergence.h; NULL: no replica; borrowed */
     const struct weft_row_hooks *hooks; /* NULL = none; borrowed */
     uint16_t number;                    /* table number passed to hooks */
@@ -205,7 +204,7 @@ struct weft_table_row *weft_table_obtain(struct weft_table *table, uint64_t id);
  *
  * Shape:   ids (count,); rows_p (count,). Cost: three lookups if it returns false. */
 bool weft_table_lookup_run(const struct weft_table *table, const uint64_t *ids, uint32_t count,
-                       struct weft_table_row **rows_p);
+                           struct weft_table_row **rows_p);
 
 /* The rows of a chunk of a PUSH; NULL for an id that is not admitted.
  *

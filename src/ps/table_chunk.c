@@ -35,7 +35,7 @@ static uint32_t run_of(const struct weft_table *table, uint32_t number, const ui
 }
 
 bool weft_table_lookup_run(const struct weft_table *table, const uint64_t *ids, uint32_t count,
-                       struct weft_table_row **rows_p)
+                           struct weft_table_row **rows_p)
 {
     if (table_is_dense(table)) {
         return false;
@@ -93,7 +93,7 @@ static void probe_begin(const struct weft_table *table, const uint64_t *hashes, 
 /* Does the candidate row have this id? False is not conclusive. A row removed meanwhile may still
  * contain its id. */
 static inline bool probe_hit(const struct weft_table *table, const struct weft_table_row *row,
-                               uint64_t id, bool expires)
+                             uint64_t id, bool expires)
 {
     return row != NULL && row->id == id && (row->number & TABLE_ROW_LIVE) != 0 &&
            !(expires && table_row_expired(table, row));

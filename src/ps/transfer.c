@@ -476,8 +476,7 @@ void weft_shard_replication(const struct weft_shard *shard, struct weft_replicat
         *replication_p = transfer->state;
         replication_p->bound = shard->config.div_max;
         replication_p->divergence = divergence_of(shard);
-        replication_p->held =
-            counts(transfer) && replication_p->divergence > shard->config.div_max;
+        replication_p->held = counts(transfer) && replication_p->divergence > shard->config.div_max;
     }
 }
 

@@ -27,8 +27,7 @@ size_t weft_transfer_head_max(const struct weft_shard *shard)
                             room_for(config->workers_max * sizeof(uint32_t)) +
                             room_for(config->workers_max * WEFT_SECTION_PUSHES_BYTES) +
                             room_for(WEFT_DIRTY_SET_REMOVED_MAX * sizeof(uint64_t));
-    return room_for(config->workers_max * WEFT_SECTION_RANK_BYTES) +
-           config->tables_max * of_table +
+    return room_for(config->workers_max * WEFT_SECTION_RANK_BYTES) + config->tables_max * of_table +
            shard->partial_count *
                (WEFT_SECTION_HEAD_BYTES + WEFT_SECTION_PARTIAL_BYTES + words * sizeof(uint64_t));
 }

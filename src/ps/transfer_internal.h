@@ -36,7 +36,7 @@ struct weft_transfer {
     uint32_t index;   /* of the next piece */
     bool *sent;       /* (tables_max,): the replica has the table */
     bool *in_cut;     /* (tables_max,): the table is part of the transfer in progress */
-    struct weft_dirty_set *dirty_sets;    /* (tables_max,) */
+    struct weft_dirty_set *dirty_sets;   /* (tables_max,) */
     struct weft_divergence *divergences; /* (tables_max,) */
     struct weft_cow_buffer cow;          /* uses all of cow_memory during a transfer */
     uint8_t *cow_memory;

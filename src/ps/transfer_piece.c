@@ -37,8 +37,8 @@ static bool head_valid(const struct weft_piece_head *head, const struct weft_pie
         head->shards != limits->shards) {
         return false;
     }
-    return is_beat ? (head->flags & WEFT_PIECE_LAST) == 0 && head->transfer == 0 && head->index == 0 &&
-                         head->bytes == 0
+    return is_beat ? (head->flags & WEFT_PIECE_LAST) == 0 && head->transfer == 0 &&
+                         head->index == 0 && head->bytes == 0
                    : head->transfer >= 1;
 }
 

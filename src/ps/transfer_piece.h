@@ -40,10 +40,10 @@ enum weft_transfer_op {
 };
 
 enum weft_piece_flag {
-    WEFT_PIECE_LAST = 0x01,     /* no piece of the transfer follows */
+    WEFT_PIECE_LAST = 0x01,  /* no piece of the transfer follows */
     WEFT_PIECE_READY = 0x02, /* the replica has every table: from now on the bound holds, and it may
                               * be promoted */
-    WEFT_PIECE_BEAT = 0x04,     /* heartbeat; part of no transfer */
+    WEFT_PIECE_BEAT = 0x04,  /* heartbeat; part of no transfer */
 };
 
 struct weft_piece_head {

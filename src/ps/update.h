@@ -2,34 +2,37 @@
  * dropped.
  *
  * An update is the set of all pushes of one worker for one clock, over all tables and shards. With
- * update_bytes_min in its configuration a client holds the pushes of an update until the update is complete:
+ * update_bytes_min in its configuration a client holds the pushes of an update until the update is
+ * complete:
  *
  *   - weft_ps_clock has ended the clock of every table with pushes in the update; or
  *   - the worker continues without that: it pushes for a later clock of such a table, ends that clock again
  *     (weft_ps_clock returns AGAIN), queues a pull that must see such a push, or calls weft_ps_update_end.
  *
- * A complete update of fewer than update_bytes_min bytes is sent at once. For a larger one the client emits
- * an ASK event, and sends no byte of it before the decision:
+ * A complete update of fewer than update_bytes_min bytes is sent at once. For a larger one the
+ * client emits an ASK event, and sends no byte of it before the decision:
  *
  *     weft_ps_update_grant     for each of its shards: the start, the rate and the rank
  *     weft_ps_update_drop      send nothing of it, if no byte was sent yet
  *     weft_ps_update_direct    send all of it at once: the scheduler does not answer
  *
- * The decision also holds for later pushes of the same clock. CLOCK and pulls do not wait for grants, but a
- * CLOCK waits, as always, for the pushes before it.
+ * The decision also holds for later pushes of the same clock. CLOCK and pulls do not wait for
+ * grants, but a CLOCK waits, as always, for the pushes before it.
  *
  *     after weft_ps_client_progress:  while weft_ps_update_poll: ASK -> query the scheduler, ...
  *
- * A shard counts the updates that it has opened. An update is named by rank and clock, and opens with its
- * first chunk. Replies to a client's pulls carry the count; its pushes carry the count of the last reply as
- * their base. With delay_max in its configuration a shard refuses (LATE) the whole of an update that would
- * open more than delay_max updates after its base. weft_shard_take_committed reports each closed update.
+ * A shard counts the updates that it has opened. An update is named by rank and clock, and opens
+ * with its first chunk. Replies to a client's pulls carry the count; its pushes carry the count of
+ * the last reply as their base. With delay_max in its configuration a shard refuses (LATE) the
+ * whole of an update that would open more than delay_max updates after its base.
+ * weft_shard_take_committed reports each closed update.
  *
- * Reads. Where the scheduler admits them, a worker asks before it reads: one read is all pulls of one step, that
- * is of the clock after the last that it ended in any table. Its first pull is held in its queue until
- * weft_ps_read_begin, and no pull of that step waits again. Not held: what has no rows, a pull that is not of
- * a step (weft_ps_how.aside), and a pull of a step that has begun to push. The next read is asked for when
- * no update without a grant is under way, of which the scheduler does not learn the end.
+ * Reads. Where the scheduler admits them, a worker asks before it reads: one read is all pulls of
+ * one step, that is of the clock after the last that it ended in any table. Its first pull is held
+ * in its queue until weft_ps_read_begin, and no pull of that step waits again. Not held: what has
+ * no rows, a pull that is not of a step (weft_ps_how.aside), and a pull of a step that has begun to
+ * push. The next read is asked for when no update without a grant is under way, of which the
+ * scheduler does not learn the end.
  *
  *     weft_ps_reads_wait(client, whether they do);
  *     if (weft_ps_read_over(client)) tell the scheduler;   if (weft_ps_read_wanted(client, &clock)) request it
@@ -55,7 +58,8 @@ enum { WEFT_PS_UPDATE_BYTES_MIN = 65536 }; /* a shorter update does not repay a 
 enum weft_ps_update_event_type {
     WEFT_PS_UPDATE_ASK,       /* the update is complete: request grants */
     WEFT_PS_UPDATE_DELIVERED, /* `shard` has confirmed all pushes of the update to it */
-    WEFT_PS_UPDATE_OVER,      /* all shards have confirmed, or it was dropped; its number is invalid now */
+    WEFT_PS_UPDATE_OVER, /* all shards have confirmed, or it was dropped; its number is invalid now
+                          */
 };
 
 struct weft_ps_update_event {
@@ -63,9 +67,9 @@ struct weft_ps_update_event {
     uint64_t update; /* from 1 */
     uint32_t clock;  /* highest of its pushes */
     uint32_t shards; /* ASK: number of shards with pushes */
-    uint64_t bytes; /* of the pushes' messages. ASK, OVER: to all shards. DELIVERED: to `shard` */
-    double norm;    /* ASK: Euclidean norm of all values pushed; not finite if a value is not */
-    uint32_t shard; /* DELIVERED */
+    uint64_t bytes;  /* of the pushes' messages. ASK, OVER: to all shards. DELIVERED: to `shard` */
+    double norm;     /* ASK: Euclidean norm of all values pushed; not finite if a value is not */
+    uint32_t shard;  /* DELIVERED */
     uint64_t begun_ns; /* DELIVERED: when its first push was given to the transport, or the start of
                         * the grant, whichever is later */
     uint64_t ended_ns; /* DELIVERED: when the last of them was confirmed */
@@ -81,8 +85,8 @@ struct weft_ps_update_part {
     uint32_t base;   /* that count, modulo 2^32 */
 };
 
-/* The next event; false when there is none. The events of one update are in order; those of different
- * updates may interleave. */
+/* The next event; false when there is none. The events of one update are in order; those of
+ * different updates may interleave. */
 bool weft_ps_update_poll(struct weft_ps_client *client, struct weft_ps_update_event *event_p);
 
 /* Errors:  WEFT_NOTFOUND  the update is over.   WEFT_INVALID  shard. */
@@ -92,8 +96,8 @@ weft_status weft_ps_update_part(const struct weft_ps_client *client, uint64_t up
 /* Is an update waiting for the end of its clock? */
 bool weft_ps_update_gathers(const struct weft_ps_client *client);
 
-/* Complete the update that waits for the end of its clock. Call it before waiting for one of its pushes,
- * which would otherwise never complete. No effect if no update is waiting. */
+/* Complete the update that waits for the end of its clock. Call it before waiting for one of its
+ * pushes, which would otherwise never complete. No effect if no update is waiting. */
 void weft_ps_update_end(struct weft_ps_client *client, uint64_t now_ns);
 
 /* Send its pushes to this shard from pace->start_ns on, at pace->rate_bps. A second grant changes the pace of
@@ -154,8 +158,8 @@ struct weft_shard_committed {
     uint64_t all_bps;   /* of all updates, while this one arrived */
 };
 
-/* The oldest closed update that was not taken yet. False: there is none. The queue holds 1,024, or one for each
- * rank if that is more; beyond that the oldest is dropped (counter updates_untold). */
+/* The oldest closed update that was not taken yet. False: there is none. The queue holds 1,024, or
+ * one for each rank if that is more; beyond that the oldest is dropped (counter updates_untold). */
 bool weft_shard_take_committed(struct weft_shard *shard, struct weft_shard_committed *committed_p);
 
 /* Updates opened so far, late ones not counted. */

@@ -41,9 +41,8 @@ static inline uint16_t weft_bf16_store(float value)
     uint32_t rounded = (bits + 0x7fff + (upper & 1)) >> 16;
     rounded = size >= 0x7f7f8000 ? (upper & 0x8000) | 0x7f7f : rounded;
     rounded = size >= 0x7f800000 ? upper : rounded;
-    rounded =
-        size > 0x7f800000 ? upper | 0x40 : rounded; /* make the NaN quiet: all its set bits may be
-                                                     * in the lower half */
+    rounded = size > 0x7f800000 ? upper | 0x40 : rounded; /* make the NaN quiet: all its set bits
+                                                           * may be in the lower half */
     return (uint16_t)rounded;
 }
 

@@ -59,7 +59,7 @@ enum weft_rpc_op {
     WEFT_RPC_LIST = 6, /* the ids of a list that a PUSH names and that the shard does not have */
     WEFT_RPC_AGGREGATE = 7, /* the sum of several pushes; ps/aggregate.h */
     WEFT_RPC_UPDATE = 9,    /* in tags of requests: a PUSH in a job with a scheduler;
-                          * weft_rpc_update_pack */
+                             * weft_rpc_update_pack */
 };
 
 /* Priorities of messages. CLOCK is the most urgent: other workers wait for it, and the next PULL
@@ -177,14 +177,14 @@ static inline uint32_t weft_rpc_head_elems(uint32_t head_bytes, uint32_t elem_by
 }
 
 enum weft_rpc_flag {
-    WEFT_RPC_NARROW_IDS = 1, /* PUSH, PULL: ids are u32 instead of u64 */
-    WEFT_RPC_RESUME = 2,     /* TABLE: the worker resumes; see weft_rpc_pushes */
-    WEFT_RPC_DURABLE = 4,    /* TABLE: notify this worker which of its pushes are durable */
-    WEFT_RPC_CUT = 8,        /* PUSH: request a checkpoint soon. PULL of no rows: reply when a
-                              * checkpoint is complete */
-    WEFT_RPC_UPTO = 16,      /* CLOCK: ends all clocks up to this one, not only the next one */
-    WEFT_RPC_PACKED_IDS = 32, /* PUSH, PULL: ids are packed; ps/id_pack.h */
-    WEFT_RPC_KEEP_IDS = 64,   /* PULL: keep its ids as a list, which a PUSH may refer to */
+    WEFT_RPC_NARROW_IDS = 1,      /* PUSH, PULL: ids are u32 instead of u64 */
+    WEFT_RPC_RESUME = 2,          /* TABLE: the worker resumes; see weft_rpc_pushes */
+    WEFT_RPC_DURABLE = 4,         /* TABLE: notify this worker which of its pushes are durable */
+    WEFT_RPC_CUT = 8,             /* PUSH: request a checkpoint soon. PULL of no rows: reply when a
+                                   * checkpoint is complete */
+    WEFT_RPC_UPTO = 16,           /* CLOCK: ends all clocks up to this one, not only the next one */
+    WEFT_RPC_PACKED_IDS = 32,     /* PUSH, PULL: ids are packed; ps/id_pack.h */
+    WEFT_RPC_KEEP_IDS = 64,       /* PULL: keep its ids as a list, which a PUSH may refer to */
     WEFT_RPC_COUNT_UPDATES = 128, /* PULL: `rows` of the reply is the number of updates opened */
     WEFT_RPC_PARK = 256, /* CLOCK: ends no clock; the worker is about to close this connection, and
                           * keeps its rank */
@@ -207,7 +207,8 @@ enum weft_rpc_can {
     WEFT_RPC_CAN_ALL = 31,
 };
 
-/* The largest clock of a CLOCK with UPTO. A worker that ends clocks one at a time never reaches it. */
+/* The largest clock of a CLOCK with UPTO. A worker that ends clocks one at a time never reaches it.
+ */
 #define WEFT_RPC_CLOCK_MAX UINT32_C(0x7fffffff)
 
 struct weft_rpc_request {

@@ -69,7 +69,7 @@ static void read_served(const struct weft_rpc_record_served_short *s,
 }
 
 uint32_t weft_rpc_record_read(const struct weft_rpc_record_unit *units, uint32_t count,
-                          struct weft_rpc_record *record_p)
+                              struct weft_rpc_record *record_p)
 {
     uint32_t need = count > 0 ? units_of(units->bytes[0]) : 1;
     if (need > count) {
@@ -165,7 +165,7 @@ void weft_rpc_record_put(struct weft_rpc_record_ring *ring, const struct weft_rp
 }
 
 const struct weft_rpc_record_unit *weft_rpc_record_ring_peek(struct weft_rpc_record_ring *ring,
-                                                     uint32_t *count_p)
+                                                             uint32_t *count_p)
 {
     uint32_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
     uint32_t waiting = atomic_load_explicit(&ring->tail, memory_order_acquire) - head;

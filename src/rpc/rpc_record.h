@@ -29,7 +29,7 @@
 #include <stdatomic.h>
 
 enum weft_rpc_record_type {
-    WEFT_RPC_RECORD_CLIENT = 1,       /* by the worker, when the reply is delivered */
+    WEFT_RPC_RECORD_CLIENT = 1,    /* by the worker, when the reply is delivered */
     WEFT_RPC_RECORD_SERVED = 2,    /* by the server, when the reply is passed to the transport */
     WEFT_RPC_RECORD_ACTIVE = 3,    /* by the server, at the end of a window with requests */
     WEFT_RPC_RECORD_HOT = 4,       /* by the server, at the end: one id with many updates */
@@ -163,10 +163,11 @@ static_assert(sizeof(struct weft_rpc_record) ==
                       WEFT_RPC_RECORD_SERVED_UNITS * WEFT_RPC_RECORD_UNIT_BYTES,
               "the spool's format");
 
-/* Decode the first record of units (count,) into a struct; its type is WEFT_RPC_RECORD_NOTHING if there
- * is none. Returns the number of units consumed; 0 if the form is unknown or units are missing. */
+/* Decode the first record of units (count,) into a struct; its type is WEFT_RPC_RECORD_NOTHING if
+ * there is none. Returns the number of units consumed; 0 if the form is unknown or units are
+ * missing. */
 uint32_t weft_rpc_record_read(const struct weft_rpc_record_unit *units, uint32_t count,
-                          struct weft_rpc_record *record_p);
+                              struct weft_rpc_record *record_p);
 
 /* Number of records in units (count,), which came from a ring. */
 uint32_t weft_rpc_record_count(const struct weft_rpc_record_unit *units, uint32_t count);
@@ -182,8 +183,8 @@ struct weft_rpc_record_ring {
     uint32_t room;                 /* producer's: contiguous units from `tail` that are known to be
                                     * free */
     struct weft_rpc_record_unit *next; /* producer's: address of `tail`, if room > 0 */
-    atomic_ullong dropped;         /* producer's: records dropped because the ring was full */
-    _Alignas(64) atomic_uint head; /* consumer's: next unit to read; free-running */
+    atomic_ullong dropped;             /* producer's: records dropped because the ring was full */
+    _Alignas(64) atomic_uint head;     /* consumer's: next unit to read; free-running */
 };
 
 /* Shape:   slots  a power of two; a slot has 64 bytes, for one RPC of a worker or two replies of a
@@ -231,7 +232,7 @@ static inline bool weft_rpc_record_client_fits(const struct weft_rpc_record_clie
 }
 
 static inline void weft_rpc_record_put_client(struct weft_rpc_record_ring *ring, uint16_t table,
-                                       const struct weft_rpc_record_client *r)
+                                              const struct weft_rpc_record_client *r)
 {
     if (ring == NULL) {
         return;
@@ -279,7 +280,7 @@ static inline bool weft_rpc_record_served_fits(const struct weft_rpc_record_serv
 }
 
 static inline void weft_rpc_record_put_served(struct weft_rpc_record_ring *ring, uint16_t table,
-                                          const struct weft_rpc_record_served *r)
+                                              const struct weft_rpc_record_served *r)
 {
     if (ring == NULL) {
         return;
@@ -312,7 +313,7 @@ static inline void weft_rpc_record_put_served(struct weft_rpc_record_ring *ring,
 /* Consumer: the oldest contiguous units, *count_p of them, 0 if the ring is empty. They contain
  * whole records and stay valid until weft_rpc_record_ring_take. */
 const struct weft_rpc_record_unit *weft_rpc_record_ring_peek(struct weft_rpc_record_ring *ring,
-                                                     uint32_t *count_p);
+                                                             uint32_t *count_p);
 void weft_rpc_record_ring_take(struct weft_rpc_record_ring *ring, uint32_t count);
 
 /* Any thread: records dropped so far. */

@@ -127,8 +127,8 @@ static bool optimizer_valid(const struct weft_table_spec *spec)
     case WEFT_OPTIMIZER_ADAM:
         return optimizer_ranges(spec, EPSILON | BETA1 | BETA2) && spec->epsilon > 0;
     case WEFT_OPTIMIZER_FTRL:
-        return optimizer_ranges(spec, EPSILON | ACCUMULATOR | L1 | L2) &&
-               spec->learning_rate > 0 && spec->epsilon + spec->accumulator + spec->l2 > 0;
+        return optimizer_ranges(spec, EPSILON | ACCUMULATOR | L1 | L2) && spec->learning_rate > 0 &&
+               spec->epsilon + spec->accumulator + spec->l2 > 0;
     default:
         return false;
     }
@@ -179,8 +179,8 @@ static bool shape_valid(const struct weft_table_spec *spec)
 {
     uint32_t most = spec->dim < WEFT_RPC_BLOCK_FLOATS ? spec->dim : WEFT_RPC_BLOCK_FLOATS;
     return spec->dim >= 1 && spec->dim <= WEFT_RPC_DIM_MAX &&
-           (spec->block_floats == 0 || (spec->block_floats >= WEFT_RPC_BLOCK_FLOATS_MIN &&
-                                        spec->block_floats <= most));
+           (spec->block_floats == 0 ||
+            (spec->block_floats >= WEFT_RPC_BLOCK_FLOATS_MIN && spec->block_floats <= most));
 }
 
 static bool average_valid(const struct weft_table_spec *spec)
@@ -197,8 +197,9 @@ static bool values_valid(const struct weft_table_spec *spec)
 bool weft_table_spec_valid(const struct weft_table_spec *spec)
 {
     return shape_valid(spec) && values_valid(spec) && spec->workers >= 1 &&
-           spec->mode <= WEFT_TABLE_ASP && (spec->mode == WEFT_TABLE_SSP || spec->staleness == 0) && optimizer_valid(spec) &&
-           init_valid(spec) && kind_valid(spec) && not_finite_valid(spec) && average_valid(spec);
+           spec->mode <= WEFT_TABLE_ASP && (spec->mode == WEFT_TABLE_SSP || spec->staleness == 0) &&
+           optimizer_valid(spec) && init_valid(spec) && kind_valid(spec) &&
+           not_finite_valid(spec) && average_valid(spec);
 }
 
 bool weft_table_spec_equal(const struct weft_table_spec *a, const struct weft_table_spec *b)

@@ -284,7 +284,7 @@ void planner_cancel_of(struct weft_planner *planner, uint32_t worker)
 
 /* Reserve the rest of a transfer from now on. It has no reservation in the future. */
 void planner_rebook(struct weft_planner *planner, struct planner_transfer *transfer,
-                        uint64_t left_bytes)
+                    uint64_t left_bytes)
 {
     struct weft_path path = planner_path(planner, transfer->from_host, transfer->to_host);
     struct weft_booking booking;

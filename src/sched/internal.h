@@ -58,10 +58,9 @@ struct planner_transfer {
     uint32_t members;   /* ALL_REDUCE: updates in the sum */
     uint64_t round;     /* ALL_REDUCE; else 0 */
     uint64_t bytes;
-    uint64_t sent;    /* of these according to the plan, under bookings that were revised since */
-    uint64_t late_ns; /* the transfer is overdue if no report has arrived by then */
-    bool
-        is_announced; /* its grant was output; false: an aggregate that waits for its members */
+    uint64_t sent;     /* of these according to the plan, under bookings that were revised since */
+    uint64_t late_ns;  /* the transfer is overdue if no report has arrived by then */
+    bool is_announced; /* its grant was output; false: an aggregate that waits for its members */
     bool needs_announce; /* by the next plan: it is new, or its booking was revised */
     struct weft_booking booking;
 };
@@ -164,7 +163,7 @@ void planner_end_from(struct weft_planner *planner, uint32_t first);
 void planner_announce_from(struct weft_planner *planner, uint32_t first);
 struct planner_transfer *planner_transfer_find(struct weft_planner *planner, uint64_t id);
 void planner_rebook(struct weft_planner *planner, struct planner_transfer *transfer,
-                        uint64_t left_bytes);
+                    uint64_t left_bytes);
 void planner_announce(struct weft_planner *planner, struct planner_transfer *transfer,
                       bool is_revised);
 /* Announce everything that events have marked: one decision per transfer, regardless of the number

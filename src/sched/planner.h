@@ -121,8 +121,8 @@ struct weft_planner_config {
      * disjoint. */
     uint32_t aggregate_ppm;
     bool groups_of_a_clock; /* all members of a group have the same clock; needed in BSP only */
-    double div_max;   /* divergence bound, in the norm of the model */
-    double step_size; /* eta: a committed update moves the model by eta * norm */
+    double div_max;         /* divergence bound, in the norm of the model */
+    double step_size;       /* eta: a committed update moves the model by eta * norm */
     double momentum;  /* beta in [0, 1): an update moves the model by eta / (1 - beta) * norm in the
                        * long run */
     uint64_t version; /* number of updates that count as committed before the first */
@@ -238,7 +238,7 @@ enum weft_planner_drop {
      * and others could be sent. */
     WEFT_PLANNER_DROP_LATE,
     WEFT_PLANNER_DROP_CROWDED,    /* more updates are due by a position than there are positions */
-    WEFT_PLANNER_DROP_BLOCKING,       /* waiting for it would delay too many others (Fig. 5) */
+    WEFT_PLANNER_DROP_BLOCKING,   /* waiting for it would delay too many others (Fig. 5) */
     WEFT_PLANNER_DROP_DIVERGENCE, /* it alone moves the model by more than div_max */
 };
 

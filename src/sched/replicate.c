@@ -95,9 +95,9 @@ void planner_replica_delivered(struct weft_planner *planner)
     }
 }
 
-/* Whether the updates that may be granted soon would exceed the bound: as many as are granted ahead, and
- * one that is committed meanwhile. Not all that wait: with a long queue every update would then be
- * replicated alone. */
+/* Whether the updates that may be granted soon would exceed the bound: as many as are granted
+ * ahead, and one that is committed meanwhile. Not all that wait: with a long queue every update
+ * would then be replicated alone. */
 static bool is_needed(const struct weft_planner *planner)
 {
     const uint64_t soon = weft_min_u64(planner->waiting_count, planner->config.ahead + 1);
@@ -108,8 +108,8 @@ static bool is_needed(const struct weft_planner *planner)
     return divergence(planner) + soon * weft_min_u64(largest, PLANNER_NORM_ONE) > PLANNER_NORM_ONE;
 }
 
-/* Whether no read waits and the servers' uplinks are free, as far as the planner knows: reads that it
- * does not grant use them, too, so there must be enough to send. */
+/* Whether no read waits and the servers' uplinks are free, as far as the planner knows: reads that
+ * it does not grant use them, too, so there must be enough to send. */
 static bool is_idle(const struct weft_planner *planner)
 {
     for (uint32_t s = 0; s < planner->config.servers; s++) {

@@ -223,8 +223,8 @@ const struct weft_planner *weft_sched_service_planner(const struct weft_sched_se
     return service->planner;
 }
 
-uint64_t weft_sched_service_capacity(struct weft_sched_service *service,
-                                     enum weft_sched_role role, uint32_t index)
+uint64_t weft_sched_service_capacity(struct weft_sched_service *service, enum weft_sched_role role,
+                                     uint32_t index)
 {
     bool is_worker = role == WEFT_SCHED_WORKER;
     if (service->planner == NULL ||
@@ -430,8 +430,9 @@ static bool is_in_sum(const struct service_worker *w, const struct service_worke
     return w->state == UPDATE_FLYING && w->hop == of->hop && w->group == of->group;
 }
 
-/* A member with nothing for a shard sends nothing there, so the aggregator must not wait for it. The
- * decisions for all members of a group come together; the numbers stay as they are when one leaves. */
+/* A member with nothing for a shard sends nothing there, so the aggregator must not wait for it.
+ * The decisions for all members of a group come together; the numbers stay as they are when one
+ * leaves. */
 static void count_members(struct weft_sched_service *service, struct service_worker *w)
 {
     uint32_t all = 0, members[WEFT_SCHED_SHARDS_MAX] = {0};

@@ -108,7 +108,7 @@ struct weft_sched_service_counters {
     uint64_t refused_events;   /* events of unknown workers, or beyond the next sequence number */
     uint64_t repeated;         /* messages and events that had been processed before */
     uint64_t events_lost;      /* discarded by servers, whose buffer was full */
-    uint64_t expired;           /* workers that timed out */
+    uint64_t expired;          /* workers that timed out */
     uint64_t updates;          /* requested */
     uint64_t unplanned;        /* of these, to be sent without a grant */
     uint64_t direct;           /* updates that workers sent without waiting for a reply */
@@ -127,7 +127,7 @@ weft_sched_service_counters(const struct weft_sched_service *service);
 const struct weft_planner *weft_sched_service_planner(const struct weft_sched_service *service);
 
 /* The assumed capacity of the links of a shard or worker; 0 before weft_sched_job_new. */
-uint64_t weft_sched_service_capacity(struct weft_sched_service *service,
-                                     enum weft_sched_role role, uint32_t index);
+uint64_t weft_sched_service_capacity(struct weft_sched_service *service, enum weft_sched_role role,
+                                     uint32_t index);
 
 #endif

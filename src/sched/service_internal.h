@@ -64,14 +64,14 @@ struct service_worker {
     double norm;
     uint8_t why;
     enum read_state read_state;
-    bool has_read;      /* HELD: the worker has reported that it has begun */
-    uint64_t read;      /* clock of its update; 0 = NONE */
-    uint64_t read_ns;   /* HELD: since */
-    uint64_t step_ns;   /* from the last admission to the request of its update */
-    uint64_t position; /* in the order of grants */
+    bool has_read;        /* HELD: the worker has reported that it has begun */
+    uint64_t read;        /* clock of its update; 0 = NONE */
+    uint64_t read_ns;     /* HELD: since */
+    uint64_t step_ns;     /* from the last admission to the request of its update */
+    uint64_t position;    /* in the order of grants */
     uint32_t aggregators; /* number of aggregators that it has reported */
     uint32_t reached;     /* those that accept its pushes, one bit each */
-    uint32_t hop;      /* FLYING: as in struct weft_sched_plan; also the next two fields */
+    uint32_t hop;         /* FLYING: as in struct weft_sched_plan; also the next two fields */
     uint32_t group;
     uint32_t members;
     uint64_t hop_transfer; /* to the aggregator, not delivered; 0 = none */
@@ -126,8 +126,8 @@ struct weft_sched_service {
     bool has_mode;
     enum weft_sched_mode mode;
     uint64_t tau_max;
-    uint32_t aggregators;     /* of the planner */
-    uint32_t aggregator_host; /* of the first; the others follow it */
+    uint32_t aggregators;      /* of the planner */
+    uint32_t aggregator_host;  /* of the first; the others follow it */
     uint32_t aggregators_here; /* one bit each: all connected workers reach it */
     uint64_t batch_ns; /* a plan waits until then for further requests; 0 = it does not wait */
     uint32_t flying;

@@ -1,5 +1,5 @@
-/* Admission of reads: workers' requests become reads of the planner, whose credits bound the number of
- * workers between read and commit.
+/* Admission of reads: workers' requests become reads of the planner, whose credits bound the number
+ * of workers between read and commit.
  *
  * Only the permission to begin is planned, not the transfer of the model: a read is one byte from
  * each server, delivered when it is granted.

@@ -155,19 +155,19 @@ static bool worker_fits(const struct weft_sched_report *q)
 
 static bool server_fits(const struct weft_sched_report *q)
 {
-    return q->index < q->shards && q->mode == 0 && (q->aggregators | q->reached) == 0 && q->tau_max == 0 &&
-           (q->flags & (WEFT_SCHED_SENDING | WEFT_SCHED_READING)) == 0 && q->closed <= q->opened &&
-           q->count <= WEFT_SCHED_EVENTS_MAX && (q->first != 0) == (q->count != 0) &&
-           q->first <= UINT64_MAX - WEFT_SCHED_EVENTS_MAX;
+    return q->index < q->shards && q->mode == 0 && (q->aggregators | q->reached) == 0 &&
+           q->tau_max == 0 && (q->flags & (WEFT_SCHED_SENDING | WEFT_SCHED_READING)) == 0 &&
+           q->closed <= q->opened && q->count <= WEFT_SCHED_EVENTS_MAX &&
+           (q->first != 0) == (q->count != 0) && q->first <= UINT64_MAX - WEFT_SCHED_EVENTS_MAX;
 }
 
 static bool head_fits(const struct weft_sched_report *q)
 {
     const uint8_t flags = WEFT_SCHED_SENDING | WEFT_SCHED_LEAVE | WEFT_SCHED_READING;
-    return q->number != 0 && (q->flags & ~flags) == 0 &&
-           q->workers <= WEFT_SCHED_WORKERS_MAX && q->shards >= 1 &&
-           q->shards <= WEFT_SCHED_SHARDS_MAX && q->up_bps <= WEFT_TIMELINE_BPS_MAX &&
-           q->down_bps <= WEFT_TIMELINE_BPS_MAX && weft_job_name_valid(q->job) &&
+    return q->number != 0 && (q->flags & ~flags) == 0 && q->workers <= WEFT_SCHED_WORKERS_MAX &&
+           q->shards >= 1 && q->shards <= WEFT_SCHED_SHARDS_MAX &&
+           q->up_bps <= WEFT_TIMELINE_BPS_MAX && q->down_bps <= WEFT_TIMELINE_BPS_MAX &&
+           weft_job_name_valid(q->job) &&
            (q->role == WEFT_SCHED_WORKER   ? worker_fits(q)
             : q->role == WEFT_SCHED_SERVER ? server_fits(q)
                                            : false);
@@ -263,7 +263,8 @@ static bool plan_fits(const struct weft_sched_plan *a)
            (a->flags & ~WEFT_SCHED_ADMITS) == 0 &&
            (a->clock != 0) == (a->verdict != WEFT_SCHED_NONE) &&
            (is_granted ? a->count >= 1 && a->count <= WEFT_SCHED_SHARDS_MAX : a->count == 0) &&
-           (a->revision != 0) == is_granted && hop_fits(a) && a->direct_bps <= WEFT_TIMELINE_BPS_MAX &&
+           (a->revision != 0) == is_granted && hop_fits(a) &&
+           a->direct_bps <= WEFT_TIMELINE_BPS_MAX &&
            (a->verdict == WEFT_SCHED_DROPPED ? a->why <= WEFT_PLANNER_DROP_DIVERGENCE
                                              : a->why == 0);
 }

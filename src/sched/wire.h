@@ -64,15 +64,17 @@ struct weft_sched_share {
     uint64_t span_ns; /* DELIVERED: duration of the transfer; 0 = not delivered */
 };
 
-enum { WEFT_SCHED_LATE = 0x01 }; /* flag of an event: refused because its delay is above the
-                                  * bound */
+enum {
+    WEFT_SCHED_LATE = 0x01
+}; /* flag of an event: refused because its delay is above the
+    * bound */
 
 /* COMMITTED: an update is closed at a shard. */
 struct weft_sched_event {
     uint32_t worker;
     uint8_t flags;
-    uint64_t clock; /* of the update; not 0 */
-    double norm;    /* of the applied step; -1 = unknown */
+    uint64_t clock;     /* of the update; not 0 */
+    double norm;        /* of the applied step; -1 = unknown */
     uint64_t rate_bps;  /* receive rate of the update; 0 = unknown, also for the next two */
     uint64_t alone_bps; /* the same, measured while no other update arrived */
     uint64_t all_bps;   /* receive rate of all updates in that time */
@@ -100,11 +102,10 @@ struct weft_sched_report {
 
     /* Worker. */
     uint64_t clock; /* of the update that is requested, or with SENDING sent; 0 = none */
-    uint64_t
-        ended;   /* last clock whose update has ended, by any path; at most `clock` */
-    double norm; /* of the update */
-    uint64_t read; /* clock of the update for which it waits to read the model, or has read it;
-                    * 0 = none, also after the end of that update */
+    uint64_t ended; /* last clock whose update has ended, by any path; at most `clock` */
+    double norm;    /* of the update */
+    uint64_t read;  /* clock of the update for which it waits to read the model, or has read it;
+                     * 0 = none, also after the end of that update */
     uint32_t aggregators; /* number of aggregators known to it, <= AGGREGATORS_MAX */
     uint32_t reached;     /* bit a: aggregator a accepts its pushes, for every shard */
 
@@ -152,9 +153,9 @@ enum weft_sched_verdict {
 
 struct weft_sched_grant {
     uint32_t shard;
-    uint32_t rank;        /* number of updates in flight that go first */
-    uint32_t members;     /* with a hop: updates in the sum with bytes for this shard, 1 .. members of
-                           * the plan; else 0 */
+    uint32_t rank;    /* number of updates in flight that go first */
+    uint32_t members; /* with a hop: updates in the sum with bytes for this shard, 1 .. members of
+                       * the plan; else 0 */
     uint64_t start_in_ns; /* from the arrival of the message */
     uint64_t rate_bps;    /* not 0 */
 };
@@ -171,16 +172,15 @@ struct weft_sched_plan {
     uint64_t life;     /* identifies the scheduler's process; not 0 */
     uint64_t clock;    /* of the update that the verdict is for; 0 = none */
     uint64_t revision; /* of the grants of this update: increases when they change; 0 = no grant */
-    uint64_t
-        direct_bps; /* a worker's share of a server's link, for updates without a grant; 0 =
-                     * unknown */
-    uint64_t taken; /* server: events up to this number are acknowledged */
-    uint64_t admitted; /* worker: the `read` of its report that may begin; 0 = none. Only with
-                        * ADMITS */
-    uint32_t hop;     /* GRANTED: 0 = to the servers; else aggregator hop - 1 */
-    uint32_t group;   /* with a hop: id of the sum that contains the update, not 0; else 0 */
-    uint32_t members; /* with a hop: updates in that sum, 2 .. MEMBERS_MAX; else 0 */
-    uint32_t count; /* GRANTED: 1 .. SHARDS_MAX; else 0 */
+    uint64_t direct_bps; /* a worker's share of a server's link, for updates without a grant; 0 =
+                          * unknown */
+    uint64_t taken;      /* server: events up to this number are acknowledged */
+    uint64_t admitted;   /* worker: the `read` of its report that may begin; 0 = none. Only with
+                          * ADMITS */
+    uint32_t hop;        /* GRANTED: 0 = to the servers; else aggregator hop - 1 */
+    uint32_t group;      /* with a hop: id of the sum that contains the update, not 0; else 0 */
+    uint32_t members;    /* with a hop: updates in that sum, 2 .. MEMBERS_MAX; else 0 */
+    uint32_t count;      /* GRANTED: 1 .. SHARDS_MAX; else 0 */
     struct weft_sched_grant grants[WEFT_SCHED_SHARDS_MAX];
 };
 

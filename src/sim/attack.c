@@ -257,8 +257,8 @@ static uint64_t effects(const struct weft_ep_counters *c)
 {
     return c->data_received + c->messages_sent + c->messages_received + c->messages_unknown +
            c->lost_packets + c->spurious_losses + c->ce_received + c->duplicate_chunks +
-           c->late_chunks + c->no_memory + c->retransmitted_packets + c->path_changes + c->mtu_raised + c->rekeys +
-           c->crypto_failures;
+           c->late_chunks + c->no_memory + c->retransmitted_packets + c->path_changes +
+           c->mtu_raised + c->rekeys + c->crypto_failures;
 }
 
 const char *weft_attack_judge(const struct weft_net_packet *packet,

@@ -24,7 +24,7 @@ struct weft_attacker {
     struct weft_net_packet *pending; /* a copy of the packet being received; NULL */
     struct weft_net_packet *records[WEFT_ATTACK_RECORDS]; /* packets that were accepted, for
                                                            * replay */
-    struct weft_net_packet *hello;   /* the last one seen */
+    struct weft_net_packet *hello;                        /* the last one seen */
 };
 
 void weft_attacker_init(struct weft_attacker *attacker, const struct weft_world_hostile *hostile,

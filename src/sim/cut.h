@@ -21,7 +21,7 @@ struct weft_cuts {
     struct weft_cut_end {
         uint32_t closes; /* number of closes of its pair when it opened */
         bool opener;
-    } *ends;          /* [host][peer] */
+    } * ends; /* [host][peer] */
 };
 
 /* Create for the given numbers of hosts and of peers per host. Running out of memory ends the

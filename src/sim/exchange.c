@@ -32,21 +32,21 @@ struct host {
 struct exchange {
     struct weft_exchange_config config;
     struct weft_world *world;
-    uint32_t hosts;        /* of the world; in a step or an outcast, host 0 is the server */
+    uint32_t hosts; /* of the world; in a step or an outcast, host 0 is the server */
     struct host *host;
     uint64_t kind_bytes[KIND_END];
     uint32_t kind_bound_ppm[KIND_END];
     uint8_t *source;
-    uint8_t *sink;         /* destination of all messages */
+    uint8_t *sink; /* destination of all messages */
     uint32_t ups;
-    uint32_t links_due;    /* number of PEER_UPs when all are connected */
-    uint32_t round;        /* current */
-    uint32_t left;         /* messages that must complete before the round ends */
+    uint32_t links_due; /* number of PEER_UPs when all are connected */
+    uint32_t round;     /* current */
+    uint32_t left;      /* messages that must complete before the round ends */
     uint64_t go_ns;
     uint64_t *times_ns;
     bool stopping;
     uint64_t messages;
-    uint64_t outstanding;  /* messages sent whose SENT has not been received */
+    uint64_t outstanding; /* messages sent whose SENT has not been received */
     uint64_t chunks;
     uint64_t missing;
 };

@@ -55,10 +55,10 @@ struct weft_exchange_config {
     uint64_t buffer_bytes;  /* of each downlink */
     uint64_t ecn_bytes;     /* its marking threshold; 0 = off */
     uint32_t loss_ppm;
-    uint32_t bound_ppm;     /* of messages, pushes and replies; requests and CLOCKs have none */
+    uint32_t bound_ppm; /* of messages, pushes and replies; requests and CLOCKs have none */
     uint32_t rounds;
     uint64_t seed;
-    const char *cc_name;    /* NULL = the default */
+    const char *cc_name;              /* NULL = the default */
     const struct weft_world_tap *tap; /* NULL = none */
 };
 

@@ -133,9 +133,8 @@ struct weft_fabric_result {
     uint64_t delay_max;
     double share_min; /* commits of the worker with the fewest, relative to the mean */
     uint64_t commits_by_worker[WEFT_FABRIC_WORKERS_MAX];
-    double
-        server_link_utilization; /* downlinks of all servers: bytes carried / bytes available to the
-                                  * job */
+    double server_link_utilization; /* downlinks of all servers: bytes carried / bytes available to
+                                     * the job */
     bool has_replica;
     double replica_divergence_max;
     uint64_t replica_bytes;

@@ -167,8 +167,7 @@ static inline uint32_t weft_fabric_server_host(const struct weft_fabric *f, uint
 /* Chain replication: an update is committed when the replicas have it, too. */
 static inline bool weft_fabric_is_chained(const struct weft_fabric_config *config)
 {
-    return config->div_max > 0 &&
-           (config->is_chained || config->policy == WEFT_FABRIC_FAIR);
+    return config->div_max > 0 && (config->is_chained || config->policy == WEFT_FABRIC_FAIR);
 }
 
 static inline uint32_t weft_fabric_replica_host(const struct weft_fabric *f, uint32_t server)

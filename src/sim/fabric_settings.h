@@ -40,7 +40,7 @@ struct weft_fabric_network {
     uint32_t contended_servers_ppm;  /* of servers, both links; drawn once */
     uint32_t outside_ppm;            /* fraction of a contended link's rate used while there is
                                       * cross traffic */
-    uint64_t outside_on_ns; /* means; each duration is uniform in [0.5, 1.5] of its mean */
+    uint64_t outside_on_ns;          /* means; each duration is uniform in [0.5, 1.5] of its mean */
     uint64_t outside_off_ns;
     uint32_t rate_factor_ppm_min; /* a link's rate is redrawn uniformly from [this, 1,000,000] of
                                    * `rate` */

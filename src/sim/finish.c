@@ -44,8 +44,7 @@ static void measure(const struct weft_plan *plan, struct load *loads)
         loads[msg->src].bytes[WEFT_NET_UP] += bytes;
         to->bytes[WEFT_NET_DOWN] += bytes;
         to->packets += msg->chunks;
-        to->rtt_ns =
-            weft_max_u64(to->rtt_ns, rtt_ns(&plan->host[msg->src], &plan->host[msg->dst]));
+        to->rtt_ns = weft_max_u64(to->rtt_ns, rtt_ns(&plan->host[msg->src], &plan->host[msg->dst]));
     }
 }
 
@@ -170,6 +169,6 @@ uint64_t weft_finish_alive_ns(const struct weft_plan *plan)
      * address that no longer works costs probes. */
     bool path = plan->mover != UINT32_MAX || plan->shrinker != UINT32_MAX ||
                 plan->host[0].ep.packet_bytes_sure != 0;
-    return start_ns + weft_min_u64(trouble_ns, WEFT_NS_PER_S) + FACTOR * work_ns(plan) +
-           later_ns + (path ? path_ns : 0) + fragments_ns(plan);
+    return start_ns + weft_min_u64(trouble_ns, WEFT_NS_PER_S) + FACTOR * work_ns(plan) + later_ns +
+           (path ? path_ns : 0) + fragments_ns(plan);
 }

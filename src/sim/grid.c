@@ -83,8 +83,7 @@ static struct weft_grid_cell *add(struct list *list, const struct network *netwo
                                         .seed = list->config->seed,
                                         .cc_name = list->config->cc_name,
                                     }};
-    cell->config.rounds =
-        rounds_of(list->config, network->message_bytes * sender_count * shards);
+    cell->config.rounds = rounds_of(list->config, network->message_bytes * sender_count * shards);
     return cell;
 }
 

@@ -27,9 +27,9 @@ enum {
 #define NOBODY UINT32_MAX
 
 struct sender {
-    uint32_t peer;   /* the receiver, as seen by the sender */
-    uint32_t back;   /* this sender, as seen by the receiver */
-    uint32_t round;  /* next round to send */
+    uint32_t peer;  /* the receiver, as seen by the sender */
+    uint32_t back;  /* this sender, as seen by the receiver */
+    uint32_t round; /* next round to send */
     bool up;
     uint64_t closed; /* bit r: round r mod 64 is closed at the receiver but not yet at the sender */
     uint64_t *masks; /* WEFT_MSGS_MAX masks of `words` words: the receiver's result of these
@@ -38,12 +38,12 @@ struct sender {
 };
 
 struct shard {
-    uint32_t round;      /* current */
-    uint32_t left;       /* messages of the round not completed */
+    uint32_t round; /* current */
+    uint32_t left;  /* messages of the round not completed */
     uint64_t go_ns;
-    uint64_t *times_ns;  /* of completed rounds */
+    uint64_t *times_ns; /* of completed rounds */
     uint32_t done;
-    uint8_t *memory;     /* destination of all messages, which are equal */
+    uint8_t *memory;      /* destination of all messages, which are equal */
     uint64_t data_before; /* data_received at the first round */
 };
 
@@ -52,21 +52,21 @@ struct incast {
     struct weft_world *world;
     struct sender *senders; /* host i; shard i / config.senders */
     struct shard shards[WEFT_INCAST_SHARDS_MAX];
-    uint32_t hosts;         /* of senders; the endpoints of the receiver's host follow */
-    uint32_t total;         /* elements of a message */
+    uint32_t hosts; /* of senders; the endpoints of the receiver's host follow */
+    uint32_t total; /* elements of a message */
     uint32_t chunks;
     size_t words;
     uint8_t *source;
     struct weft_credit_share share; /* of the endpoints of the receiver's host */
-    uint32_t ups;           /* PEER_UPs received at the receiver's host */
+    uint32_t ups;                   /* PEER_UPs received at the receiver's host */
     uint64_t first_go_ns;
     uint64_t last_go_ns;
-    bool stopping;          /* start no new rounds */
+    bool stopping; /* start no new rounds */
     uint64_t stop_ns;
     uint64_t goodput_bps[WEFT_INCAST_SHARDS_MAX];
     uint64_t messages;
-    uint64_t outstanding;   /* messages sent whose SENT has not been received */
-    uint64_t missing;       /* chunks, over all messages */
+    uint64_t outstanding; /* messages sent whose SENT has not been received */
+    uint64_t missing;     /* chunks, over all messages */
     uint32_t missing_max;
     uint64_t unknown;
 };
@@ -114,8 +114,8 @@ const char *weft_incast_config_check(const struct weft_incast_config *config)
 
 uint64_t weft_incast_ideal_ns(const struct weft_incast_config *config)
 {
-    uint64_t bytes = (uint64_t)config->senders * config->shards *
-                     weft_sim_wire_bytes(config->message_bytes);
+    uint64_t bytes =
+        (uint64_t)config->senders * config->shards * weft_sim_wire_bytes(config->message_bytes);
     return weft_sim_wire_ns(bytes, config->rate_bps) + config->rtt_ns;
 }
 
@@ -236,8 +236,9 @@ static void check_received(struct incast *s, uint32_t host, const struct weft_ms
         weft_world_fail(s->world, "the message of sender %" PRIu32 " was closed SHORT", host);
     } else if (event->chunks != s->chunks || missing > most) {
         weft_world_fail(s->world,
-                        "sender %" PRIu32 ": %" PRIu32 " of %" PRIu32 " chunks are missing, K is %"
-                        PRIu32, host, missing, event->chunks, most);
+                        "sender %" PRIu32 ": %" PRIu32 " of %" PRIu32
+                        " chunks are missing, K is %" PRIu32,
+                        host, missing, event->chunks, most);
     } else if (weft_bits_count(event->mask, event->chunks) != event->received) {
         weft_world_fail(s->world, "sender %" PRIu32 ": the mask has another number of chunks",
                         host);
@@ -599,8 +600,8 @@ static void result_counters(const struct incast *s, struct weft_incast_result *r
         weft_net_link_counters(net, shard_host(s, 0), WEFT_NET_UP);
     uint64_t again = 0;
     r->dropped_full = down->dropped_full;
-    r->dropped_wire = down->dropped_loss + down->dropped_burst + up->dropped_loss +
-                      up->dropped_burst;
+    r->dropped_wire =
+        down->dropped_loss + down->dropped_burst + up->dropped_loss + up->dropped_burst;
     r->marked = down->marked;
     r->queue_bytes_max = down->queued_bytes_max;
     for (uint32_t i = 0; i < s->hosts + s->config.shards; i++) {
@@ -614,8 +615,7 @@ static void result_counters(const struct incast *s, struct weft_incast_result *r
         r->packets += c->datagrams_sent;
         again += c->retransmitted_packets;
     }
-    r->retransmitted_ppm =
-        r->data_sent == 0 ? 0 : (uint32_t)(again * WEFT_PPM / r->data_sent);
+    r->retransmitted_ppm = r->data_sent == 0 ? 0 : (uint32_t)(again * WEFT_PPM / r->data_sent);
 }
 
 static void result_fill(const struct incast *s, struct weft_incast_result *r)

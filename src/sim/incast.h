@@ -49,16 +49,16 @@ struct weft_incast_config {
     uint32_t shards;        /* endpoints at the receiver's host */
     uint64_t message_bytes; /* a multiple of 4 (floats) */
     uint64_t rate_bps;
-    uint64_t rtt_ns;        /* base: without queueing and transmission times */
-    uint64_t buffer_bytes;  /* of the downlink */
-    uint64_t ecn_bytes;     /* its marking threshold; 0 = off */
+    uint64_t rtt_ns;       /* base: without queueing and transmission times */
+    uint64_t buffer_bytes; /* of the downlink */
+    uint64_t ecn_bytes;    /* its marking threshold; 0 = off */
     uint32_t loss_ppm;
-    bool burst;             /* losses occur in bursts: Gilbert model, WEFT_INCAST_BURST packets */
+    bool burst; /* losses occur in bursts: Gilbert model, WEFT_INCAST_BURST packets */
     uint32_t bound_ppm;
-    bool unannounced;       /* the receiver does not set senders_expected */
+    bool unannounced; /* the receiver does not set senders_expected */
     uint32_t rounds;
     uint64_t seed;
-    const char *cc_name;    /* NULL = the default */
+    const char *cc_name; /* NULL = the default */
     enum weft_ep_order order;
     /* Called for each message received, with its mask. May be NULL. */
     void (*seen)(void *self, const uint64_t *mask, uint32_t chunks);
@@ -70,34 +70,34 @@ struct weft_incast_config {
 #define WEFT_INCAST_BURST 8
 
 struct weft_incast_result {
-    bool ok;                /* all rounds completed and all checks passed; else `failure` describes
-                             * the failed check */
+    bool ok; /* all rounds completed and all checks passed; else `failure` describes
+              * the failed check */
     char failure[256];
-    uint32_t rounds;        /* completed, all endpoints together; the times below are over these */
+    uint32_t rounds; /* completed, all endpoints together; the times below are over these */
     uint64_t ideal_ns;
-    uint64_t p50_ns;        /* nearest-rank percentiles of the round times */
+    uint64_t p50_ns; /* nearest-rank percentiles of the round times */
     uint64_t p99_ns;
     uint64_t max_ns;
     uint64_t mean_ns;
     uint64_t messages;
     uint32_t delivered_ppm_mean; /* chunks that arrived, mean over messages */
     uint32_t delivered_ppm_min;
-    uint32_t retransmitted_ppm;  /* relative to the DATA packets sent */
-    uint32_t jain_ppm;           /* of goodput_bps over endpoints */
+    uint32_t retransmitted_ppm;                   /* relative to the DATA packets sent */
+    uint32_t jain_ppm;                            /* of goodput_bps over endpoints */
     uint64_t goodput_bps[WEFT_INCAST_SHARDS_MAX]; /* payload of first copies, until the first
                                                    * endpoint has finished its rounds */
-    uint64_t dropped_full;       /* by the full buffer of the downlink to the receiver */
-    uint64_t dropped_wire;       /* by random loss after the queue, or on the receiver's uplink */
+    uint64_t dropped_full; /* by the full buffer of the downlink to the receiver */
+    uint64_t dropped_wire; /* by random loss after the queue, or on the receiver's uplink */
     uint64_t marked;
     uint64_t queue_bytes_max;
     uint64_t data_sent;
-    uint64_t data_lost;          /* declared lost by senders */
-    uint64_t data_spurious;      /* of these, acknowledged later */
-    uint64_t data_duplicate;     /* chunks that had been received before */
-    uint64_t data_late;          /* chunks of closed messages */
+    uint64_t data_lost;      /* declared lost by senders */
+    uint64_t data_spurious;  /* of these, acknowledged later */
+    uint64_t data_duplicate; /* chunks that had been received before */
+    uint64_t data_late;      /* chunks of closed messages */
     uint64_t probes;
-    uint64_t unknown;            /* messages with result UNKNOWN at the sender */
-    uint64_t packets;            /* all, both directions */
+    uint64_t unknown; /* messages with result UNKNOWN at the sender */
+    uint64_t packets; /* all, both directions */
     uint64_t virtual_ns;
     uint64_t trace_hash;
 };
@@ -111,7 +111,6 @@ const char *weft_incast_config_check(const struct weft_incast_config *config);
 uint64_t weft_incast_ideal_ns(const struct weft_incast_config *config);
 
 /* The result depends only on the configuration. Running out of memory ends the process. */
-void weft_incast_run(const struct weft_incast_config *config,
-                     struct weft_incast_result *result_p);
+void weft_incast_run(const struct weft_incast_config *config, struct weft_incast_result *result_p);
 
 #endif

@@ -33,15 +33,15 @@ struct link {
     struct weft_prng prng;
     struct queue sending;
     struct queue flying;
-    uint64_t strays;     /* packets in flight with an extra delay: each is an event in the heap */
+    uint64_t strays; /* packets in flight with an extra delay: each is an event in the heap */
     struct weft_net_link_counters counters;
 };
 
 struct weft_net {
     struct weft_sim_alarms alarms;
     struct weft_sim_heap heap; /* events of delayed packets */
-    struct link *links; /* link of (host, dir) is port[host] x 2 + dir */
-    uint32_t *port;     /* the host itself, unless it shares another host's links */
+    struct link *links;        /* link of (host, dir) is port[host] x 2 + dir */
+    uint32_t *port;            /* the host itself, unless it shares another host's links */
     uint32_t hosts;
     uint32_t overhead_bytes;
     uint32_t touched; /* link of the last event, for the check */

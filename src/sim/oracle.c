@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A receiver's timeout may be late by this much, because its round of progress may wait for datagrams. */
+/* A receiver's timeout may be late by this much, because its round of progress may wait for
+ * datagrams. */
 static const uint64_t timeout_slack_ns = WEFT_NS_PER_MS;
 
 uint8_t weft_oracle_byte_before(uint64_t i)

@@ -28,20 +28,20 @@ struct weft_oracle_streams {
 
 struct weft_oracle_msg {
     const struct weft_plan_msg *plan;
-    uint8_t *source;       /* the data to send */
-    uint8_t *lent;         /* a copy that the sender borrows; freed at SENT, so that a later read is
-                            * detected */
-    uint8_t *memory;       /* COPY, and ADD unless shared: memory that the receiver borrows */
+    uint8_t *source; /* the data to send */
+    uint8_t *lent;   /* a copy that the sender borrows; freed at SENT, so that a later read is
+                      * detected */
+    uint8_t *memory; /* COPY, and ADD unless shared: memory that the receiver borrows */
     uint64_t memory_bytes;
-    uint64_t *handed;      /* EVENT: chunks delivered */
-    uint32_t refused;      /* EVENT: of these, refused by the application */
+    uint64_t *handed; /* EVENT: chunks delivered */
+    uint32_t refused; /* EVENT: of these, refused by the application */
     uint64_t refuse_seed;
     /* the sender */
     bool queued;
     bool sent;
-    bool gone;             /* never queued: the peer was already down */
+    bool gone; /* never queued: the peer was already down */
     uint64_t seq;
-    uint32_t lost_max;     /* K */
+    uint32_t lost_max; /* K */
     enum weft_msg_outcome sent_outcome;
     uint32_t sent_received;
     /* the receiver */

@@ -286,9 +286,9 @@ static void on_event(void *self, uint32_t host, const struct weft_msg_event *eve
     }
 }
 
-/* The deferred part of start, release and limit. An endpoint is called only in its round of progress: the
- * network's clock does not advance between events, so a deadline of the endpoint would be in the
- * past. */
+/* The deferred part of start, release and limit. An endpoint is called only in its round of
+ * progress: the network's clock does not advance between events, so a deadline of the endpoint
+ * would be in the past. */
 static void on_wake(void *self, uint32_t host, uint64_t now_ns)
 {
     struct weft_packet_flows *p = self;

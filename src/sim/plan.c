@@ -426,8 +426,8 @@ void weft_plan_draw_security(struct weft_plan *plan_p)
 {
     struct weft_prng prng;
     weft_prng_split(&prng, plan_p->seed, UINT64_C(0x736563757265));
-    uint8_t mode = (uint8_t)PICK(&prng, WEFT_MODE_NONE, WEFT_MODE_AUTH, WEFT_MODE_AUTH,
-                                 WEFT_MODE_SEAL);
+    uint8_t mode =
+        (uint8_t)PICK(&prng, WEFT_MODE_NONE, WEFT_MODE_AUTH, WEFT_MODE_AUTH, WEFT_MODE_SEAL);
     uint64_t rekey_packets = PICK(&prng, 0, 5, 20, 100, 1000);
     uint32_t half_open_max = (uint32_t)PICK(&prng, 0, 1, 4, 32);
     uint32_t hello_rate_max = (uint32_t)PICK(&prng, 1, 16, 256);
@@ -658,7 +658,8 @@ void weft_plan_describe(const struct weft_plan *plan, char *text, size_t bytes)
         "loss %u, burst %u/%u/%u, corrupt %u, duplicate %u, reorder %u (ppm) up to %" PRIu64 " us\n"
         "heals at %" PRIu64 " ms, hostile %u ppm, dies: %s%" PRIu32 " at %" PRIu64
         " us%s, patience %" PRIu64 " ms, limit %" PRIu64 " ms\n"
-        "moves: %d at %" PRIu64 " us, path shrinks: %d to %" PRIu32 " at %" PRIu64 " us, sure of %u bytes\n"
+        "moves: %d at %" PRIu64 " us, path shrinks: %d to %" PRIu32 " at %" PRIu64
+        " us, sure of %u bytes\n"
         "mode %s, rekey after %" PRIu64 ", half open %u, hellos %u/s, flood %u ppm, closes %u%s\n",
         plan->hosts, plan->pattern, plan->msgs, chunks, host->ep.packet_bytes,
         plan->crossing ? ", crossing" : "", host->links[1].rate_bps / 1000000,
@@ -671,8 +672,7 @@ void weft_plan_describe(const struct weft_plan *plan, char *text, size_t bytes)
         plan->reborn ? " and comes back" : "", host->ep.peer_timeout_ns / MS, plan->limit_ns / MS,
         plan->mover == UINT32_MAX ? -1 : (int)plan->mover, plan->move_ns / US,
         plan->shrinker == UINT32_MAX ? -1 : (int)plan->shrinker, plan->mtu_bytes,
-        plan->shrink_ns / US, host->ep.packet_bytes_sure,
-        modes[host->ep.mode], host->ep.rekey_packets, host->ep.half_open_max,
-        host->ep.hello_rate_max, plan->hostile.flood_ppm, plan->closes,
-        plan->watched ? ", watched" : "");
+        plan->shrink_ns / US, host->ep.packet_bytes_sure, modes[host->ep.mode],
+        host->ep.rekey_packets, host->ep.half_open_max, host->ep.hello_rate_max,
+        plan->hostile.flood_ppm, plan->closes, plan->watched ? ", watched" : "");
 }

@@ -14,10 +14,10 @@
 enum {
     WEFT_PLAN_HOSTS_MAX = 64,
     WEFT_PLAN_MSGS_MAX = 600,
-    WEFT_PLAN_CHUNKS_MAX = 6000,        /* of all messages together */
+    WEFT_PLAN_CHUNKS_MAX = 6000, /* of all messages together */
     WEFT_PLAN_BYTES_MAX = 4 * 1000000,
     WEFT_PLAN_CLOSES_MAX = 8,
-    WEFT_PLAN_STREAMS_MAX = 16,         /* streams whose loss fractions an endpoint stores */
+    WEFT_PLAN_STREAMS_MAX = 16, /* streams whose loss fractions an endpoint stores */
 };
 
 /* One message of the plan. */
@@ -25,23 +25,23 @@ struct weft_plan_msg {
     uint32_t src;
     uint32_t dst;
     uint32_t total;
-    uint32_t chunks;           /* N by the grid of docs/PROTOCOL.md section 3.7 */
+    uint32_t chunks; /* N by the grid of docs/PROTOCOL.md section 3.7 */
     uint32_t chunk_elems;
     uint16_t elem_bytes;
     uint8_t critical;
     uint8_t priority;
     uint32_t bound_ppm;
-    uint32_t stream;           /* of WEFT_PLAN_STREAMS_MAX at most */
+    uint32_t stream; /* of WEFT_PLAN_STREAMS_MAX at most */
     enum weft_msg_sink sink;
-    bool shared;               /* ADD: into the host's accumulator. EVENT: through its shared posted
-                                * receive */
-    bool any_peer;             /* its receive is posted with WEFT_PEER_ANY */
-    uint64_t slack_bytes;      /* bytes posted in addition to the message's length */
-    uint32_t refuse_ppm;       /* EVENT: probability that the application refuses a chunk */
+    bool shared;          /* ADD: into the host's accumulator. EVENT: through its shared posted
+                           * receive */
+    bool any_peer;        /* its receive is posted with WEFT_PEER_ANY */
+    uint64_t slack_bytes; /* bytes posted in addition to the message's length */
+    uint32_t refuse_ppm;  /* EVENT: probability that the application refuses a chunk */
     uint64_t send_ns;
     uint64_t post_ns;
-    uint64_t deadline_ns;      /* absolute, of the sender; WEFT_NEVER */
-    uint64_t timeout_ns;       /* of the receiver, from the first chunk; WEFT_NEVER */
+    uint64_t deadline_ns; /* absolute, of the sender; WEFT_NEVER */
+    uint64_t timeout_ns;  /* of the receiver, from the first chunk; WEFT_NEVER */
 };
 
 struct weft_plan_host {
@@ -53,7 +53,7 @@ struct weft_plan_host {
     } partition[2];
     struct weft_ep_config ep;
     uint64_t progress_delay_ns;
-    bool caller_driven;        /* is IDLE and sleeps between its messages; only sends */
+    bool caller_driven; /* is IDLE and sleeps between its messages; only sends */
 };
 
 /* A connection is closed, by one end or by both at the same time, and immediately reopened. */
@@ -70,19 +70,19 @@ struct weft_plan {
     uint32_t hosts;
     uint32_t msgs;
     const char *pattern;
-    bool crossing;             /* both ends of a pair connect, if both send */
+    bool crossing; /* both ends of a pair connect, if both send */
     bool faulty;
-    uint32_t mover;            /* changes its address at move_ns; UINT32_MAX = none */
+    uint32_t mover; /* changes its address at move_ns; UINT32_MAX = none */
     uint64_t move_ns;
-    uint32_t shrinker;         /* its links have mtu_bytes from shrink_ns on; UINT32_MAX = none */
+    uint32_t shrinker; /* its links have mtu_bytes from shrink_ns on; UINT32_MAX = none */
     uint64_t shrink_ns;
     uint32_t mtu_bytes;
-    uint64_t heal_ns;          /* end of the last fault */
-    uint64_t limit_ns;         /* messages open at this time are stuck; later than finish.h */
-    uint32_t victim;           /* dies at kill_ns; UINT32_MAX = none */
-    bool reborn;               /* a new process starts at its address immediately */
+    uint64_t heal_ns;  /* end of the last fault */
+    uint64_t limit_ns; /* messages open at this time are stuck; later than finish.h */
+    uint32_t victim;   /* dies at kill_ns; UINT32_MAX = none */
+    bool reborn;       /* a new process starts at its address immediately */
     uint64_t kill_ns;
-    bool watched;              /* its death is detected by all connected hosts */
+    bool watched; /* its death is detected by all connected hosts */
     uint32_t closes;
     struct weft_plan_close close[WEFT_PLAN_CLOSES_MAX];
     struct weft_world_hostile hostile;

@@ -8,7 +8,7 @@
 struct weft_saved_table {
     bool present;
     struct weft_table_spec spec;
-    uint32_t *clocks;         /* (workers_max,) */
+    uint32_t *clocks;                /* (workers_max,) */
     struct weft_push_window *pushes; /* (workers_max,) */
     uint8_t *records;
     uint32_t count;

@@ -30,11 +30,11 @@ struct weft_swarm_updates {
 /* Replicas of a parameter server's shards. */
 struct weft_swarm_replicas {
     uint64_t promotions;
-    uint64_t refused;   /* deaths that did not occur because the replica could not be promoted */
-    uint64_t mid_run;   /* workers that had not finished at deaths, summed */
-    uint64_t lost_some; /* promotions after which something reported was missing */
+    uint64_t refused;      /* deaths that did not occur because the replica could not be promoted */
+    uint64_t mid_run;      /* workers that had not finished at deaths, summed */
+    uint64_t lost_some;    /* promotions after which something reported was missing */
     double lost_share_max; /* the largest of these losses, as a fraction of the shard's bound */
-    uint64_t transfers; /* confirmed, of servers; also the next three */
+    uint64_t transfers;    /* confirmed, of servers; also the next three */
     uint64_t failed;
     uint64_t holds;
     uint64_t bytes;
@@ -49,32 +49,32 @@ struct weft_swarm_result {
     uint64_t seed;
     bool ok;
     uint64_t trace_hash;
-    uint64_t steps;       /* events of the network */
-    uint64_t virtual_ns;  /* time at which the last message was closed */
-    uint64_t packets;     /* sent by all endpoints */
+    uint64_t steps;        /* events of the network */
+    uint64_t virtual_ns;   /* time at which the last message was closed */
+    uint64_t packets;      /* sent by all endpoints */
     uint64_t path_changes; /* of all endpoints together; also the next three */
     uint64_t black_holes;
     uint64_t sizes_raised;
     uint64_t ecn_failed;
-    uint64_t cut;          /* ends of connections that went down because the plan closed them */
-    uint64_t cut_messages; /* messages that ended UNKNOWN or SHORT at such an end */
+    uint64_t cut;           /* ends of connections that went down because the plan closed them */
+    uint64_t cut_messages;  /* messages that ended UNKNOWN or SHORT at such an end */
     uint64_t pushes_listed; /* pushes to a parameter server that referred to a list of ids */
     uint64_t lists_unknown; /* of these, with a list that the shard did not have */
     struct weft_swarm_updates updates;
-    uint64_t pushes_absorbed; /* by aggregators, and committed */
-    uint64_t pulls_answered;  /* by aggregators */
+    uint64_t pushes_absorbed;  /* by aggregators, and committed */
+    uint64_t pulls_answered;   /* by aggregators */
     uint64_t pull_rows_spared; /* rows of these pulls that were not requested from a shard */
-    uint64_t parks;         /* connections to shards that workers parked, */
-    uint64_t unparks;       /* and opened again */
-    uint64_t rows_hot;      /* of pushes that were split: rows for an aggregator, */
-    uint64_t rows_cold;     /* and rows for the shard */
-    uint64_t aggregates_in; /* sums that one aggregator received from another */
-    uint64_t noticed;      /* connections to a dead host that went down, where deaths are
-                            * detected */
+    uint64_t parks;            /* connections to shards that workers parked, */
+    uint64_t unparks;          /* and opened again */
+    uint64_t rows_hot;         /* of pushes that were split: rows for an aggregator, */
+    uint64_t rows_cold;        /* and rows for the shard */
+    uint64_t aggregates_in;    /* sums that one aggregator received from another */
+    uint64_t noticed;          /* connections to a dead host that went down, where deaths are
+                                * detected */
     struct weft_swarm_replicas replicas;
     uint32_t messages;
-    char plan[2048];      /* the drawn configuration, as lines of text */
-    char failure[512];    /* description of the failed check; "" if ok */
+    char plan[2048];   /* the drawn configuration, as lines of text */
+    char failure[512]; /* description of the failed check; "" if ok */
 };
 
 /* Run one seed. tap may be NULL and does not change the result. */

@@ -339,9 +339,9 @@ static void check_failures(struct swarm_coll *s)
         }
         for (uint32_t o = 0; o < s->ops && !dead; o++) {
             if (s->rank[r].done[o] && s->rank[r].result[o].status != WEFT_OK && !failed) {
-                weft_world_fail(
-                    s->world,
-                    "rank %" PRIu32 ": operation %" PRIu32 " failed without a reason", r, o);
+                weft_world_fail(s->world,
+                                "rank %" PRIu32 ": operation %" PRIu32 " failed without a reason",
+                                r, o);
             }
         }
         bool must =

@@ -90,8 +90,7 @@ static void on_peer_down(struct swarm *s, uint32_t host, const struct weft_msg_e
     uint32_t other = h->host_of[event->peer];
     bool restarted = s->reborn && event->down == WEFT_DOWN_RESTARTED;
     if (!down_allowed(s, host, other, event)) {
-        weft_world_fail(s->world,
-                        "host %" PRIu32 ": PEER_DOWN (%d) of live host %" PRIu32, host,
+        weft_world_fail(s->world, "host %" PRIu32 ": PEER_DOWN (%d) of live host %" PRIu32, host,
                         (int)event->down, other);
         return;
     }

@@ -40,8 +40,8 @@ static void open_host(struct swarm_member *m, uint32_t host, uint64_t name, uint
     weft_world_wake(m->ps.world, host, weft_world_now_ns(m->ps.world));
 }
 
-/* Schedule a round of progress for work that is due without a packet; *planned_p is the time already
- * scheduled. */
+/* Schedule a round of progress for work that is due without a packet; *planned_p is the time
+ * already scheduled. */
 static void plan_wake(struct swarm_member *m, uint32_t host, uint64_t due_ns, uint64_t *planned_p,
                       uint64_t now_ns)
 {
@@ -238,7 +238,8 @@ static void reconnect(struct swarm_member *m, uint32_t w, uint64_t now_ns)
     }
 }
 
-static void data_event(void *self, uint32_t host, const struct weft_msg_event *event, uint64_t now_ns)
+static void data_event(void *self, uint32_t host, const struct weft_msg_event *event,
+                       uint64_t now_ns)
 {
     struct swarm_member *m = self;
     if (host < m->servers) {
@@ -291,7 +292,8 @@ static void data_batch(void *self, uint32_t host, uint64_t now_ns)
     }
 }
 
-void weft_swarm_data_start(struct swarm_member *m, uint32_t process, uint64_t name, uint32_t expects)
+void weft_swarm_data_start(struct swarm_member *m, uint32_t process, uint64_t name,
+                           uint32_t expects)
 {
     const struct weft_world_app app = {.self = m, .event = data_event, .wake = on_wake,
                                        .batch = data_batch};

@@ -36,9 +36,9 @@ struct swarm_server {
     uint32_t incarnation;
     struct weft_shard *shard; /* kept after the process has exited, until its endpoint is freed */
     struct weft_dirlog_reader reader;
-    uint32_t chosen;  /* serial of the manifest that it restores; 0 = none */
-    uint64_t number;  /* of its last checkpoint */
-    uint64_t step_ns; /* time of the next step of claiming, reading or writing */
+    uint32_t chosen;    /* serial of the manifest that it restores; 0 = none */
+    uint64_t number;    /* of its last checkpoint */
+    uint64_t step_ns;   /* time of the next step of claiming, reading or writing */
     uint64_t frozen_ns; /* frozen until then */
     struct weft_saved *cut;
 };
@@ -117,8 +117,8 @@ static inline uint32_t shard_of(uint32_t server)
 
 /* ---- swarm_member_hosts.c -------------------------------------------------------------------- */
 
-/* Start the coordinator with the state from its journal. Not inside a round of progress; also the next
- * three. */
+/* Start the coordinator with the state from its journal. Not inside a round of progress; also the
+ * next three. */
 void weft_swarm_coordinator_start(struct swarm_member *m);
 void weft_swarm_coordinator_kill(struct swarm_member *m);
 

@@ -95,7 +95,8 @@ static void serve(struct swarm_member *m, uint32_t i, uint64_t now_ns)
     struct swarm_server *server = &m->server[i];
     uint32_t s = shard_of(i);
     struct weft_shard_config config = weft_swarm_ps_shard_config(&m->ps, s);
-    weft_swarm_data_start(m, i, weft_rpc_name(WEFT_ROLE_SERVER, s), weft_shard_expects_max(&config));
+    weft_swarm_data_start(m, i, weft_rpc_name(WEFT_ROLE_SERVER, s),
+                          weft_shard_expects_max(&config));
     weft_swarm_server_free(server); /* of the previous process, whose endpoint is freed */
     weft_status status =
         weft_shard_new(&config, weft_ep_msgr(weft_world_ep(m->ps.world, i)), &server->shard);

@@ -126,8 +126,7 @@ void weft_swarm_ps_draw(struct swarm_ps *ps, uint64_t seed)
     ps->plan.seed = seed;
     ps->plan.pattern = "parameter server";
     ps->plan.victim = UINT32_MAX;
-    ps->plan.hosts =
-        ps->shards * (1U + ps->via + ps->tree + ps->replicas) + ps->table.workers;
+    ps->plan.hosts = ps->shards * (1U + ps->via + ps->tree + ps->replicas) + ps->table.workers;
     weft_plan_draw_cluster(&prng, &ps->plan);
     weft_plan_draw_security(&ps->plan);
     for (uint32_t i = 0; i < IDS_MAX; i++) {

@@ -32,8 +32,8 @@ void weft_swarm_ps_via_run(uint64_t seed, const struct weft_world_tap *tap,
 void weft_swarm_ps_replicas_run(uint64_t seed, const struct weft_world_tap *tap,
                                 struct weft_swarm_result *result_p);
 
-/* The same with both, and often a scheduler: workers, aggregators and the scheduler die as well, and
- * are replaced. */
+/* The same with both, and often a scheduler: workers, aggregators and the scheduler die as well,
+ * and are replaced. */
 void weft_swarm_ps_kills_run(uint64_t seed, const struct weft_world_tap *tap,
                              struct weft_swarm_result *result_p);
 

@@ -323,13 +323,15 @@ static uint64_t rows_absent(struct swarm_ps *ps, uint32_t w, uint32_t clock, uin
 }
 
 /* If pushes are not recovered, the missing ones must equal those reported to the workers as
- * lost. If workers split pushes by hot rows, only the number of rows in a message is known, at most. */
+ * lost. If workers split pushes by hot rows, only the number of rows in a message is known, at
+ * most. */
 static void check_lost(struct swarm_ps *ps)
 {
     uint64_t absent = 0, told = 0, rows = 0;
     for (uint32_t w = 0; w < ps->table.workers; w++) {
         if (forgets(ps) && ps->worker[w].lives > 0) {
-            continue; /* nobody tells what was lost after its death, or of what it had not finished */
+            continue; /* nobody tells what was lost after its death, or of what it had not finished
+                       */
         }
         told += ps->worker[w].lost;
         told += weft_ps_client_counters(ps->worker[w].client)->pushes_lost;

@@ -302,8 +302,8 @@ void weft_swarm_ps_shard_dies(struct swarm_ps *ps, uint32_t s)
     weft_swarm_ps_sched_breaks(ps);
     ps->lives[s]++;
     struct weft_shard_config config = weft_swarm_ps_shard_config(ps, s);
-    struct weft_world_host_config host =
-        weft_swarm_ps_host_config(ps, s, weft_rpc_name(WEFT_ROLE_SERVER, s), weft_shard_expects_max(&config));
+    struct weft_world_host_config host = weft_swarm_ps_host_config(
+        ps, s, weft_rpc_name(WEFT_ROLE_SERVER, s), weft_shard_expects_max(&config));
     host.ep.incarnation += ps->lives[s];
     host.ep.seed += ps->lives[s];
     weft_status status = weft_world_restart(ps->world, s, &host);
@@ -381,8 +381,8 @@ void weft_swarm_ps_worker_dies(struct swarm_ps *ps, uint32_t w)
         worker->cut_off |= UINT32_C(1) << worker->clock;
         worker->cut_off_elements += (uint64_t)worker->n * ps_blocks(ps);
     }
-    struct weft_world_host_config host =
-        weft_swarm_ps_host_config(ps, h, weft_rpc_name(WEFT_ROLE_WORKER, w), weft_ps_client_expects_max(&config));
+    struct weft_world_host_config host = weft_swarm_ps_host_config(
+        ps, h, weft_rpc_name(WEFT_ROLE_WORKER, w), weft_ps_client_expects_max(&config));
     worker->lives++;
     host.ep.incarnation += worker->lives;
     host.ep.seed += worker->lives;

@@ -48,12 +48,12 @@ enum { SWARM_ASKS = 16 };
 
 /* An update that the scheduler has not completely decided on. */
 struct swarm_ps_ask {
-    uint64_t update; /* 0 = none */
-    uint64_t at_ns;  /* time of its next decision */
+    uint64_t update;  /* 0 = none */
+    uint64_t at_ns;   /* time of its next decision */
     uint32_t granted; /* shards, as bits */
-    bool drop_said; /* drop was called in time: later grants are refused */
-    bool dropped;   /* at least one share was dropped */
-    bool unheard;   /* the scheduler has died since, or was dead */
+    bool drop_said;   /* drop was called in time: later grants are refused */
+    bool dropped;     /* at least one share was dropped */
+    bool unheard;     /* the scheduler has died since, or was dead */
 };
 
 struct swarm_ps_worker {
@@ -72,9 +72,9 @@ struct swarm_ps_worker {
     uint32_t dropped;          /* clocks, as bits, whose push was partly dropped or refused as
                                 * late */
     struct swarm_ps_ask ask[SWARM_ASKS];
-    uint32_t read;        /* the step whose read is admitted at read_ns */
+    uint32_t read; /* the step whose read is admitted at read_ns */
     uint64_t read_ns;
-    uint64_t sent_again; /* resent push messages at the scheduler's last check */
+    uint64_t sent_again;       /* resent push messages at the scheduler's last check */
     uint64_t lost;             /* pushes reported as lost to clients that died */
     float *rows;               /* (ids, dim) */
     uint64_t fetched[IDS_MAX]; /* ids of FETCH */
@@ -82,8 +82,9 @@ struct swarm_ps_worker {
     float *fetched_rows;       /* (2, ids, dim): of FETCH, and of a pull whose result is not used */
     weft_peer peer[SHARDS_MAX]; /* with replicas: the connection, and its host */
     uint32_t at_host[SHARDS_MAX];
-    uint64_t look_ns[SHARDS_MAX]; /* when it learns that the shard has moved; 0 = nothing to learn */
-    uint32_t computed;            /* it computes the push of this clock - 1 until then */
+    uint64_t
+        look_ns[SHARDS_MAX]; /* when it learns that the shard has moved; 0 = nothing to learn */
+    uint32_t computed;       /* it computes the push of this clock - 1 until then */
     uint64_t computed_ns;
 };
 
@@ -112,7 +113,7 @@ struct swarm_ps_seat {
     bool was_up;                  /* the replica has had its connection */
     bool is_spent;                /* and there is another one: `up` */
     struct weft_msg_event up;
-    bool has_ended;                        /* it serves */
+    bool has_ended;                       /* it serves */
     uint64_t strangers[SWARM_PEERS / 64]; /* bits: connections to be closed */
 };
 
@@ -130,7 +131,7 @@ struct swarm_ps {
     uint32_t rows_per_rpc;
     uint8_t value_type; /* enum weft_value_type: type of values in the table's messages, in one
                          * direction or both */
-    uint16_t can; /* of enum weft_rpc_can: of workers */
+    uint16_t can;       /* of enum weft_rpc_can: of workers */
     enum fetches fetches;
     uint32_t list_ids;      /* maximum number of ids per worker that shards keep */
     uint64_t pushes_listed; /* of workers that died */
@@ -156,20 +157,21 @@ struct swarm_ps {
     struct weft_prng sched_prng;
     bool admits; /* reads wait, too */
     struct weft_prng read_prng;
-    struct weft_swarm_updates told; /* outcomes of updates */
-    uint32_t blocks;            /* of a row, once a shard has the table */
-    bool via;                   /* workers use aggregators: swarm_ps_via.c */
-    bool tree; /* each shard has two, usually one above the other */
+    struct weft_swarm_updates told;          /* outcomes of updates */
+    uint32_t blocks;                         /* of a row, once a shard has the table */
+    bool via;                                /* workers use aggregators: swarm_ps_via.c */
+    bool tree;                               /* each shard has two, usually one above the other */
     struct swarm_ps_box box[2 * SHARDS_MAX]; /* box b is of shard b mod shards */
     uint32_t boxes;
     uint64_t lower[SHARDS_MAX]; /* workers that use the second one, as bits */
-    uint64_t park_lease_ns;  /* of workers; 0: they stay connected to shards */
+    uint64_t park_lease_ns;     /* of workers; 0: they stay connected to shards */
     uint64_t park_pause_ns;
     uint64_t parks; /* connections that workers ended, of those that died, too */
     uint64_t unparks;
-    uint32_t hot_rows;       /* workers split pushes and pulls by hot sets of so many rows; 0: they do not */
+    uint32_t
+        hot_rows; /* workers split pushes and pulls by hot sets of so many rows; 0: they do not */
     uint64_t hot_epoch_ns;
-    uint64_t rows_hot;       /* rows of pushes that were split, of workers that died, too */
+    uint64_t rows_hot; /* rows of pushes that were split, of workers that died, too */
     uint64_t rows_cold;
     uint32_t box_deaths; /* deaths still to happen */
     uint64_t wake_ns[WEFT_PLAN_HOSTS_MAX];
@@ -185,9 +187,9 @@ struct swarm_ps {
     struct weft_prng replica_prng;
     struct weft_prng kills_prng;
     struct swarm_ps_seat seat[SHARDS_MAX][2];
-    uint8_t serving[SHARDS_MAX];   /* which of them serves, or did when it died */
-    bool is_vacant[SHARDS_MAX];    /* it has died, and its replica is not promoted yet */
-    float *reported[SHARDS_MAX];   /* (ids, dim): rows of the shard that replies may have reported */
+    uint8_t serving[SHARDS_MAX]; /* which of them serves, or did when it died */
+    bool is_vacant[SHARDS_MAX];  /* it has died, and its replica is not promoted yet */
+    float *reported[SHARDS_MAX]; /* (ids, dim): rows of the shard that replies may have reported */
     struct weft_swarm_replicas told_replicas;
 };
 

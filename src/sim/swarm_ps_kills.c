@@ -3,8 +3,8 @@
  * the former: also while a server is dead and its replica not promoted yet. A dead worker or
  * aggregator is replaced at once, a dead scheduler later; meanwhile nobody decides.
  *
- * A worker that dies does not tell which of its pushes a promotion has lost, or whether its last push
- * was applied. The other checks of swarm_ps_replica.c and swarm_ps_check.c remain. */
+ * A worker that dies does not tell which of its pushes a promotion has lost, or whether its last
+ * push was applied. The other checks of swarm_ps_replica.c and swarm_ps_check.c remain. */
 #include "sim/swarm_ps_internal.h"
 
 enum { WORKER_DEATHS_MAX = 4, SCHED_DEATHS_MAX = 4 };

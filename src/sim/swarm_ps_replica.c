@@ -1,7 +1,8 @@
-/* Replicas in a simulated parameter server: each shard has two hosts. One serves; the process on the
- * other is the shard's replica, or connects to become it. Servers and replicas die. A server dies
- * only while its replica may be promoted, because otherwise the job would end. The replica takes its
- * place later, at its own address, and a new process on the dead one's host becomes its replica.
+/* Replicas in a simulated parameter server: each shard has two hosts. One serves; the process on
+ * the other is the shard's replica, or connects to become it. Servers and replicas die. A server
+ * dies only while its replica may be promoted, because otherwise the job would end. The replica
+ * takes its place later, at its own address, and a new process on the dead one's host becomes its
+ * replica.
  *
  * Checks:
  *   at every step  the distance between a shard and its replica is at most the divergence that the
@@ -206,7 +207,8 @@ void weft_swarm_ps_replicas_free(struct swarm_ps *ps)
     for (uint32_t s = 0; ps->replicas && s < ps->shards; s++) {
         replica_free(&ps->seat[s][0]);
         replica_free(&ps->seat[s][1]);
-        /* The other one is ps->shard[s]: of a vacant shard, the replica's that would be promoted. */
+        /* The other one is ps->shard[s]: of a vacant shard, the replica's that would be promoted.
+         */
         shard_free((ps->is_vacant[s] ? serving_of(ps, s) : standby_of(ps, s))->shard);
         free(ps->reported[s]);
     }
@@ -298,8 +300,8 @@ static void standby_progress(struct swarm_ps *ps, uint32_t s, struct swarm_ps_se
 {
     void *piece;
     close_strangers(ps, seat, now_ns);
-    /* Of a vacant shard it has the state that is promoted; nothing more comes over a connection that the
-     * dead server had still accepted. */
+    /* Of a vacant shard it has the state that is promoted; nothing more comes over a connection
+     * that the dead server had still accepted. */
     if (seat->is_spent && !ps->is_vacant[s]) {
         renew(ps, s, seat, now_ns);
     }
@@ -375,10 +377,9 @@ void weft_swarm_ps_replicas_look(struct swarm_ps *ps, uint32_t s)
     }
     weft_shard_replication(ps->shard[s], &state);
     if (state.divergence_max > bound || (state.ready && state.held != (state.divergence > bound))) {
-        weft_world_fail(ps->world,
-                        "shard %" PRIu32 ": divergence %g, %g at a reply, bound %g, replies %s", s,
-                        state.divergence, state.divergence_max, bound,
-                        state.held ? "held" : "not held");
+        weft_world_fail(
+            ps->world, "shard %" PRIu32 ": divergence %g, %g at a reply, bound %g, replies %s", s,
+            state.divergence, state.divergence_max, bound, state.held ? "held" : "not held");
     }
     if (state.ready && weft_replica_state(standby_of(ps, s)->replica)->ready && keeps_rows(ps)) {
         const double apart = distance(ps, s);
@@ -413,8 +414,7 @@ static void check_lost(struct swarm_ps *ps, uint32_t s, const struct weft_shard 
         float row[WEFT_RPC_DIM_MAX];
         if (is_of(ps, i, s)) {
             (void)row_of(ps, promoted, i, row);
-            squares +=
-                lost_of_row(ps, ps->reported[s] + (size_t)i * ps->table.spec.dim, row);
+            squares += lost_of_row(ps, ps->reported[s] + (size_t)i * ps->table.spec.dim, row);
         }
     }
     if (sqrt(squares) > bound * (1 + 1e-6)) {
@@ -474,7 +474,8 @@ void weft_swarm_ps_replicas_moves(struct swarm_ps *ps, uint32_t w, uint64_t now_
         }
         worker->look_ns[s] = 0;
         if (worker->at_host[s] != serving_of(ps, s)->host &&
-            !weft_ps_client_parked(worker->client, s) && !weft_ps_client_away(worker->client, s, &until_ns)) {
+            !weft_ps_client_parked(worker->client, s) &&
+            !weft_ps_client_away(worker->client, s, &until_ns)) {
             weft_ep_close(weft_world_ep(ps->world, host), worker->peer[s], now_ns);
         }
     }
@@ -505,8 +506,8 @@ static void promote(struct swarm_ps *ps, uint32_t s, uint64_t died_ns)
     const uint64_t now_ns = weft_world_now_ns(ps->world);
     const enum weft_replica_why why = weft_replica_may_be_promoted(seat->replica, died_ns);
     if (why != WEFT_REPLICA_GOOD) {
-        weft_world_fail(ps->world, "shard %" PRIu32 ": its replica could be promoted, but now %s", s,
-                        weft_replica_why_text(why));
+        weft_world_fail(ps->world, "shard %" PRIu32 ": its replica could be promoted, but now %s",
+                        s, weft_replica_why_text(why));
         return;
     }
     check_lost(ps, s, seat->shard);

@@ -1,7 +1,7 @@
 /* A scheduler for a simulated parameter server that decides at random: late, in any order of
  * workers and shards, at any rate, and at different times for the shards of one update. It drops
- * updates before and after grants, and releases some updates without a grant. In some jobs it admits
- * reads, late, and sometimes stops doing so. The checks do not depend on its decisions. */
+ * updates before and after grants, and releases some updates without a grant. In some jobs it
+ * admits reads, late, and sometimes stops doing so. The checks do not depend on its decisions. */
 #include "sim/swarm_ps_internal.h"
 
 #include "ps/update.h"
@@ -105,8 +105,8 @@ static void grant(struct swarm_ps *ps, uint32_t w, uint64_t update, uint32_t sha
     }
 }
 
-/* In half of the updates: in a sum of this clock, with too few members, too many, or as many as there
- * are. */
+/* In half of the updates: in a sum of this clock, with too few members, too many, or as many as
+ * there are. */
 static void by_aggregator(struct swarm_ps *ps, uint32_t w, const struct swarm_ps_ask *ask)
 {
     struct weft_prng *prng = &ps->sched_prng;
@@ -186,8 +186,8 @@ void weft_swarm_ps_sched_breaks(struct swarm_ps *ps)
     }
 }
 
-/* What it had decided on before remains granted; what is not decided is decided by the next one, or by
- * nobody. */
+/* What it had decided on before remains granted; what is not decided is decided by the next one, or
+ * by nobody. */
 void weft_swarm_ps_sched_dies(struct swarm_ps *ps, uint64_t dead_ns)
 {
     const uint64_t now_ns = weft_world_now_ns(ps->world);

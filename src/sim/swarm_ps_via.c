@@ -124,11 +124,10 @@ static void make(struct swarm_ps *ps, uint32_t b)
 
 static struct weft_world_host_config host_config(struct swarm_ps *ps, uint32_t b)
 {
-    struct weft_world_host_config host =
-        weft_swarm_ps_host_config(ps, host_of(ps, b),
-                                  weft_rpc_aggregator_name(ps->box[b].config.shard,
-                                                           ps->box[b].config.number),
-                                  weft_aggregator_expects_max(&ps->box[b].config));
+    struct weft_world_host_config host = weft_swarm_ps_host_config(
+        ps, host_of(ps, b),
+        weft_rpc_aggregator_name(ps->box[b].config.shard, ps->box[b].config.number),
+        weft_aggregator_expects_max(&ps->box[b].config));
     host.ep.incarnation += ps->box[b].lives;
     host.ep.seed += ps->box[b].lives;
     return host;
@@ -212,8 +211,7 @@ void weft_swarm_ps_wake_at(struct swarm_ps *ps, uint32_t host, uint64_t at_ns, u
 
 static uint32_t above(const struct swarm_ps *ps, const struct swarm_ps_box *box)
 {
-    return box->config.has_parent ? box->above
-                                  : weft_swarm_ps_shard_host(ps, box->config.shard);
+    return box->config.has_parent ? box->above : weft_swarm_ps_shard_host(ps, box->config.shard);
 }
 
 void weft_swarm_ps_boxes_look(struct swarm_ps *ps, uint32_t s, uint64_t within_ns)
@@ -336,8 +334,7 @@ void weft_swarm_ps_shard_closes(struct swarm_ps *ps, uint32_t s, uint64_t now_ns
     if (ps->via) {
         weft_swarm_ps_wake_at(ps, host, weft_shard_deadline(ps->shard[s]), now_ns);
     }
-    while ((ps->via || ps->replicas) &&
-           weft_shard_take_replaced(ps->shard[s], &peer, &for_good)) {
+    while ((ps->via || ps->replicas) && weft_shard_take_replaced(ps->shard[s], &peer, &for_good)) {
         if (for_good) {
             weft_ep_refuse(ep, peer, now_ns);
         } else {

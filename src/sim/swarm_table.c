@@ -177,8 +177,9 @@ static void draw_dense(struct weft_swarm_table *table)
         table->share_percent = 100;
         table->push_bound_ppm = 0;
         /* Both means are then equal, so either setting must give the same result. */
-        table->spec.average = weft_table_average_of(
-            &table->spec, (table->seed & 1) == 0 ? WEFT_AVERAGE_CONTRIBUTORS : WEFT_AVERAGE_WORKERS);
+        table->spec.average =
+            weft_table_average_of(&table->spec, (table->seed & 1) == 0 ? WEFT_AVERAGE_CONTRIBUTORS
+                                                                       : WEFT_AVERAGE_WORKERS);
     }
 }
 

@@ -14,8 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Limits of the bursts in one round of progress and of the rounds of progress at one nanosecond, above which the endpoint
- * is considered to be in an endless loop. Both are far above those of a correct endpoint. */
+/* Limits of the bursts in one round of progress and of the rounds of progress at one nanosecond,
+ * above which the endpoint is considered to be in an endless loop. Both are far above those of a
+ * correct endpoint. */
 enum { BURSTS_MAX = 100000, SPINS_MAX = 64 };
 
 enum trace { TRACE_SEND = 1, TRACE_RECV, TRACE_EVENT, TRACE_DEADLINE, TRACE_KILL, TRACE_MOVE };
@@ -34,7 +35,7 @@ struct host {
     uint32_t socket_count;
     uint32_t socket_packets;
     uint64_t progress_delay_ns;
-    uint64_t progress_at_ns;     /* time of the round of progress for the queued datagrams */
+    uint64_t progress_at_ns;  /* time of the round of progress for the queued datagrams */
     uint64_t asleep_until_ns; /* no progress before this time */
     uint64_t
         spun_at_ns; /* `spins` counts the rounds of progress at this time that changed nothing */
@@ -354,16 +355,15 @@ static void take_packet(struct weft_world *world, uint32_t host_idx, struct weft
     weft_ep_recv(host->ep, &from, packet->ecn, packet->bytes, packet->count, packet->at_ns,
                  weft_net_now_ns(world->net));
     const char *wrong =
-        world->config.lean ? NULL
-                           : weft_attack_judge(packet, &before, weft_ep_counters(host->ep));
+        world->config.lean ? NULL : weft_attack_judge(packet, &before, weft_ep_counters(host->ep));
     if (wrong != NULL) {
         weft_world_fail(world,
                         "host %" PRIu32 ", datagram of %" PRIu32 " bytes from %" PRIu32 ": %s",
                         host_idx, packet->count, packet->from, wrong);
     }
     uint64_t events = poll_events(world, host_idx);
-    if (!world->config.lean && weft_attack_drops(weft_ep_counters(host->ep)) ==
-                                   weft_attack_drops(&before)) {
+    if (!world->config.lean &&
+        weft_attack_drops(weft_ep_counters(host->ep)) == weft_attack_drops(&before)) {
         weft_attacker_record(&world->attacker); /* accepted */
     }
     if ((packet->hostile || packet->flood) && events > 0) {

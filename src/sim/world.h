@@ -20,8 +20,8 @@
 #include "core/endpoint.h"
 #include "sim/net.h"
 
-/* The application of a host. Called inside the round of progress (the loop above). It may call the endpoint's
- * message interface and the world, but not weft_ep_recv and weft_ep_on_deadline. */
+/* The application of a host. Called inside the round of progress (the loop above). It may call the
+ * endpoint's message interface and the world, but not weft_ep_recv and weft_ep_on_deadline. */
 struct weft_world_app {
     void *self;
     void (*event)(void *self, uint32_t host, const struct weft_msg_event *event, uint64_t now_ns);
@@ -56,8 +56,8 @@ struct weft_world_tap {
     /* A datagram has left its host, before the network processes it. May be NULL. */
     void (*packet)(void *arg, uint64_t now_ns, uint32_t from, uint32_t to, enum weft_ecn ecn,
                    const void *bytes, uint32_t count);
-    /* Called after each round of progress of a host and, with `last`, before its endpoint is freed; after a
-     * restart the host has a new one. May be NULL. */
+    /* Called after each round of progress of a host and, with `last`, before its endpoint is freed;
+     * after a restart the host has a new one. May be NULL. */
     void (*host)(void *arg, uint32_t host, struct weft_ep *ep, bool last);
 };
 
@@ -75,7 +75,7 @@ struct weft_world_config {
 struct weft_world_host_config {
     struct weft_ep_config ep;
     uint64_t progress_delay_ns; /* delay from the first datagram to the round of progress */
-    uint32_t socket_packets; /* datagrams queued for the round of progress; more are dropped */
+    uint32_t socket_packets;    /* datagrams queued for the round of progress; more are dropped */
     struct weft_world_app app;
 };
 
@@ -133,7 +133,8 @@ void weft_world_sleep(struct weft_world *world, uint32_t host, uint64_t until_ns
 void weft_world_kill(struct weft_world *world, uint32_t host);
 
 /* The process of this host dies without CLOSE, and a new one starts at its address, with a new
- * endpoint and the same application. Not for use inside a round of progress. Errors: as host_init. */
+ * endpoint and the same application. Not for use inside a round of progress. Errors: as host_init.
+ */
 weft_status weft_world_restart(struct weft_world *world, uint32_t host,
                                const struct weft_world_host_config *config);
 bool weft_world_alive(const struct weft_world *world, uint32_t host);

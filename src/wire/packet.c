@@ -48,8 +48,8 @@ weft_status weft_wire_header_decode(const void *bytes, size_t count,
         .connection_id = weft_get_u32(at + 4),
         .number = whole ? weft_get_u64(at + 8) : weft_get_u32(at + 8),
     };
-    if (at[0] >> 4 != WEFT_WIRE_VERSION || p.klass > WEFT_CLASS_SEAL ||
-        (whole && p.number == 0) || !flags_valid(p.flags) ||
+    if (at[0] >> 4 != WEFT_WIRE_VERSION || p.klass > WEFT_CLASS_SEAL || (whole && p.number == 0) ||
+        !flags_valid(p.flags) ||
         (p.klass != WEFT_CLASS_PLAIN && weft_reader_left(&r) < WEFT_TAG_BYTES)) {
         return WEFT_PROTO;
     }

@@ -49,7 +49,7 @@ enum weft_wire_sizes {
     WEFT_UNKNOWN_BYTES = 32,
     WEFT_REFUSED_BYTES = 8,
     WEFT_MAC_BYTES = 16,
-    WEFT_ACK_BYTES = 36,  /* + 8 per word + 8 per note */
+    WEFT_ACK_BYTES = 36, /* + 8 per word + 8 per note */
     WEFT_ACK_SHORT_BYTES = 20,
     WEFT_DONE_BYTES = 24, /* + 8 per word */
     WEFT_FINISH_BYTES = 6,
@@ -58,7 +58,7 @@ enum weft_wire_sizes {
     WEFT_CLOSE_BYTES = 3,
     WEFT_PADDING_BYTES = 3, /* + the zeros */
     WEFT_BACKLOG_BYTES = 5,
-    WEFT_MESSAGE_BYTES = 24, /* + the message */
+    WEFT_MESSAGE_BYTES = 24,  /* + the message */
     WEFT_CRITICAL_BYTES = 16, /* + 8 per word */
     WEFT_CRITICAL_WORDS_MAX = 160,
     WEFT_CRITICAL_MASKED = 255, /* value of DATA's critical: CRITICAL frames follow */
@@ -71,8 +71,8 @@ enum weft_wire_sizes {
      * its chunk, in any mode. The chunk size is chosen for that packet. */
     WEFT_DATA_OVERHEAD_BYTES = 64,
     /* The other packets of a message are shorter by this. */
-    WEFT_BRIEF_SAVED_BYTES = WEFT_HEADER_BYTES - WEFT_HEADER_BRIEF_BYTES + WEFT_DATA_BYTES -
-                             WEFT_BRIEF_BYTES,
+    WEFT_BRIEF_SAVED_BYTES =
+        WEFT_HEADER_BYTES - WEFT_HEADER_BRIEF_BYTES + WEFT_DATA_BYTES - WEFT_BRIEF_BYTES,
 };
 
 /* Bytes of a connection packet before its control block or chunk; they are in clear in every
@@ -89,11 +89,11 @@ struct weft_wire_packet {
     uint8_t flags;
     uint16_t data_count;
     uint32_t connection_id;
-    uint64_t number;           /* if the header has 12 bytes, decode sets only the low half */
-    const uint8_t *control;    /* frames; NULL without CONTROL */
+    uint64_t number;        /* if the header has 12 bytes, decode sets only the low half */
+    const uint8_t *control; /* frames; NULL without CONTROL */
     size_t control_bytes;
-    const uint8_t *data;       /* the header of DATA or BRIEF; NULL without a chunk */
-    size_t data_bytes;         /* header and chunk */
+    const uint8_t *data; /* the header of DATA or BRIEF; NULL without a chunk */
+    size_t data_bytes;   /* header and chunk */
 };
 
 struct weft_wire_hello {
@@ -115,16 +115,17 @@ struct weft_wire_hello {
 struct weft_wire_accept {
     uint8_t mode;
     uint16_t key_id;
-    uint32_t connection_id;     /* HELLO's */
+    uint32_t connection_id; /* HELLO's */
     uint32_t own_connection_id;
-    uint32_t clock;             /* HELLO's */
+    uint32_t clock; /* HELLO's */
     uint64_t incarnation;
     uint64_t name;
     uint64_t open_from;
     uint16_t unscheduled;
     uint16_t packet_bytes_max;
     uint8_t ephemeral[WEFT_KEY_BYTES];
-    uint8_t tag[WEFT_TAG_BYTES];    uint8_t mac[WEFT_MAC_BYTES];
+    uint8_t tag[WEFT_TAG_BYTES];
+    uint8_t mac[WEFT_MAC_BYTES];
 };
 
 struct weft_wire_cookie {
@@ -151,7 +152,7 @@ enum weft_wire_refusal {
 struct weft_wire_refused {
     uint8_t version; /* of the sender of this packet */
     uint8_t reason;
-    uint8_t mode;    /* lowest mode that it accepts */
+    uint8_t mode; /* lowest mode that it accepts */
     uint32_t connection_id;
 };
 
@@ -214,11 +215,11 @@ struct weft_wire_ack_short {
     uint8_t flags;      /* without IDLE */
     uint8_t delay_step; /* as in struct weft_wire_ack */
     uint32_t largest;
-    uint16_t delay;     /* in units of 1,024 ns */
+    uint16_t delay; /* in units of 1,024 ns */
     uint16_t credit;
     uint8_t open_from;
     uint8_t ce;
-    uint64_t mask;      /* bit 63 is largest, and always set; bit i is largest - 63 + i */
+    uint64_t mask; /* bit 63 is largest, and always set; bit i is largest - 63 + i */
 };
 
 /* 100 us x 2^(step / 4), linear within an octave. */
@@ -261,7 +262,7 @@ struct weft_wire_message {
     uint16_t chunk_elems;
     uint16_t elem_bytes;
     uint32_t msg;
-    uint32_t total;   /* 1 .. chunk_elems */
+    uint32_t total; /* 1 .. chunk_elems */
     uint64_t tag;
     const uint8_t *payload; /* total x elem_bytes bytes; decode borrows the datagram */
 };
@@ -275,7 +276,7 @@ struct weft_wire_frame {
         struct weft_wire_finish finish;
         struct weft_wire_critical critical;
         struct weft_wire_message message;
-        uint64_t token;     /* PATH_* */
+        uint64_t token; /* PATH_* */
         uint16_t close_code;
         uint16_t padding_bytes; /* zeros */
         uint32_t backlog_end;   /* data_count at which the passes of all open messages are
@@ -294,9 +295,9 @@ struct weft_wire_data {
     uint64_t tag;
     uint32_t clock;
     /* derived and checked by decode */
-    uint32_t chunks;            /* N */
-    uint32_t elems;             /* in this chunk */
-    const uint8_t *payload;     /* elems x elem_bytes bytes */
+    uint32_t chunks;        /* N */
+    uint32_t elems;         /* in this chunk */
+    const uint8_t *payload; /* elems x elem_bytes bytes */
 };
 
 /* A chunk of a message whose grid the receiver already knows. */
@@ -319,8 +320,7 @@ weft_status weft_wire_header_decode(const void *bytes, size_t count,
 
 /* Decode the part after the header, which weft_wire_header_decode has read into *packet; frames
  * are only delimited. WEFT_PROTO: malformed; control and data may then point into the bytes. */
-weft_status weft_wire_body_decode(const void *bytes, size_t count,
-                                  struct weft_wire_packet *packet);
+weft_status weft_wire_body_decode(const void *bytes, size_t count, struct weft_wire_packet *packet);
 
 /* Decode a connection packet: header and body. WEFT_PROTO: malformed. */
 weft_status weft_wire_packet_decode(const void *bytes, size_t count,
@@ -342,7 +342,8 @@ bool weft_wire_frame_decode(struct weft_reader *reader, struct weft_wire_frame *
 
 /* Decode a DATA header and its chunk and check them against the chunk's own grid: all of section
  * 3.7 except the state of the message. Range arithmetic on network input is validated only here. */
-weft_status weft_wire_data_decode(const uint8_t *bytes, size_t count, struct weft_wire_data *data_p);
+weft_status weft_wire_data_decode(const uint8_t *bytes, size_t count,
+                                  struct weft_wire_data *data_p);
 
 /* Decode the short header alone; weft_wire_brief_complete checks it against the message. */
 weft_status weft_wire_brief_decode(const uint8_t *bytes, size_t count,
@@ -354,7 +355,8 @@ weft_status weft_wire_brief_decode(const uint8_t *bytes, size_t count,
 weft_status weft_wire_brief_complete(const struct weft_wire_brief *brief,
                                      struct weft_wire_data *data);
 
-weft_status weft_wire_hello_decode(const void *bytes, size_t count, struct weft_wire_hello *hello_p);
+weft_status weft_wire_hello_decode(const void *bytes, size_t count,
+                                   struct weft_wire_hello *hello_p);
 weft_status weft_wire_accept_decode(const void *bytes, size_t count,
                                     struct weft_wire_accept *accept_p);
 weft_status weft_wire_cookie_decode(const void *bytes, size_t count,

@@ -20,8 +20,8 @@ weft_status weft_wire_record_head(const uint8_t head[WEFT_WIRE_RECORD_HEAD_BYTES
     least += (r.flags & WEFT_FLAG_CONTROL) != 0 ? 3 : 0; /* its length field and one frame of one
                                                           * byte */
     least += (r.flags & WEFT_FLAG_DATA) != 0 ? WEFT_DATA_BYTES + 1 : 0;
-    if (head[0] >> 4 != WEFT_WIRE_VERSION || r.klass > WEFT_CLASS_SEAL ||
-        (r.flags & ~FLAGS) != 0 || (r.flags & (WEFT_FLAG_CONTROL | WEFT_FLAG_DATA)) == 0 ||
+    if (head[0] >> 4 != WEFT_WIRE_VERSION || r.klass > WEFT_CLASS_SEAL || (r.flags & ~FLAGS) != 0 ||
+        (r.flags & (WEFT_FLAG_CONTROL | WEFT_FLAG_DATA)) == 0 ||
         (phased && r.klass == WEFT_CLASS_PLAIN) || r.bytes < least ||
         r.bytes > WEFT_WIRE_RECORD_BYTES_MAX - WEFT_WIRE_RECORD_HEAD_BYTES) {
         return WEFT_PROTO;
@@ -116,7 +116,7 @@ void weft_wire_record_head_encode(uint8_t head_p[WEFT_WIRE_RECORD_HEAD_BYTES], u
 }
 
 void weft_wire_blocked_encode(struct weft_writer *w, enum weft_wire_record_frame_type type,
-                           uint32_t msg)
+                              uint32_t msg)
 {
     weft_write_u8(w, (uint8_t)type);
     weft_write_u32(w, msg);

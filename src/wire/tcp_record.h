@@ -16,18 +16,18 @@
 
 enum weft_wire_record_sizes {
     WEFT_WIRE_RECORD_HEAD_BYTES = 4,
-    WEFT_WIRE_RECORD_BYTES_MAX = 65536,  /* head and tag included */
-    WEFT_WIRE_RECORD_CHUNK_MAX = 64936,  /* the chunk of a packet of 65,000 bytes: equal for UDP and
-                                     * TCP */
-    WEFT_WIRE_RECORD_FIRST_MAX = 256,    /* the first record of the initiator: no DATA */
+    WEFT_WIRE_RECORD_BYTES_MAX = 65536, /* head and tag included */
+    WEFT_WIRE_RECORD_CHUNK_MAX = 64936, /* the chunk of a packet of 65,000 bytes: equal for UDP and
+                                         * TCP */
+    WEFT_WIRE_RECORD_FIRST_MAX = 256,   /* the first record of the initiator: no DATA */
     WEFT_BLOCKED_BYTES = 5,
 };
 
 /* Frames that only records have. */
 enum weft_wire_record_frame_type {
-    WEFT_FRAME_BLOCKED = 16,  /* no memory is posted for msg: its chunks were dropped, stop sending
-                            * it */
-    WEFT_FRAME_READY = 17, /* memory is posted now: send msg from its first chunk on */
+    WEFT_FRAME_BLOCKED = 16, /* no memory is posted for msg: its chunks were dropped, stop sending
+                              * it */
+    WEFT_FRAME_READY = 17,   /* memory is posted now: send msg from its first chunk on */
 };
 
 /* A decoded record: its header and, after weft_wire_record_body, its parts; the pointers point into
@@ -38,8 +38,8 @@ struct weft_wire_record {
     uint32_t bytes;         /* after the header */
     const uint8_t *control; /* frames; NULL without CONTROL */
     size_t control_bytes;
-    const uint8_t *data;    /* the DATA header; NULL without DATA */
-    size_t data_bytes;      /* header and chunk */
+    const uint8_t *data; /* the DATA header; NULL without DATA */
+    size_t data_bytes;   /* header and chunk */
 };
 
 struct weft_wire_record_frame {
@@ -69,6 +69,6 @@ bool weft_wire_record_frame_decode(struct weft_reader *reader,
 void weft_wire_record_head_encode(uint8_t head_p[WEFT_WIRE_RECORD_HEAD_BYTES], uint8_t klass,
                                   uint8_t flags, uint32_t bytes);
 void weft_wire_blocked_encode(struct weft_writer *w, enum weft_wire_record_frame_type type,
-                           uint32_t msg);
+                              uint32_t msg);
 
 #endif

@@ -70,9 +70,8 @@ struct weft_wire_agg {
     uint32_t place;  /* slot, or bank */
     uint32_t epoch;
     uint32_t number; /* round, or the packet's number in the window */
-    uint32_t
-        from; /* ROWS: all packets below are settled as far as the worker knows; ACK: the
-               * window's base */
+    uint32_t from;   /* ROWS: all packets below are settled as far as the worker knows; ACK: the
+                      * window's base */
     uint32_t payload_bytes;
 };
 

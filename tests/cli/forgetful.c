@@ -1,4 +1,5 @@
-/* A server that refuses CLOCKs above 3, for tests: to a worker that is as if it knew another clock of it.
+/* A server that refuses CLOCKs above 3, for tests: to a worker that is as if it knew another clock
+ * of it.
  *
  *     forgetful        prints its port, and serves until standard input ends; without security
  */

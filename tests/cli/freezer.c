@@ -1,4 +1,5 @@
-/* A library to be preloaded (LD_PRELOAD): it stops the process at a given step of writing a checkpoint.
+/* A library to be preloaded (LD_PRELOAD): it stops the process at a given step of writing a
+ * checkpoint.
  *
  * FREEZER names a folder. When it has a file "server-RANK" of this process's rank (WEFT_RANK), with
  * a number N in it, the process removes that file at its next system call on the files of a
@@ -26,7 +27,8 @@ static long left; /* calls until the stop; 0 = not armed */
 static void arm(void)
 {
     char path[512], text[32] = "";
-    const char *folder = getenv("FREEZER"), *rank = getenv("WEFT_RANK"), *role = getenv("WEFT_ROLE");
+    const char *folder = getenv("FREEZER"), *rank = getenv("WEFT_RANK"),
+               *role = getenv("WEFT_ROLE");
     if (folder == NULL || rank == NULL || role == NULL || strcmp(role, "server") != 0) {
         return;
     }

@@ -7,8 +7,8 @@
 int main(int argc, char **argv)
 {
     struct planted planted;
-    if (argc != 3 || !planted_make(strtoull(argv[2], NULL, 10), strcmp(argv[1], "clicks") == 0,
-                                   &planted)) {
+    if (argc != 3 ||
+        !planted_make(strtoull(argv[2], NULL, 10), strcmp(argv[1], "clicks") == 0, &planted)) {
         fprintf(stderr, "usage: planted ratings|clicks SEED\n");
         return 2;
     }

@@ -3,9 +3,9 @@
  *     tally work FOLDER CLOCKS     in the environment that `weft run` makes
  *     tally check FOLDER WORKERS CLOCKS SHARDS
  *
- * In each clock a worker pushes 1 to each of TALLY_PARTS rows (6) of TALLY_DIM floats (1) that are its
- * own and this clock's alone, so that each row says how often that push counted. What it does is written to FOLDER/log.RANK, a line
- * in one write(), so that nothing of it is lost by kill -9:
+ * In each clock a worker pushes 1 to each of TALLY_PARTS rows (6) of TALLY_DIM floats (1) that are
+ * its own and this clock's alone, so that each row says how often that push counted. What it does
+ * is written to FOLDER/log.RANK, a line in one write(), so that nothing of it is lost by kill -9:
  *
  *     start C      a process begins after clock C         issue C    the push of clock C begins
  *     ack C        the push was acknowledged              lost N     pushes that restored shards lack
@@ -15,7 +15,8 @@
  * checkpoint of an earlier clock: FOLDER/restored has a line "SHARD CLOCK" for each restore. If no
  * worker was killed, the number of lost pushes equals the number reported to the workers.
  *
- * When all have ended their clocks, rank 0 pulls all rows into FOLDER/values; the others wait for it.
+ * When all have ended their clocks, rank 0 pulls all rows into FOLDER/values; the others wait for
+ * it.
  *
  * TALLY_DIE="RANK CLOCK" kills the first process of that rank after its push of that clock.
  * TALLY_HOLD=CLOCK lets all workers wait for FOLDER/go after their push of that clock.

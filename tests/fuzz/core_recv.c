@@ -1,10 +1,10 @@
 /* An endpoint that is connected, sends and receives, while its peer's packets are forged.
  *
  * Two endpoints talk to each other in memory; the input is a program of one-byte operations: move
- * time, post memory, send messages, carry or drop real packets, and deliver forged ones to the victim,
- * as they are or with a header that passes (right address, connection id and a fresh packet number).
- * The first byte also chooses the security mode; in auth and seal, with toy cryptography, the forger
- * holds the victim's keys, so that the code behind the tag check is reached.
+ * time, post memory, send messages, carry or drop real packets, and deliver forged ones to the
+ * victim, as they are or with a header that passes (right address, connection id and a fresh packet
+ * number). The first byte also chooses the security mode; in auth and seal, with toy cryptography,
+ * the forger holds the victim's keys, so that the code behind the tag check is reached.
  *
  * Invariants for any input: no crash and no assertion; weft_ep_send and the deadlines terminate; every
  * packet sent decodes; no chunk is delivered twice; the number of ones in a mask equals its count; memory
@@ -359,8 +359,7 @@ static bool hello_protect(struct weft_wire_hello *hello, uint8_t *bytes)
     struct weft_crypto_span prologue[2] = {{bytes, 32}, {bytes + 36, 4}};
     weft_noise_init(&noise, &crypto, PEERS_MAX * KEY_SLOTS, world.victim.at->ep->config.psk,
                     prologue, 2);
-    weft_status status =
-        weft_noise_hello_write(&noise, NULL, 0, hello->ephemeral, hello->tag);
+    weft_status status = weft_noise_hello_write(&noise, NULL, 0, hello->ephemeral, hello->tag);
     if (status != WEFT_OK) {
         return false; /* its cryptography was made to fail */
     }

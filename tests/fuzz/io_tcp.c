@@ -1,7 +1,7 @@
-/* A peer that has completed the handshake over TCP and then sends arbitrary bytes: the reader, records, frames,
- * chunks and the ends of messages of the production messenger, in mode none (what a tag protects
- * from others, a holder of the job key may still do). The bytes come through a socket pair, in
- * pieces whose lengths the input chooses.
+/* A peer that has completed the handshake over TCP and then sends arbitrary bytes: the reader,
+ * records, frames, chunks and the ends of messages of the production messenger, in mode none (what
+ * a tag protects from others, a holder of the job key may still do). The bytes come through a
+ * socket pair, in pieces whose lengths the input chooses.
  *
  * What must hold: no write outside posted memory (ASan); each message sent ends exactly once, each
  * opened one too; masks have as many ones as were counted; chunks of one message come once each. */

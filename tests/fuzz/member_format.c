@@ -1,6 +1,6 @@
-/* Requests and replies of members from arbitrary bytes: a decoder refuses them, or its result packs into
- * the same bytes; and the roster's reply to any request can be decoded. The first byte is the op
- * of a request, or 0 for a reply. */
+/* Requests and replies of members from arbitrary bytes: a decoder refuses them, or its result packs
+ * into the same bytes; and the roster's reply to any request can be decoded. The first byte is the
+ * op of a request, or 0 for a reply. */
 #include "base/assert.h"
 #include "member/roster.h"
 
@@ -11,8 +11,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void reply(const uint8_t *data, size_t size)
 {
     static struct weft_member_reply a;
-    static uint8_t bytes[WEFT_MEMBER_REPLY_BYTES +
-                         WEFT_MEMBER_SHARDS_MAX * WEFT_MEMBER_ADDRESS_BYTES];
+    static uint8_t
+        bytes[WEFT_MEMBER_REPLY_BYTES + WEFT_MEMBER_SHARDS_MAX * WEFT_MEMBER_ADDRESS_BYTES];
     if (weft_member_reply_unpack(data, size, &a) == WEFT_OK) {
         WEFT_ASSERT(weft_member_reply_pack(&a, bytes) == size);
         WEFT_ASSERT(memcmp(bytes, data, size) == 0);
@@ -25,8 +25,8 @@ static void ask(uint8_t op, const struct weft_member_request *q)
 {
     static struct weft_member_reply a;
     static struct weft_member_reply back;
-    static uint8_t bytes[WEFT_MEMBER_REPLY_BYTES +
-                         WEFT_MEMBER_SHARDS_MAX * WEFT_MEMBER_ADDRESS_BYTES];
+    static uint8_t
+        bytes[WEFT_MEMBER_REPLY_BYTES + WEFT_MEMBER_SHARDS_MAX * WEFT_MEMBER_ADDRESS_BYTES];
     struct weft_member_request record;
     struct weft_member_request who;
     struct weft_roster *roster;

@@ -17,8 +17,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bool is_row = false;
     bool triples = data[0] == '3';
     weft_ml_parse_fn *parse = triples ? weft_ml_adult3_parse : weft_ml_adult_parse;
-    weft_status status = parse((const char *)data + 1, size - 1, data[0] == '1' ? 1 : 2, &row,
-                               &error, &is_row);
+    weft_status status =
+        parse((const char *)data + 1, size - 1, data[0] == '1' ? 1 : 2, &row, &error, &is_row);
     if (status != WEFT_OK) {
         WEFT_ASSERT(status == WEFT_DATA && strlen(error.text) > 0 && !is_row);
     } else if (is_row) {

@@ -56,7 +56,8 @@ static void check_batch(const struct weft_ml_dataset *set)
     free(gradient);
 }
 
-/* All training documents drawn once from nothing: as many counts as tokens, for words and totals. */
+/* All training documents drawn once from nothing: as many counts as tokens, for words and totals.
+ */
 static void check_topics(const struct weft_ml_dataset *set)
 {
     const struct weft_ml_model_kind *kind = NULL;

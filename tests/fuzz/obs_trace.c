@@ -1,4 +1,5 @@
-/* A trace file of arbitrary bytes: the reader terminates, stays within the file, and reports how it ended. */
+/* A trace file of arbitrary bytes: the reader terminates, stays within the file, and reports how it
+ * ended. */
 #include "base/assert.h"
 #include "obs/trace_file.h"
 

@@ -57,10 +57,10 @@ struct fake {
     uint64_t pushes_before;     /* of inputs before this one */
     uint64_t pulls_before;
     uint64_t clocks_before;
-    uint64_t answers;           /* to pushes */
+    uint64_t answers; /* to pushes */
     uint64_t pull_answers;
     uint64_t clock_answers;
-    bool came_again;        /* a worker: what its old connection sent may have had no answer */
+    bool came_again; /* a worker: what its old connection sent may have had no answer */
 };
 
 /* ---- the transport ---------------------------------------------------------------------------- */
@@ -108,8 +108,8 @@ static void check_fetch(const struct weft_msg_send *send)
     const size_t bytes = (size_t)send->total * send->elem_bytes;
     WEFT_ASSERT(weft_rpc_request_unpack(send->base, bytes, &request) == WEFT_OK);
     WEFT_ASSERT(request.rows > 0 && send->bound_ppm == 0 &&
-                send->total == request.rows + weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES,
-                                                                  send->elem_bytes));
+                send->total ==
+                    request.rows + weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, send->elem_bytes));
 }
 
 static bool is_fetch(const struct weft_msg_send *send)
@@ -258,7 +258,7 @@ static void shard_turn(struct fake *fake, uint8_t flags)
                weft_rpc_name(flags & FLAG_OTHER ? WEFT_ROLE_MEMBER : WEFT_ROLE_SERVER, 0));
     if (flags & FLAG_OTHER) { /* another peer has connected */
         bool for_good;
-    const bool closes = weft_aggregator_take_closed(fake->agg, &closed, &for_good);
+        const bool closes = weft_aggregator_take_closed(fake->agg, &closed, &for_good);
         WEFT_ASSERT(closes && closed == SHARD);
         fake->shard_up = false;
         peer_event(fake, WEFT_EVENT_PEER_DOWN, SHARD, 0);
@@ -427,13 +427,13 @@ static void leave(struct fake *fake)
     WEFT_ASSERT(fake->clock_answers <= clocks &&
                 (fake->came_again || fake->clock_answers == clocks));
     const uint64_t pulls = counters->pulls_in - fake->pulls_before;
-    WEFT_ASSERT(fake->pull_answers <= pulls &&
-                (fake->came_again || fake->pull_answers == pulls));
+    WEFT_ASSERT(fake->pull_answers <= pulls && (fake->came_again || fake->pull_answers == pulls));
     WEFT_ASSERT(gauges.pulls_waiting == 0 && gauges.rows_cached == 0);
     transport_end(&fake->t);
 }
 
-/* Its memory is 100 MB, which would be most of the time: one serves all inputs, and is empty between them. */
+/* Its memory is 100 MB, which would be most of the time: one serves all inputs, and is empty
+ * between them. */
 static struct weft_aggregator *make(struct fake *fake)
 {
     struct weft_aggregator_config config;

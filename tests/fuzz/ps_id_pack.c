@@ -1,5 +1,5 @@
-/* Packed ids from arbitrary bytes: they are refused, or the unpacked ids pack into the same bytes. The first
- * two bytes are the expected number of ids. */
+/* Packed ids from arbitrary bytes: they are refused, or the unpacked ids pack into the same bytes.
+ * The first two bytes are the expected number of ids. */
 #include "base/assert.h"
 #include "ps/id_pack.h"
 

@@ -23,7 +23,8 @@ static void supply(struct weft_shard *shard)
 {
     uint16_t table;
     size_t bytes;
-    for (int i = 0; i < 4 && weft_shard_wants_slab(shard, &table, &bytes) && bytes <= 1 << 20; i++) {
+    for (int i = 0; i < 4 && weft_shard_wants_slab(shard, &table, &bytes) && bytes <= 1 << 20;
+         i++) {
         void *slab = malloc(bytes);
         WEFT_ASSERT(weft_shard_add_slab(shard, table, slab, bytes) == WEFT_OK);
     }

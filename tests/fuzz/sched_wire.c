@@ -1,6 +1,7 @@
 /* Reports and plans of the transfer scheduler from arbitrary bytes: a decoder refuses them, or its
- * result packs into the same bytes; a service and a daemon accept any of them, and their output can be
- * decoded. The first byte is 1 for the report of a worker, 2 for that of a server, else a plan. */
+ * result packs into the same bytes; a service and a daemon accept any of them, and their output can
+ * be decoded. The first byte is 1 for the report of a worker, 2 for that of a server, else a plan.
+ */
 #include "base/assert.h"
 #include "sched/daemon.h"
 #include "sched/service.h"

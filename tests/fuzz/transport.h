@@ -100,7 +100,8 @@ static inline void transport_chunk(struct weft_msg_event *event, uint32_t k)
     event->elems = (uint32_t)weft_min_u64(event->chunk_elems, event->total - begin);
 }
 
-/* Its data, of exact size at an odd address. Owns: gives memory, to be freed by transport_data_free. */
+/* Its data, of exact size at an odd address. Owns: gives memory, to be freed by
+ * transport_data_free. */
 static inline void transport_data(struct weft_msg_event *event, const uint8_t *bytes)
 {
     const size_t count = (size_t)event->elems * event->elem_bytes;

@@ -1,5 +1,6 @@
-/* One connection packet of arbitrary bytes: a decoded packet satisfies the contract of wire/packet.h, and
- * encodes to the same bytes, so no two packets have the same meaning and no field is ignored. */
+/* One connection packet of arbitrary bytes: a decoded packet satisfies the contract of
+ * wire/packet.h, and encodes to the same bytes, so no two packets have the same meaning and no
+ * field is ignored. */
 #include "base/assert.h"
 #include "wire/packet.h"
 

@@ -1,5 +1,5 @@
-/* One record of arbitrary bytes: a decoded record encodes to the same bytes, so no two records have the
- * same meaning and no field is ignored. */
+/* One record of arbitrary bytes: a decoded record encodes to the same bytes, so no two records have
+ * the same meaning and no field is ignored. */
 #include "base/assert.h"
 #include "wire/tcp_record.h"
 

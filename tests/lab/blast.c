@@ -1,5 +1,5 @@
-/* Sends and counts datagrams between hosts of a lab. tests/lab/network.sh measures rates, buffers and
- * losses with it.
+/* Sends and counts datagrams between hosts of a lab. tests/lab/network.sh measures rates, buffers
+ * and losses with it.
  *
  *   blast send ADDRESS COUNT        as fast as the socket accepts them: the rate of the host's own
  *                                   queue, or at once when its link has no limit
@@ -59,7 +59,8 @@ static struct mmsghdr *batch(bool control)
     return messages;
 }
 
-/* A receiver that was not scheduled must not change the result, so arrival times are the kernel's. */
+/* A receiver that was not scheduled must not change the result, so arrival times are the kernel's.
+ */
 static void note(struct seen *seen, struct mmsghdr *message)
 {
     struct msghdr *head = &message->msg_hdr;

@@ -1,5 +1,5 @@
-/* One flow between two hosts for a while, over weft or over kernel TCP. tests/lab/share.sh runs several
- * on one link to measure their shares.
+/* One flow between two hosts for a while, over weft or over kernel TCP. tests/lab/share.sh runs
+ * several on one link to measure their shares.
  *
  *   flow recv weft|tcp ADDRESS PORT                 prints "bytes N" at SIGTERM
  *   flow send weft|tcp ADDRESS PORT SECONDS CC      CC: a name of core/cc.h, or the kernel's

@@ -1,4 +1,5 @@
-/* Measures whether the processors were available. tests/lab/judge.sh runs it beside each measurement.
+/* Measures whether the processors were available. tests/lab/judge.sh runs it beside each
+ * measurement.
  *
  *   steal_monitor runs until SIGTERM; prints "ready", then
  *                "late N stood N stolen N waiting N"

@@ -38,13 +38,13 @@ struct net_datagram {
 struct net;
 
 struct net_end {
-    struct weft_ep *ep; /* NULL: there is none */
+    struct weft_ep *ep;          /* NULL: there is none */
     struct weft_toy_crypto *toy; /* core_net.h */
     struct weft_msgr msgr;
     struct weft_addr addr;
-    uint64_t delay_ns;     /* of datagrams to here; 0 = NET_DELAY_NS */
-    uint64_t gap_ns;       /* minimum time between two arrivals at this end; 0 = none */
-    uint64_t last_due_ns;  /* of the last datagram to here */
+    uint64_t delay_ns;    /* of datagrams to here; 0 = NET_DELAY_NS */
+    uint64_t gap_ns;      /* minimum time between two arrivals at this end; 0 = none */
+    uint64_t last_due_ns; /* of the last datagram to here */
     uint64_t frozen_until_ns;
     uint32_t side; /* ends of different sides do not reach each other */
     /* What its application has seen: */

@@ -1,4 +1,5 @@
-/* Memory that is posted for messages: the part of a transport (core/msg.h) that all fakes of one have. */
+/* Memory that is posted for messages: the part of a transport (core/msg.h) that all fakes of one
+ * have. */
 #ifndef WEFT_TESTS_POSTED_H
 #define WEFT_TESTS_POSTED_H
 

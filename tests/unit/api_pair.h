@@ -93,8 +93,7 @@ static inline uint64_t api_receive(struct weft_transport *t, float *memory, uint
 static inline uint32_t api_connect(struct weft_transport *from, struct weft_transport *to)
 {
     uint32_t peer = UINT32_MAX;
-    weft_status status =
-        weft_transport_connect(from, "127.0.0.1", weft_transport_port(to), &peer);
+    weft_status status = weft_transport_connect(from, "127.0.0.1", weft_transport_port(to), &peer);
     if (status != WEFT_OK) {
         fail_msg("%s: %s", weft_status_name(status), weft_transport_error(from));
     }

@@ -1,6 +1,6 @@
-/* A shard of a parameter server in a thread of the test, that of `weft server` (node/shard_thread.h),
- * over loopback and without security. It can go deaf, which is what a killed process looks like to
- * others. */
+/* A shard of a parameter server in a thread of the test, that of `weft server`
+ * (node/shard_thread.h), over loopback and without security. It can go deaf, which is what a killed
+ * process looks like to others. */
 #ifndef TESTS_UNIT_API_PS_SERVER_H
 #define TESTS_UNIT_API_PS_SERVER_H
 
@@ -19,8 +19,8 @@ struct ps_server_options {
     uint16_t port; /* 0 = any */
     uint32_t loss_ppm;
     bool tcp;
-    uint64_t name;       /* 0 = that of the shard */
-    uint32_t clocks_max; /* CLOCKs above are refused; 0 = none is */
+    uint64_t name;                               /* 0 = that of the shard */
+    uint32_t clocks_max;                         /* CLOCKs above are refused; 0 = none is */
     const struct weft_launch_address *scheduler; /* NULL = none; borrowed until stop */
     uint32_t delay_max;                          /* 0 = none */
 };

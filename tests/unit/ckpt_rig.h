@@ -1,5 +1,5 @@
-/* A directory of checkpoints and servers that write into it, in one process: what test_ckpt_files and
- * test_ckpt_log share. */
+/* A directory of checkpoints and servers that write into it, in one process: what test_ckpt_files
+ * and test_ckpt_log share. */
 #ifndef WEFT_TESTS_CKPT_RIG_H
 #define WEFT_TESTS_CKPT_RIG_H
 
@@ -144,7 +144,8 @@ static void complain(void *arg, uint64_t number, const char *text)
     complaints++;
 }
 
-/* Open, claim, restore, serve: as src/node/checkpoint.c does. After an error server->log may be there. */
+/* Open, claim, restore, serve: as src/node/checkpoint.c does. After an error server->log may be
+ * there. */
 static weft_status server_try(struct server *server, uint32_t shards, uint32_t first,
                               uint32_t count, struct weft_error *error)
 {

@@ -1,5 +1,5 @@
-/* Some ranks with collectives over the transport in memory (fake_msgr.h), and one operation at all of
- * them at a time. */
+/* Some ranks with collectives over the transport in memory (fake_msgr.h), and one operation at all
+ * of them at a time. */
 #ifndef WEFT_TESTS_COLL_RIG_H
 #define WEFT_TESTS_COLL_RIG_H
 

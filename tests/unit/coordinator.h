@@ -1,5 +1,5 @@
-/* The coordinator of `weft coordinator` (node/coordinator.h) on loopback, without a journal and without
- * security. */
+/* The coordinator of `weft coordinator` (node/coordinator.h) on loopback, without a journal and
+ * without security. */
 #ifndef TESTS_UNIT_COORDINATOR_H
 #define TESTS_UNIT_COORDINATOR_H
 
@@ -7,8 +7,8 @@
 #include "node/coordinator.h"
 
 /* Of two workers. Returns its port. */
-static inline uint16_t coordinator_start(struct weft_coordinator *c, uint16_t port,
-                                         uint32_t shards, uint64_t lease_ns)
+static inline uint16_t coordinator_start(struct weft_coordinator *c, uint16_t port, uint32_t shards,
+                                         uint64_t lease_ns)
 {
     static const struct weft_security none = {.mode = WEFT_MODE_NONE};
     struct weft_error error = {.text = ""};

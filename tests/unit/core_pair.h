@@ -40,7 +40,8 @@ struct pair {
     }
 }
 
-[[maybe_unused]] static void pair_event(struct net *net, uint32_t end, const struct weft_msg_event *ev)
+[[maybe_unused]] static void pair_event(struct net *net, uint32_t end,
+                                        const struct weft_msg_event *ev)
 {
     static const char *const names[2][6] = {{"0:up", "0:down", "0:open", "0:chunk", "0:received", "0:sent"},
                                             {"1:up", "1:down", "1:open", "1:chunk", "1:received", "1:sent"}};
@@ -92,7 +93,8 @@ struct pair {
     net_run(&t->net, ns);
 }
 
-[[maybe_unused]] static void end_open(struct pair *t, uint32_t end, const struct weft_ep_config *config)
+[[maybe_unused]] static void end_open(struct pair *t, uint32_t end,
+                                      const struct weft_ep_config *config)
 {
     assert_int_equal(weft_ep_new(config, &t->net.end[end].ep), WEFT_OK);
     t->net.end[end].msgr = weft_ep_msgr(t->net.end[end].ep);
@@ -134,7 +136,8 @@ struct pair {
     return 0;
 }
 
-[[maybe_unused]] static uint64_t send_floats(struct pair *t, const float *values, uint32_t n, uint32_t bound_ppm)
+[[maybe_unused]] static uint64_t send_floats(struct pair *t, const float *values, uint32_t n,
+                                             uint32_t bound_ppm)
 {
     struct weft_msg_send send = {
         .peer = t->peer_of_0,
@@ -150,7 +153,8 @@ struct pair {
     return seq;
 }
 
-[[maybe_unused]] static void expect_floats(struct pair *t, enum weft_msg_sink sink, float *memory, uint32_t n)
+[[maybe_unused]] static void expect_floats(struct pair *t, enum weft_msg_sink sink, float *memory,
+                                           uint32_t n)
 {
     struct weft_msg_expect e = {
         .peer = WEFT_PEER_ANY,

@@ -61,11 +61,11 @@ struct fake_net {
     uint64_t now_ns;
     uint64_t seq;
     uint64_t expect_id;
-    uint32_t loss_ppm;     /* of chunks, as far as the bound allows */
-    uint32_t packet_bytes; /* room for a chunk */
+    uint32_t loss_ppm;        /* of chunks, as far as the bound allows */
+    uint32_t packet_bytes;    /* room for a chunk */
     uint32_t chunk_bytes_max; /* what a caller lays out is no longer than that; 0 = of any length */
     uint8_t invalid_op;       /* requests of this op are INVALID; 0 = none */
-    uint32_t expects_max;  /* of the nodes from expects_limited_from on */
+    uint32_t expects_max;     /* of the nodes from expects_limited_from on */
     uint32_t expects_limited_from;
     uint32_t msgs_max;
     bool cut[FAKE_NODES][FAKE_NODES]; /* these two are not connected: fake_break */

@@ -167,8 +167,7 @@ void golden_folder_remove(const char *path)
 static size_t text_bytes(const struct item *item, size_t at)
 {
     size_t count = 0;
-    while (count < TEXT_BYTES_MAX && at + count < item->count &&
-           isprint(item->bytes[at + count])) {
+    while (count < TEXT_BYTES_MAX && at + count < item->count && isprint(item->bytes[at + count])) {
         count++;
     }
     bool ends = at + count < item->count && item->bytes[at + count] == '\n';

@@ -1,4 +1,5 @@
-/* A directory of checkpoints: a whole one and a delta of two shards, with a table of each optimizer. */
+/* A directory of checkpoints: a whole one and a delta of two shards, with a table of each
+ * optimizer. */
 #include "golden.h"
 
 #include "node/checkpoint_data.h"
@@ -111,7 +112,8 @@ static void push_all(struct cluster *c, uint32_t worker, uint32_t first, uint32_
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* A data file of one shard, as the writer's thread makes it. Returns pushes of which a part is in it. */
+/* A data file of one shard, as the writer's thread makes it. Returns pushes of which a part is in
+ * it. */
 static uint32_t write_data(struct cluster *c, const struct weft_checkpoint_place *place,
                            struct weft_ckpt_file *file_p)
 {

@@ -173,12 +173,14 @@ static void message_add(struct job *job, const struct fake_message *m)
     uint32_t what = count < WEFT_RPC_REQUEST_BYTES ? 0
                     : is_reply                     ? (uint32_t)head[4] << 8 | head[5]
                                                    : weft_get_u32(head + 36);
-    bool names = op == WEFT_RPC_PUSH && m->send.elem_bytes == WEFT_RPC_ID_PACKED &&
-                 count >= 52 && head[46] == 0xff && head[47] == 0xff;
+    bool names = op == WEFT_RPC_PUSH && m->send.elem_bytes == WEFT_RPC_ID_PACKED && count >= 52 &&
+                 head[46] == 0xff && head[47] == 0xff;
     (void)snprintf(name, sizeof(name), "%s%s %u, table %u, %s %u, elements of %u bytes",
                    names        ? "naming a list, "
                    : job->lists ? "with lists, "
-                   : job->packs ? "with packed ids, " : "", is_reply ? "reply" : "request", op & 127, (unsigned)(m->send.tag >> 40 & 0xffff),
+                   : job->packs ? "with packed ids, "
+                                : "",
+                   is_reply ? "reply" : "request", op & 127, (unsigned)(m->send.tag >> 40 & 0xffff),
                    is_reply ? "status" : "flags", what, m->send.elem_bytes);
     bool tells = m->send.elem_bytes == WEFT_RPC_ID_PACKED || (op & 127) == WEFT_RPC_TABLE;
     tells |= job->lists && is_reply;
@@ -251,13 +253,13 @@ static void push_and_pull(struct job *job, uint16_t table, bool wide)
     for (uint32_t i = 0; i < WEFT_ARRAY_COUNT(rows); i++) {
         rows[i] = (float)i / 4;
     }
-    assert_int_equal(weft_ps_push(job->c.client[0], table, ids, rows, IDS, 100000,
-                                  job->c.net->now_ns, &op),
-                     WEFT_OK);
+    assert_int_equal(
+        weft_ps_push(job->c.client[0], table, ids, rows, IDS, 100000, job->c.net->now_ns, &op),
+        WEFT_OK);
     done(job, op, WEFT_RPC_OK);
-    assert_int_equal(weft_ps_pull(job->c.client[0], table, ids, rows, IDS, 100000,
-                                  job->c.net->now_ns, &op),
-                     WEFT_OK);
+    assert_int_equal(
+        weft_ps_pull(job->c.client[0], table, ids, rows, IDS, 100000, job->c.net->now_ns, &op),
+        WEFT_OK);
     done(job, op, WEFT_RPC_OK);
 }
 

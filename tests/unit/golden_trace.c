@@ -1,5 +1,5 @@
-/* Traces: the file of an endpoint's trace, records of RPCs from the ring to the database, captures of
- * packets; and the journal of the coordinator, which has its own format, too. */
+/* Traces: the file of an endpoint's trace, records of RPCs from the ring to the database, captures
+ * of packets; and the journal of the coordinator, which has its own format, too. */
 #include "golden.h"
 
 #include "core_inspect.h"
@@ -167,7 +167,8 @@ static void query_add(struct golden *g, sqlite3 *db, const char *name, const cha
             size_t used = strlen(text);
             const unsigned char *value = sqlite3_column_text(stmt, c);
             (void)snprintf(text + used, sizeof(text) - used, "%s=%s\n",
-                           sqlite3_column_name(stmt, c), value != NULL ? (const char *)value : "NULL");
+                           sqlite3_column_name(stmt, c),
+                           value != NULL ? (const char *)value : "NULL");
         }
     }
     sqlite3_finalize(stmt);

@@ -236,8 +236,8 @@ static void records(struct golden *g)
 
 static void members(struct golden *g)
 {
-    static uint8_t bytes[WEFT_MEMBER_REPLY_BYTES +
-                         WEFT_MEMBER_SHARDS_MAX * WEFT_MEMBER_ADDRESS_BYTES];
+    static uint8_t
+        bytes[WEFT_MEMBER_REPLY_BYTES + WEFT_MEMBER_SHARDS_MAX * WEFT_MEMBER_ADDRESS_BYTES];
     char names[2048] = "";
     struct weft_member_request q = {.rpc_id = 0x01020304,
                                     .role = WEFT_ROLE_SERVER,

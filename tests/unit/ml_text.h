@@ -24,7 +24,8 @@ static inline struct weft_ml_dataset ml_load(const char *format_name, const char
     return set;
 }
 
-/* Rows of libsvm with 0 to 5 features, whose values are not 1 and whose ids are up to id_step apart. */
+/* Rows of libsvm with 0 to 5 features, whose values are not 1 and whose ids are up to id_step
+ * apart. */
 static inline struct weft_ml_dataset ml_random_rows(struct weft_prng *prng, int rows,
                                                     uint64_t id_step)
 {

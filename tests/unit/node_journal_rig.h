@@ -19,7 +19,7 @@ static struct {
     struct weft_journal_options options;
     uint64_t claim, former; /* of the next process */
     bool fresh;
-    bool release;                               /* and the predecessor's is released */
+    bool release;                                 /* and the predecessor's is released */
     struct weft_journal_file files[CHURN_SHARDS]; /* of the last process of each shard */
     struct weft_journal_news news;
     struct weft_error error;
@@ -42,8 +42,7 @@ static inline void rig_attach(void *arg, uint32_t s)
     struct weft_shard *shard = churn.c.shard[s];
     rig.replayed = rig.released = WEFT_STATE;
     rig.error.text[0] = '\0';
-    rig.opened =
-        weft_journal_file_open(&rig.files[s], &rig.options, &names, &rig.news, &rig.error);
+    rig.opened = weft_journal_file_open(&rig.files[s], &rig.options, &names, &rig.news, &rig.error);
     if (rig.opened == WEFT_OK) {
         rig.replayed = weft_journal_replay(&rig.files[s], shard, churn.saved[s].number, rig_supply,
                                            &rig.news, &rig.error);

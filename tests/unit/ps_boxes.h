@@ -39,7 +39,7 @@ struct box {
     struct weft_aggregator *agg; /* NULL: it is dead */
     struct weft_aggregator_config config;
     uint32_t node;
-    uint32_t above; /* node of its parent; SHARD */
+    uint32_t above;        /* node of its parent; SHARD */
     uint32_t closed_above; /* connections to it that this box has ended */
 };
 
@@ -48,7 +48,8 @@ static bool has_scheduler; /* the test is it */
 static uint64_t reconnect_ns = WEFT_NS_PER_S;
 static uint64_t park_lease_ns, park_pause_ns; /* of workers */
 static enum weft_worker_death on_death;
-static uint32_t hot_rows;      /* > 0: hot sets of so many rows, which workers split by; ids are skewed then, */
+static uint32_t
+    hot_rows; /* > 0: hot sets of so many rows, which workers split by; ids are skewed then, */
 static uint32_t hot_rows_most; /* and workers have memory for so many; 0 = for hot_rows */
 
 struct bench {
@@ -233,7 +234,7 @@ static inline void box_draw(struct bench *b, struct box *box, uint32_t workers)
 
 /* Aggregators, each below the shard or another aggregator: above[i] is an index, or SHARD_ABOVE. */
 static inline void bench_open_tree(struct bench *b, uint32_t workers, uint8_t mode, uint64_t seed,
-                            uint32_t boxes, const uint32_t *above)
+                                   uint32_t boxes, const uint32_t *above)
 {
     memset(b, 0, sizeof(*b));
     weft_prng_init(&b->prng, seed);
@@ -466,7 +467,8 @@ static inline void grant(struct bench *b, uint32_t w, uint32_t group, uint32_t m
     assert_int_equal(weft_ps_update_by(client, event.update, SHARD, 0, group, 257), WEFT_INVALID);
     assert_int_equal(weft_ps_update_by(client, event.update, SHARD + 1, 0, group, 2), WEFT_INVALID);
     if (members > 0) {
-        assert_int_equal(weft_ps_update_by(client, event.update, SHARD, 0, group, members), WEFT_OK);
+        assert_int_equal(weft_ps_update_by(client, event.update, SHARD, 0, group, members),
+                         WEFT_OK);
     }
     assert_int_equal(weft_ps_update_grant(client, event.update, SHARD, &pace, b->c.net->now_ns),
                      WEFT_OK);

@@ -109,8 +109,8 @@ static inline void churn_reconnect(struct churn *churn, uint32_t chance_ppm)
     }
 }
 
-/* Cuts that shards wish, and those that are ready: now and then a server dies between the checkpoint
- * and the news of it. */
+/* Cuts that shards wish, and those that are ready: now and then a server dies between the
+ * checkpoint and the news of it. */
 static inline void churn_cuts(struct churn *churn)
 {
     for (uint32_t s = 0; s < CHURN_SHARDS; s++) {
@@ -145,10 +145,10 @@ static inline weft_status churn_push(struct churn *churn, uint32_t w, uint32_t r
         rows[i] = 1;
     }
     const struct weft_ps_list list = {.n = n, .ids = ids, .values = rows};
-    churn->how.deadline_ns = churn->in_time_ns == 0 ? 0
-                                                    : churn->c.net->now_ns +
-                                                          weft_prng_below(&churn->prng,
-                                                                          churn->in_time_ns);
+    churn->how.deadline_ns =
+        churn->in_time_ns == 0
+            ? 0
+            : churn->c.net->now_ns + weft_prng_below(&churn->prng, churn->in_time_ns);
     weft_status status = weft_ps_begin(churn->c.client[w], WEFT_RPC_PUSH, &list, 1, &churn->how,
                                        churn->c.net->now_ns, op_p);
     WEFT_ASSERT(status == WEFT_OK || status == WEFT_AGAIN);

@@ -47,7 +47,8 @@ static inline void journal_churn_save(struct churn *churn, uint32_t s)
     weft_shard_durable(churn->c.shard[s]);
 }
 
-/* Another shard s, restored from its checkpoint, that is not connected; attach gives it its journal. */
+/* Another shard s, restored from its checkpoint, that is not connected; attach gives it its
+ * journal. */
 static inline struct weft_shard *journal_churn_twin(struct churn *churn, uint32_t s,
                                                     journal_churn_attach *attach, void *arg)
 {

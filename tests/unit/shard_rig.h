@@ -1,5 +1,5 @@
-/* One shard on the fake transport, and messages as a worker lays them out: for tests that play the workers
- * themselves. */
+/* One shard on the fake transport, and messages as a worker lays them out: for tests that play the
+ * workers themselves. */
 #ifndef WEFT_TESTS_SHARD_RIG_H
 #define WEFT_TESTS_SHARD_RIG_H
 
@@ -67,14 +67,15 @@ static inline void shard_rig_progress(struct weft_shard *shard, struct fake_net 
     shard_rig_slabs(shard);
 }
 
-/* The rows of a push: the same gradient for each of ids 1 .. rows, in message (HEAD_ELEMS + rows elements). */
+/* The rows of a push: the same gradient for each of ids 1 .. rows, in message (HEAD_ELEMS + rows
+ * elements). */
 static inline void shard_rig_push(uint8_t *message, uint32_t rows, float gradient)
 {
     const uint32_t total = RIG_HEAD_ELEMS + rows;
     for (uint32_t first = 0, k = 0; first < total; first += RIG_CHUNK_ELEMS, k++) {
         uint32_t left = total - first, elems = left < RIG_CHUNK_ELEMS ? left : RIG_CHUNK_ELEMS;
-        struct weft_ps_chunk_rows at = weft_ps_chunk_rows(RIG_ELEM_BYTES, WEFT_RPC_ID_WIDE,
-                                                          RIG_CHUNK_ELEMS, RIG_HEAD_ELEMS, k, elems);
+        struct weft_ps_chunk_rows at = weft_ps_chunk_rows(
+            RIG_ELEM_BYTES, WEFT_RPC_ID_WIDE, RIG_CHUNK_ELEMS, RIG_HEAD_ELEMS, k, elems);
         uint8_t *chunk = message + first * RIG_ELEM_BYTES;
         for (uint32_t i = 0; i < at.count; i++) {
             weft_ps_store_id(chunk + at.ids_offset, WEFT_RPC_ID_WIDE, i, at.first + i + 1);

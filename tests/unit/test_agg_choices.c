@@ -200,7 +200,8 @@ static void differences_count_not_totals(void **state)
     assert_int_equal(change.hot, 0);
 }
 
-/* A random walk of popularity: never more than the room, always the first 0.8 K, never beyond 1.2 K. */
+/* A random walk of popularity: never more than the room, always the first 0.8 K, never beyond 1.2
+ * K. */
 static void random_sets_keep_the_limits(void **state)
 {
     (void)state;

@@ -1,9 +1,10 @@
-/* The same random packets through three boxes: the kernel's program (BPF_PROG_TEST_RUN), the host's,
- * and the model of agg_model.h. After each packet, kernel and host must reply with equal bytes, host and
- * model with equal content, and host and model must have equal counters. After each sequence, all three
- * must have equal sums, windows, rounds and counters.
+/* The same random packets through three boxes: the kernel's program (BPF_PROG_TEST_RUN), the
+ * host's, and the model of agg_model.h. After each packet, kernel and host must reply with equal
+ * bytes, host and model with equal content, and host and model must have equal counters. After each
+ * sequence, all three must have equal sums, windows, rounds and counters.
  *
- * The kernel's part needs root and BPF; without them the other two are compared and the case is skipped.
+ * The kernel's part needs root and BPF; without them the other two are compared and the case is
+ * skipped.
  */
 #include "agg/box.h"
 #include "agg_model.h"
@@ -667,8 +668,8 @@ struct traffic {
     atomic_bool failed;
 };
 
-/* One of two members: its packet is never answered, so the frame stays as it is and can be run again.
- * The first after a reset begins the sum, the others are duplicates. */
+/* One of two members: its packet is never answered, so the frame stays as it is and can be run
+ * again. The first after a reset begins the sum, the others are duplicates. */
 static void *traffic_run(void *arg)
 {
     struct traffic *t = arg;

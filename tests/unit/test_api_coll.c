@@ -302,8 +302,8 @@ static void pause_ms(long ms)
     nanosleep(&(struct timespec){.tv_nsec = ms * (long)WEFT_NS_PER_MS}, NULL);
 }
 
-/* Three threads of rank 0 wait before the first operation is done: one for the second by its id, one for
- * any, and one perhaps for the first, so that nothing is left for the one before. */
+/* Three threads of rank 0 wait before the first operation is done: one for the second by its id,
+ * one for any, and one perhaps for the first, so that nothing is left for the one before. */
 static const char *by_id_and_any(struct weft_comm *comm, uint32_t rank, void *arg)
 {
     struct wait_round *round = arg;
@@ -369,7 +369,8 @@ static void who_waits_for_one_gets_it(void **state)
 
 enum { STREAMS = 3, STREAM_ROUNDS = 120 };
 
-/* One of a rank's threads, with a group of its own, since the operations of a group have an order. */
+/* One of a rank's threads, with a group of its own, since the operations of a group have an order.
+ */
 struct stream {
     pthread_t thread;
     struct weft_comm *comm;
@@ -461,7 +462,8 @@ static void threads_that_wait_drive_in_turns(void **state)
     job_close(&job);
 }
 
-/* The program computes between operations: what others need of it meanwhile is answered by its thread. */
+/* The program computes between operations: what others need of it meanwhile is answered by its
+ * thread. */
 static const char *one_sleeps(struct weft_comm *comm, uint32_t rank, void *arg)
 {
     static float in[2][RANKS * COUNT], out[2][RANKS * COUNT];

@@ -1,6 +1,6 @@
 /* Failures of a communicator, through <weft/coll.h>: ranks that close, are killed or frozen, call a
- * different operation or none, never join, or join with another key; forks. In each case all ranks report
- * the rank at fault, and no rank hangs. */
+ * different operation or none, never join, or join with another key; forks. In each case all ranks
+ * report the rank at fault, and no rank hangs. */
 #include "comm_job.h"
 
 #include <signal.h>
@@ -223,8 +223,8 @@ static int child(int to, int from, const struct weft_comm_config *config)
     struct weft_comm_config own = *config;
     char other[80] = "";
     own.rank = 1;
-    if (weft_comm_open(&own, &comm) != WEFT_OK ||
-        write(to, weft_comm_address(comm), 80) != 80 || read(from, other, 80) != 80) {
+    if (weft_comm_open(&own, &comm) != WEFT_OK || write(to, weft_comm_address(comm), 80) != 80 ||
+        read(from, other, 80) != 80) {
         return 1;
     }
     const char *addresses[2] = {other, NULL};

@@ -67,8 +67,8 @@ static void a_port_in_use(void **state)
     weft_transport_close(t);
 }
 
-/* A shorter struct is accepted, with defaults for the remaining fields; a longer one only if the unknown
- * bytes are zero. */
+/* A shorter struct is accepted, with defaults for the remaining fields; a longer one only if the
+ * unknown bytes are zero. */
 static void structs_of_other_ages(void **state)
 {
     (void)state;
@@ -179,8 +179,7 @@ static void bad_addresses(void **state)
     ASSERT_SAYS(t, weft_transport_connect(t, "127.0.0", 9, &peer), WEFT_INVALID, "127.0.0",
                 "numeric");
     ASSERT_SAYS(t, weft_transport_connect(t, NULL, 9, &peer), WEFT_INVALID, "host", "name");
-    ASSERT_SAYS(t, weft_transport_connect(t, "::1", 9, &peer), WEFT_INVALID, "IPv6",
-                "same family");
+    ASSERT_SAYS(t, weft_transport_connect(t, "::1", 9, &peer), WEFT_INVALID, "IPv6", "same family");
     ASSERT_SAYS(t, weft_transport_connect(t, "127.0.0.1", 0, &peer), WEFT_INVALID, "port 0",
                 "give the port");
     assert_int_equal(peer, 77);

@@ -249,7 +249,8 @@ static void a_sum_is_one_step(void **state)
     assert_int_equal(site.seen.steps, 2 * N);
 }
 
-/* Worker 1 reads, worker 0 pushes one update more than the bound: what worker 1 computes then is refused. */
+/* Worker 1 reads, worker 0 pushes one update more than the bound: what worker 1 computes then is
+ * refused. */
 static void an_update_is_committed_or_dropped(void **state)
 {
     (void)state;

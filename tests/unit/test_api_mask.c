@@ -268,12 +268,9 @@ static void counts_want_a_common_grain(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gaps_are_the_missing_elements),
-        cmocka_unit_test(all_and_none),
-        cmocka_unit_test(feedback_loses_nothing),
-        cmocka_unit_test(residuals_are_of_floats),
-        cmocka_unit_test(misses_run_until_arrival),
-        cmocka_unit_test(counts_are_per_grain),
+        cmocka_unit_test(gaps_are_the_missing_elements), cmocka_unit_test(all_and_none),
+        cmocka_unit_test(feedback_loses_nothing),        cmocka_unit_test(residuals_are_of_floats),
+        cmocka_unit_test(misses_run_until_arrival),      cmocka_unit_test(counts_are_per_grain),
         cmocka_unit_test(counts_want_a_common_grain),
     };
     return cmocka_run_group_tests_name("api_mask", tests, NULL, NULL);

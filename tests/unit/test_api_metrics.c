@@ -1,5 +1,5 @@
-/* /metrics of programs that use the library: the values during a call, between calls, and with a progress
- * thread; a failure to serve them never stops the program. */
+/* /metrics of programs that use the library: the values during a call, between calls, and with a
+ * progress thread; a failure to serve them never stops the program. */
 #define _GNU_SOURCE
 #include "api_ps_server.h"
 #include "io/http_get.h"

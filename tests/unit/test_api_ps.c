@@ -265,8 +265,7 @@ static void nothing_is_allowed_and_nonsense_is_not(void **state)
     must(ps, weft_pull(table, &id, row, 0, 0, &op));
     must(ps, weft_test(ps, op, NULL));
     must_fail(ps, weft_push(table, NULL, row, 1, 0, &op), WEFT_INVALID, "ids is NULL");
-    must_fail(ps, weft_pull(table, &id, NULL, 1, 0, &op), WEFT_INVALID,
-              "rows is NULL");
+    must_fail(ps, weft_pull(table, &id, NULL, 1, 0, &op), WEFT_INVALID, "rows is NULL");
     must_fail(ps, weft_push_wait(table, &id, NULL, 1, 0, NULL), WEFT_INVALID, "NULL");
     must_fail(ps, weft_push(table, &id, row, 1, 0, NULL), WEFT_INVALID, "op_p is NULL");
     must_fail(ps, weft_push(table, &id, row, 1, 1000000, &op), WEFT_INVALID, "bound_ppm");
@@ -284,8 +283,8 @@ static void nothing_is_allowed_and_nonsense_is_not(void **state)
 
 /* Rows that the push before named as missed are those that did not change. */
 static void lost_pushes_are_named(struct weft_ps *ps, struct weft_ps_table *table,
-                                  const struct weft_result *result,
-                                  const uint64_t *ids, const float *rows, size_t n)
+                                  const struct weft_result *result, const uint64_t *ids,
+                                  const float *rows, size_t n)
 {
     uint64_t *bits = calloc(n / 64 + 2, sizeof(*bits));
     float *got = calloc(n * DIM, sizeof(*got));

@@ -1,4 +1,5 @@
-/* <weft/ps.h> in a job with a coordinator: assignment of a rank, the list of servers, release of the rank. */
+/* <weft/ps.h> in a job with a coordinator: assignment of a rank, the list of servers, release of
+ * the rank. */
 #include "api_ps_calls.h"
 #include "api_ps_server.h"
 #include "coordinator.h"

@@ -1,5 +1,5 @@
-/* Connections of <weft/ps.h> to real shards in threads: their configuration, ownership of a rank, and the
- * errors if a shard is absent, ends or refuses. */
+/* Connections of <weft/ps.h> to real shards in threads: their configuration, ownership of a rank,
+ * and the errors if a shard is absent, ends or refuses. */
 #include "api_ps_rig.h"
 #include "free_port.h"
 
@@ -199,8 +199,7 @@ static void a_rank_is_for_one(uint64_t reconnect_ns)
     struct weft_ps *newer = connect_with(&config);
     struct weft_ps_table *other = open_table(newer, &options);
     must(newer, weft_push_wait(other, &id, one, 1, 0, NULL));
-    must_fail(older, weft_push_wait(table, &id, one, 1, 0, NULL), WEFT_PEER,
-              "worker 0");
+    must_fail(older, weft_push_wait(table, &id, one, 1, 0, NULL), WEFT_PEER, "worker 0");
     must(newer, weft_pull_wait(other, &id, got, 1, 0, NULL));
     assert_true(got[0] == 1.0F);
     weft_ps_close(older);

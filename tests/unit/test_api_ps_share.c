@@ -1,5 +1,5 @@
-/* Pushes and pulls of several small tables to one shard share packets (docs/TABLES.md, "Several tables
- * at once"): datagrams per step, over real sockets. */
+/* Pushes and pulls of several small tables to one shard share packets (docs/TABLES.md, "Several
+ * tables at once"): datagrams per step, over real sockets. */
 #include "api_ps_rig.h"
 
 enum { TABLES_MAX = 8, N = 16, STEPS = 50 };

@@ -1,5 +1,5 @@
-/* The tables of <weft/ps.h> against real shards in threads: vectors, several tables, 16-bit values, and
- * refused tables and values. */
+/* The tables of <weft/ps.h> against real shards in threads: vectors, several tables, 16-bit values,
+ * and refused tables and values. */
 #include "api_ps_rig.h"
 
 #include <math.h>
@@ -83,8 +83,7 @@ static void a_piece_must_be_there(void **state)
     must_fail(ps, weft_pull_range_wait(table, UINT64_MAX, values, 2, 0, NULL), WEFT_INVALID,
               "which has 258");
     must_fail(ps, weft_push_range(table, 0, NULL, 1, 0, &op), WEFT_INVALID, "rows is NULL");
-    must_fail(ps, weft_pull_range(other, 0, values, 1, 0, &op), WEFT_INVALID,
-              "clicks");
+    must_fail(ps, weft_pull_range(other, 0, values, 1, 0, &op), WEFT_INVALID, "clicks");
     must_fail(ps, weft_push(table, NULL, values, 1, 0, &op), WEFT_INVALID, "ids is NULL");
     id = ROWS;
     must_fail(ps, weft_push(table, &id, values, 1, 0, &op), WEFT_INVALID, "id");

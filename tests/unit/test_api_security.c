@@ -1,5 +1,5 @@
-/* Keys and modes through <weft/transport.h>: sources of a key, the bytes on the wire, and the errors of
- * both ends if their keys or modes differ. */
+/* Keys and modes through <weft/transport.h>: sources of a key, the bytes on the wire, and the
+ * errors of both ends if their keys or modes differ. */
 #include "api_pair.h"
 
 #include <stdio.h>

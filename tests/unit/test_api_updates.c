@@ -1,6 +1,6 @@
-/* <weft/ps.h> in a job with a transfer scheduler: the scheduler and two shards in threads, two workers.
- * Dropped updates, their report to the caller, and the part that the next push carries. Values are
- * integers, so that sums are exact. */
+/* <weft/ps.h> in a job with a transfer scheduler: the scheduler and two shards in threads, two
+ * workers. Dropped updates, their report to the caller, and the part that the next push carries.
+ * Values are integers, so that sums are exact. */
 #include "api_ps_calls.h"
 #include "api_ps_server.h"
 #include "io/clock.h"
@@ -186,8 +186,8 @@ static uint32_t until_granted(struct job *job)
     return count;
 }
 
-/* Worker 1 computes with a model that is 3 updates behind; its update is dropped, by the scheduler or, if
- * that is too slow to answer, by the servers. */
+/* Worker 1 computes with a model that is 3 updates behind; its update is dropped, by the scheduler
+ * or, if that is too slow to answer, by the servers. */
 static void it_is_dropped(struct job *job, float *model_p)
 {
     struct weft_result result;
@@ -382,7 +382,8 @@ static void count_reads(void *arg, void *object)
         weft_planner_counters(weft_sched_service_planner(scheduler->service))->reads_granted;
 }
 
-/* One credit: each read of a step waits for the other worker's update to be committed, and has it. */
+/* One credit: each read of a step waits for the other worker's update to be committed, and has it.
+ */
 static void reads_are_admitted(void **state)
 {
     (void)state;
@@ -398,7 +399,8 @@ static void reads_are_admitted(void **state)
         must(job.ps[i % 2], update(&job, i % 2, 2, &result));
         model += 1;
     }
-    assert_true(weft_stats_query_ask(&job.scheduler.query, count_reads, &reads, 60 * WEFT_NS_PER_S));
+    assert_true(
+        weft_stats_query_ask(&job.scheduler.query, count_reads, &reads, 60 * WEFT_NS_PER_S));
     assert_true(reads >= 20); /* a scheduler that is not run for a second is not waited for */
     job_stop(&job);
 }

@@ -1,5 +1,6 @@
-/* The hash under a key: a vector that may not change, every bit of the id and of the key in every bit
- * of the hash, and ids in patterns, which meet no more often under any key than drawn ones would. */
+/* The hash under a key: a vector that may not change, every bit of the id and of the key in every
+ * bit of the hash, and ids in patterns, which meet no more often under any key than drawn ones
+ * would. */
 #include "base/hash_key.h"
 #include "base/prng.h"
 

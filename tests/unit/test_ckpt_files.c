@@ -152,7 +152,8 @@ static void version_is_checked(void **state)
                   "  \"xxh3_64\": \"0000000000000000\"\n}\n";
     struct weft_ckpt_manifest manifest;
     struct weft_error error = {.text = ""};
-    assert_int_equal(weft_ckpt_manifest_parse(text, sizeof(text) - 1, &manifest, &error), WEFT_DATA);
+    assert_int_equal(weft_ckpt_manifest_parse(text, sizeof(text) - 1, &manifest, &error),
+                     WEFT_DATA);
     assert_non_null(strstr(error.text, "damaged"));
     char digits[17];
     snprintf(digits, sizeof(digits), "%016" PRIx64, (uint64_t)XXH3_64bits(text, sizeof(text) - 1));

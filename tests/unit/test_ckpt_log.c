@@ -31,8 +31,8 @@ static weft_status write_refused(struct server *server, uint64_t number)
 
 /* ---- write access ---------------------------------------------------------------------------- */
 
-/* The one that was replaced wakes up: nothing that it writes counts, and nothing of its successor's is
- * touched, whatever numbers they have. */
+/* The one that was replaced wakes up: nothing that it writes counts, and nothing of its successor's
+ * is touched, whatever numbers they have. */
 static void replaced_writer(void **state)
 {
     (void)state;
@@ -320,7 +320,8 @@ static void damaged_manifest_keeps_its_files(void **state)
     server_end(&a);
 }
 
-/* Another number of shards: what there was stays restorable until it is pruned, its writers are out. */
+/* Another number of shards: what there was stays restorable until it is pruned, its writers are
+ * out. */
 static void other_shape(void **state)
 {
     (void)state;
@@ -457,7 +458,8 @@ static struct outcome scenario(struct server *a)
     assert_true(outcome.started || error.text[0] != '\0');
     for (uint64_t number = 5; status == WEFT_OK && number <= 6; number++) {
         bool wrote_a = server_write(a, number, 0, &error) == WEFT_OK;
-        bool wrote_b = server_write(&b, number, number == 6 && b.durable == 5 ? 5 : 0, &error) == WEFT_OK;
+        bool wrote_b =
+            server_write(&b, number, number == 6 && b.durable == 5 ? 5 : 0, &error) == WEFT_OK;
         if (wrote_a && server_look(a, number, 1, &error) == WEFT_OK) {
             outcome.durable = a->durable > outcome.durable ? a->durable : outcome.durable;
         }
@@ -511,7 +513,8 @@ static void every_call_fails(void **state)
             uint64_t number = found();
             if (number < outcome.durable) {
                 fail_msg("call %u (%s) with %s: %" PRIu64 " was durable, %" PRIu64 " is found", at,
-                         name, faults[f].kind == FAULT_ERRNO ? strerror(faults[f].why) : "another way",
+                         name,
+                         faults[f].kind == FAULT_ERRNO ? strerror(faults[f].why) : "another way",
                          outcome.durable, number);
             }
             assert_true(met || outcome.durable == 6);
@@ -549,7 +552,8 @@ static void refused_start_changes_nothing(void **state)
         }
         server_start(&b, 2, 1, 1);
         assert_int_equal(b.set.number, 4);
-        assert_int_equal(files_in(".", "safetensors") + files_in("quarantine", "safetensors"), files);
+        assert_int_equal(files_in(".", "safetensors") + files_in("quarantine", "safetensors"),
+                         files);
         server_end(&b);
         server_end(&a);
         dir_remove(NULL);

@@ -1,4 +1,5 @@
-/* A saved model is read as it was written, or not at all; tests/cli/models.sh has checkpoints as models. */
+/* A saved model is read as it was written, or not at all; tests/cli/models.sh has checkpoints as
+ * models. */
 #define _GNU_SOURCE
 #include "ckpt/model.h"
 

@@ -1,5 +1,5 @@
-/* Failures of the object: a rank that dies, leaves, calls a different operation, or is late; all ranks must
- * agree on the reason. Also messages that arrive early. */
+/* Failures of the object: a rank that dies, leaves, calls a different operation, or is late; all
+ * ranks must agree on the reason. Also messages that arrive early. */
 #include "coll_rig.h"
 
 #include <setjmp.h>
@@ -124,8 +124,8 @@ static void test_leaves(void **state)
     rig_free(r);
 }
 
-/* Messages that were not confirmed when the other end closed had arrived; but with feedback it would
- * have to be known which part. */
+/* Messages that were not confirmed when the other end closed had arrived; but with feedback it
+ * would have to be known which part. */
 static void test_closes_unconfirmed(void **state)
 {
     (void)state;
@@ -439,7 +439,8 @@ static struct weft_coll_call pair_of(enum weft_coll_kind kind)
     return call;
 }
 
-/* Ends that do not agree, whichever calls first: in the count, one of them with nothing, in the type. */
+/* Ends that do not agree, whichever calls first: in the count, one of them with nothing, in the
+ * type. */
 static void test_send_recv_differ(void **state)
 {
     (void)state;
@@ -555,7 +556,8 @@ static void test_send_recv_fails(void **state)
         fake_kill(r->net, dead);
         rig_run(r);
         assert_int_equal(r->done_count[left], 1);
-        /* A receiver that has all can have waited for no more than the confirmation of its READY. */
+        /* A receiver that has all can have waited for no more than the confirmation of its READY.
+         */
         bool all = left == 0 && memcmp(out[0], in[2], sizeof(in[2])) == 0;
         assert_int_equal(r->done[left][0].status, was_done || all ? WEFT_OK : WEFT_PEER);
         assert_int_equal(weft_coll_failure(r->coll[1])->reason, WEFT_COLL_DOWN);
@@ -593,8 +595,8 @@ static void test_names_for_the_oldest(void **state)
     rig_free(r);
 }
 
-/* Rank 2 has not called send, but it waits for rank 3 itself, as all do: rank 3 is named, though the
- * recv is older. */
+/* Rank 2 has not called send, but it waits for rank 3 itself, as all do: rank 3 is named, though
+ * the recv is older. */
 static void test_recv_waits_for_collective(void **state)
 {
     (void)state;
@@ -633,8 +635,8 @@ struct ready {
     uint8_t kind;
 };
 
-/* Rank 1 to rank 0, which has 8 operations, the groups of all, of 0 and 1, of 0 and 2, and of 1 and 2,
- * and room for a fifth one. */
+/* Rank 1 to rank 0, which has 8 operations, the groups of all, of 0 and 1, of 0 and 2, and of 1 and
+ * 2, and room for a fifth one. */
 static void ready_in(struct rig *r, struct ready ready)
 {
     uint8_t data[112] = {4};

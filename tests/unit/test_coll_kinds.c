@@ -1,5 +1,5 @@
-/* Every kind of collective operation, over a transport that reorders chunks: the result at each rank
- * equals that of a plain loop, for vectors of many lengths, in place and not. */
+/* Every kind of collective operation, over a transport that reorders chunks: the result at each
+ * rank equals that of a plain loop, for vectors of many lengths, in place and not. */
 #include "coll_rig.h"
 
 #include <setjmp.h>

@@ -41,8 +41,8 @@ static struct net *joined(uint8_t mode)
     return net;
 }
 
-/* A message each way at the same time, as in an all-to-all exchange if `turns`. Each end can receive
- * a packet in 100 us. */
+/* A message each way at the same time, as in an all-to-all exchange if `turns`. Each end can
+ * receive a packet in 100 us. */
 static void exchange(struct net *net, bool turns)
 {
     for (uint32_t end = 0; end < 2; end++) {

@@ -1,5 +1,6 @@
-/* A reply that is complete while the DONE of its request is still due: a peer that sends LATER confirms
- * the reply with its next request. No part of it may be lost, requested early, or block a peer forever. */
+/* A reply that is complete while the DONE of its request is still due: a peer that sends LATER
+ * confirms the reply with its next request. No part of it may be lost, requested early, or block a
+ * peer forever. */
 #include "core_net.h"
 
 enum { ASKS = 20 };
@@ -11,7 +12,8 @@ static float answer = 2;
 static float request_memory;
 static float answer_memory;
 
-/* Of datagrams between the ends, the next that is to be lost: those of `from`, after `skip` more. */
+/* Of datagrams between the ends, the next that is to be lost: those of `from`, after `skip` more.
+ */
 static struct {
     uint32_t from;
     uint32_t skip;

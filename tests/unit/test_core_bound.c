@@ -1,5 +1,5 @@
-/* K and the fraction left by its rounding: the number of chunks that any run of messages of a stream may
- * miss. */
+/* K and the fraction left by its rounding: the number of chunks that any run of messages of a
+ * stream may miss. */
 #include "core/bound.h"
 
 #include "core_pair.h"

@@ -1,5 +1,6 @@
-/* Receiver credit: bounded by the budget, returned after loss, repeated if the grant was lost, shared by
- * the endpoints of a host. Many senders at once are tested in the simulator (tests/sim/grid.sh). */
+/* Receiver credit: bounded by the budget, returned after loss, repeated if the grant was lost,
+ * shared by the endpoints of a host. Many senders at once are tested in the simulator
+ * (tests/sim/grid.sh). */
 #include "core_pair.h"
 
 enum { CHUNKS = 8000, BIG = 352 * CHUNKS };
@@ -36,8 +37,8 @@ static void test_the_first_packets_are_shared_among_the_expected(void **state)
     }
 }
 
-/* Messages that a peer waits for precede shorter ones; but every eighth grant goes to the peer that has waited
- * longest, so that no peer starves. */
+/* Messages that a peer waits for precede shorter ones; but every eighth grant goes to the peer that
+ * has waited longest, so that no peer starves. */
 static void test_the_most_urgent_come_first(void **state)
 {
     (void)state;
@@ -64,7 +65,8 @@ static void test_the_most_urgent_come_first(void **state)
     weft_ep_free(ep);
 }
 
-/* The first packet of a message sets its priority, and its sender is granted credit by that priority. */
+/* The first packet of a message sets its priority, and its sender is granted credit by that
+ * priority. */
 static void test_a_message_says_how_urgent_it_is(void **state)
 {
     struct pair *t = *state;
@@ -108,8 +110,8 @@ static void assert_counted(const struct pair *t)
     }
 }
 
-/* Under loss in both directions: outstanding credit never exceeds the budget, packets sent never exceed
- * the grants except for probes, and at the end only an allowance remains. */
+/* Under loss in both directions: outstanding credit never exceeds the budget, packets sent never
+ * exceed the grants except for probes, and at the end only an allowance remains. */
 static void test_outstanding_stays_under_the_budget(void **state)
 {
     struct pair *t = *state;
@@ -151,8 +153,8 @@ static void queue_clear(struct pair *t, uint32_t to)
     }
 }
 
-/* The packet with the grant is lost, and the sender has nothing to send: the grant is repeated long before
- * the sender's own probe. */
+/* The packet with the grant is lost, and the sender has nothing to send: the grant is repeated long
+ * before the sender's own probe. */
 static void test_a_lost_grant_is_told_again(void **state)
 {
     struct pair *t = *state;
@@ -287,8 +289,8 @@ static void claim(struct pair *t, uint64_t number, uint16_t data_count)
     net_drain(&t->net, 1);
 }
 
-/* A peer with the key can claim to have sent, and lost, any number of packets. It had no credit for them,
- * so they do not count as loss, and the peer gains no credit. */
+/* A peer with the key can claim to have sent, and lost, any number of packets. It had no credit for
+ * them, so they do not count as loss, and the peer gains no credit. */
 static void test_a_liar_loses_no_more_than_its_credit(void **state)
 {
     struct pair *t = *state;
@@ -383,8 +385,8 @@ static void test_the_first_of_a_round_waits_for_the_others(void **state)
     weft_ep_free(ep);
 }
 
-/* Of several senders one gets a third of the queue at once, one alone a quarter of the budget; and a quarter
- * where the round trip is most of it. */
+/* Of several senders one gets a third of the queue at once, one alone a quarter of the budget; and
+ * a quarter where the round trip is most of it. */
 static void test_grants_to_several_senders_are_few(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
-/* A receiver that processes packets more slowly than its link delivers them. Packets wait in its socket, as
- * they do if its process waits for a processor, and the receiver keeps more credit outstanding to
- * compensate. That slack must not grow without limit: it stays within its two bounds, and a port of
- * 450 KB in front of the receiver loses nothing. */
+/* A receiver that processes packets more slowly than its link delivers them. Packets wait in its
+ * socket, as they do if its process waits for a processor, and the receiver keeps more credit
+ * outstanding to compensate. That slack must not grow without limit: it stays within its two
+ * bounds, and a port of 450 KB in front of the receiver loses nothing. */
 #include "core_net.h"
 
 enum {
@@ -79,8 +79,7 @@ static uint64_t next_ns(void)
 static void take_one(struct net *net)
 {
     struct waiting *w = &slow.waits[slow.first++ % WAITS_MAX];
-    weft_ep_recv(net->end[1].ep, &w->from, WEFT_ECN_NOT, w->data, w->bytes, w->at_ns,
-                 net->now_ns);
+    weft_ep_recv(net->end[1].ep, &w->from, WEFT_ECN_NOT, w->data, w->bytes, w->at_ns, net->now_ns);
     free(w->data);
     net_drain(net, 1);
     slow.busy_ns = net->now_ns;

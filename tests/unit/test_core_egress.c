@@ -416,7 +416,8 @@ static void run_queued(struct net *net, struct queue *q, uint64_t ns, uint64_t l
         } while (true);
         uint64_t look_ns = weft_ep_deadline(ep);
         if (!net_step(net, weft_min_u64(until_ns, weft_max_u64(look_ns, net->now_ns)))) {
-            net->now_ns = weft_min_u64(until_ns, weft_max_u64(net->now_ns + 1000, look_ns + late_ns));
+            net->now_ns =
+                weft_min_u64(until_ns, weft_max_u64(net->now_ns + 1000, look_ns + late_ns));
             weft_ep_on_deadline(ep, net->now_ns);
         }
     }
@@ -498,7 +499,7 @@ static void on_a_slow_link_four_packets_are_enough(void **state)
     struct weft_ep *ep = net->end[0].ep;
     message(net, 1, 12, 0);
     drain(net, 6000, 1920 * WEFT_NS_PER_US); /* 25 Mbit/s */
-    assert_int_equal(limit_of(net), 12000); /* with one peer */
+    assert_int_equal(limit_of(net), 12000);  /* with one peer */
     message(net, 2, 12, 0);
     drain(net, 6000, 1920 * WEFT_NS_PER_US);
     assert_int_equal(limit_of(net), 4 * ep->config.packet_bytes);

@@ -99,8 +99,8 @@ static void beside_other_traffic_the_part_does_not_shrink(void **state)
         for (uint32_t j = 0; j < 40; j++) {
             double part = run(line, 250 * WEFT_NS_PER_MS);
             if (part < least[i]) {
-                fail_msg("beside %.0f bytes a part of %.3f after %u quarters of a second", others[i],
-                         part, j);
+                fail_msg("beside %.0f bytes a part of %.3f after %u quarters of a second",
+                         others[i], part, j);
             }
             assert_in_range(egress_of(line)->limit_bytes, 12000, 160000);
         }
@@ -162,7 +162,8 @@ static void late_looks_do_not_pass_for_other_traffic(void **state)
     line_free(line);
 }
 
-/* Four endpoints of one process: each sees three others, and leaves the limit at its own drain rate. */
+/* Four endpoints of one process: each sees three others, and leaves the limit at its own drain
+ * rate. */
 static void siblings_are_not_other_traffic(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Expectations against a table that is searched as a whole: the first posted that fits is served. */
+/* Expectations against a table that is searched as a whole: the first posted that fits is served.
+ */
 #include "core/expect.h"
 
 #include <setjmp.h>

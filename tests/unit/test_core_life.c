@@ -398,7 +398,8 @@ static void the_newest_packet_says_who_sleeps(void **state)
     static const struct {
         uint8_t packet;
         bool idle;
-    } order[] = {{IDLE_2, true}, {PING, true}, {IDLE_1, true}, {PING_AFTER, false}, {IDLE_3, false}};
+    } order[] = {
+        {IDLE_2, true}, {PING, true}, {IDLE_1, true}, {PING_AFTER, false}, {IDLE_3, false}};
     for (int moved = 0; moved < 2; moved++) {
         struct net *net = net_new(WEFT_MODE_AUTH, WEFT_MODE_AUTH);
         struct weft_addr first = net->end[0].addr;
@@ -527,8 +528,7 @@ static void a_challenge_is_drawn_by_the_provider(void **state)
         if (fails == 1) { /* what verifies works still: only the draw of the number must fail */
             struct weft_wire_packet stray = {.klass = WEFT_CLASS_AUTH, .data_bytes = 100};
             struct weft_addr from = net_addr(66);
-            assert_false(
-                weft_core_path_stray(net->end[1].ep, p, &from, &stray, net->now_ns));
+            assert_false(weft_core_path_stray(net->end[1].ep, p, &from, &stray, net->now_ns));
             assert_int_equal(p->path.challenge[0].at_ns, 0);
             assert_int_equal(p->path.challenges_due, 0);
             assert_int_equal(net_counters(net, 1)->crypto_failures, 1);

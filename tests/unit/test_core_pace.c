@@ -109,7 +109,8 @@ static void it_begins_at_its_start(void **state)
     net_free(net);
 }
 
-/* 800 packets of 1,450 bytes or so at each of three rates: within 3 % of the time that they take. */
+/* 800 packets of 1,450 bytes or so at each of three rates: within 3 % of the time that they take.
+ */
 static void the_rate_is_kept(void **state)
 {
     (void)state;

@@ -16,12 +16,12 @@ enum bleach { BLEACH_NOT, BLEACH_CLEAR, BLEACH_DROP, BLEACH_HALF };
 struct path_rig {
     struct net net; /* its third end is a new life of end 0, or NULL */
     struct weft_ep_config config[ENDS_MAX];
-    weft_peer peer;           /* of end 0: end 1 */
-    uint32_t mtu;             /* longer datagrams vanish, unless they may be fragmented */
-    uint32_t device_mtu;      /* longer ones are refused: EMSGSIZE */
+    weft_peer peer;      /* of end 0: end 1 */
+    uint32_t mtu;        /* longer datagrams vanish, unless they may be fragmented */
+    uint32_t device_mtu; /* longer ones are refused: EMSGSIZE */
     enum bleach bleach;
     bool cut;
-    uint32_t cut_closes;      /* lose as many packets from end 0 */
+    uint32_t cut_closes; /* lose as many packets from end 0 */
     uint32_t fragmented, sent[ENDS_MAX], largest;
     struct weft_msg_event down[ENDS_MAX];
     char log[1024];
@@ -792,8 +792,8 @@ static void test_a_restarted_peer_replaces_its_former_life(void **state)
     t->net.end[2].addr = t->net.end[0].addr;
     end_open(t, 2);
     weft_peer peer;
-    assert_int_equal(
-        weft_ep_connect(t->net.end[2].ep, &t->net.end[1].addr, t->net.now_ns, &peer), WEFT_OK);
+    assert_int_equal(weft_ep_connect(t->net.end[2].ep, &t->net.end[1].addr, t->net.now_ns, &peer),
+                     WEFT_OK);
     run_for(t, 30 * WEFT_NS_PER_US); /* HELLO alone changes nothing */
     assert_string_equal(t->log, "");
     run_for(t, WEFT_NS_PER_MS);

@@ -720,8 +720,8 @@ static void open_named(struct net *net, uint32_t end, uint64_t name, uint64_t in
     net_open(net, end, &config);
 }
 
-/* Where both ends have one name (a server and its replica), an UNKNOWN that one of them was made to send to
- * itself would be a proof from the other. */
+/* Where both ends have one name (a server and its replica), an UNKNOWN that one of them was made to
+ * send to itself would be a proof from the other. */
 static void unknown_of_ones_own_name_is_no_proof(void **state)
 {
     (void)state;

@@ -285,7 +285,8 @@ static void each_arrives_once_on_any_network(void **state)
             uint32_t burst = (uint32_t)weft_prng_range(&net->prng, 1, 12);
             for (uint32_t i = 0; i < burst && put_count < MESSAGES; i++) {
                 bool is_short = weft_prng_below(&net->prng, 8) != 0;
-                uint32_t floats = (uint32_t)weft_prng_range(&net->prng, 1, is_short ? 60 : FLOATS_MAX);
+                uint32_t floats =
+                    (uint32_t)weft_prng_range(&net->prng, 1, is_short ? 60 : FLOATS_MAX);
                 /* Sometimes there is no memory yet. */
                 while (posted <= put_count && weft_prng_below(&net->prng, 10) != 0) {
                     post(net, posted++);
@@ -314,8 +315,8 @@ static void each_arrives_once_on_any_network(void **state)
     assert_true(shared > 2 * SEEDS && lost > SEEDS && duplicates > SEEDS / 4);
 }
 
-/* The packet of a message without memory is never acknowledged, but its other messages are confirmed,
- * and later ones do not wait for it. */
+/* The packet of a message without memory is never acknowledged, but its other messages are
+ * confirmed, and later ones do not wait for it. */
 static void one_without_memory_blocks_no_other(void **state)
 {
     (void)state;
@@ -352,8 +353,8 @@ static uint32_t hold_msg;
 static bool hold(struct net *net, struct net_datagram *d)
 {
     (void)net;
-    if (d->from_end == 0 && held.data == NULL && hold_msg != 0 &&
-        weft_wire_is_brief(d->data[1]) && (d->data[1] & WEFT_FLAG_CONTROL) == 0 &&
+    if (d->from_end == 0 && held.data == NULL && hold_msg != 0 && weft_wire_is_brief(d->data[1]) &&
+        (d->data[1] & WEFT_FLAG_CONTROL) == 0 &&
         (weft_get_u32(d->data + WEFT_HEADER_BRIEF_BYTES) >> WEFT_BRIEF_CHUNK_BITS) ==
             (hold_msg & 0x3fff)) {
         held = *d;

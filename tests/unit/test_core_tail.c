@@ -1,6 +1,6 @@
-/* Loss of the last packets between two ends - DONE, FINISH, the acknowledgement of a pass that misses a
- * chunk. They are retransmitted after part of a round trip, long before a probe timeout that allows for
- * the full variation of a busy link; once, and never without loss. */
+/* Loss of the last packets between two ends - DONE, FINISH, the acknowledgement of a pass that
+ * misses a chunk. They are retransmitted after part of a round trip, long before a probe timeout
+ * that allows for the full variation of a busy link; once, and never without loss. */
 #include "core_net.h"
 
 enum { CHUNKS = 20, FLOATS = CHUNKS * 352 };

@@ -65,7 +65,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* One bit for each operation that still gives WEFT_OK, and one more for any status but WEFT_STATE. */
+/* One bit for each operation that still gives WEFT_OK, and one more for any status but WEFT_STATE.
+ */
 static int operations_that_work(void)
 {
     uint8_t a[32] = {0};

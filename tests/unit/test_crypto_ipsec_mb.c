@@ -1,10 +1,10 @@
-/* Loading of ipsec-mb: as on this machine, absent, without one of its functions, of another version, out
- * of memory, failing its self-test, without AES, and disabled. In each case the provider reports the
- * library that does AES-GCM, and a sealed packet has the same bytes.
+/* Loading of ipsec-mb: as on this machine, absent, without one of its functions, of another
+ * version, out of memory, failing its self-test, without AES, and disabled. In each case the
+ * provider reports the library that does AES-GCM, and a sealed packet has the same bytes.
  *
- * Linked with --wrap for dlopen and dlsym, which emulate these cases; an absent library is requested by a
- * name that does not exist. A process decides once, so each case runs in its own process, which writes its
- * results into memory shared with the test.
+ * Linked with --wrap for dlopen and dlsym, which emulate these cases; an absent library is
+ * requested by a name that does not exist. A process decides once, so each case runs in its own
+ * process, which writes its results into memory shared with the test.
  */
 #include "crypto/provider.h"
 

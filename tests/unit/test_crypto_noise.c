@@ -124,9 +124,9 @@ static void the_published_vector(void **state)
         uint8_t out[TEXT_MAX];
         bytes = hex(PAYLOADS[i], text);
         struct weft_crypto_span in = {text, bytes};
-        assert_int_equal(ops.aead_seal(crypto.self, i % 2, i / 2 - 1, NULL, 0, &in, 1, out,
-                                       out + bytes),
-                         WEFT_OK);
+        assert_int_equal(
+            ops.aead_seal(crypto.self, i % 2, i / 2 - 1, NULL, 0, &in, 1, out, out + bytes),
+            WEFT_OK);
         check(CIPHERTEXTS[i], out, bytes + 16);
     }
     weft_noise_wipe(&a);

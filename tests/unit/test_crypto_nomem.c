@@ -73,7 +73,8 @@ static void crypto_free(void *block, const char *file, int line)
     free(block);
 }
 
-/* A handshake's worth of operations, until the first that fails. *hashed_p: both hashes are right. */
+/* A handshake's worth of operations, until the first that fails. *hashed_p: both hashes are right.
+ */
 static weft_status everything(bool *hashed_p)
 {
     static const uint8_t key[32] = {1};

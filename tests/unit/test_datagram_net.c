@@ -1,5 +1,5 @@
-/* The network of the endpoint tests injects the requested faults, and two endpoints survive all of them:
- * every message arrives complete and once. */
+/* The network of the endpoint tests injects the requested faults, and two endpoints survive all of
+ * them: every message arrives complete and once. */
 #include "core_net.h"
 
 enum { MESSAGES = 24, ELEMS = 352 * 30 };

@@ -293,8 +293,8 @@ static void a_signal_ends_a_sleep(void **state)
         const struct weft_rx_buffer *buffers;
         uint32_t count;
         uint64_t now_ns;
-        assert_int_equal(
-            weft_rx_batch(pair->rx, true, &pair->counters, &now_ns, &buffers, &count), 0);
+        assert_int_equal(weft_rx_batch(pair->rx, true, &pair->counters, &now_ns, &buffers, &count),
+                         0);
         assert_true(weft_rx_interrupted(pair->rx));
     }
     atomic_store(&caller.done, true);

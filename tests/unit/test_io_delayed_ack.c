@@ -1,5 +1,6 @@
 /* Exclusion between the endpoint's owner and the thread that sends delayed acknowledgements for it.
- * The shared state is plain memory, so that the thread sanitizer reports every concurrent access. */
+ * The shared state is plain memory, so that the thread sanitizer reports every concurrent access.
+ */
 #include "io/udp/delayed_ack.h"
 
 #include "base/status.h"

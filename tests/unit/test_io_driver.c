@@ -1,5 +1,5 @@
-/* The contract of a messenger (core/msg.h), tested with the same cases over weft's UDP and over TCP; the
- * first cases run in every security mode. */
+/* The contract of a messenger (core/msg.h), tested with the same cases over weft's UDP and over
+ * TCP; the first cases run in every security mode. */
 #include "driver_pair.h"
 #include "free_port.h"
 #include "wire/tcp_record.h"

@@ -270,11 +270,8 @@ static void refusals_come_through(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        BOTH(start_and_stop),
-        BOTH(a_message_and_its_mask),
-        BOTH(full_ring_holds_the_engine_up),
-        BOTH(stop_in_the_middle),
-        BOTH(refusals_come_through),
+        BOTH(start_and_stop),     BOTH(a_message_and_its_mask), BOTH(full_ring_holds_the_engine_up),
+        BOTH(stop_in_the_middle), BOTH(refusals_come_through),
     };
     return cmocka_run_group_tests_name("io engine", tests, NULL, NULL);
 }

@@ -241,8 +241,7 @@ static void loopback_packet_bytes_has_its_name(void **state)
         char said[80];
         weft_driver_config_default(&config);
         small(&config.udp.ep);
-        config.udp.loopback_packet_bytes =
-            is_wrong ? wrong[i] : right[i - WEFT_ARRAY_COUNT(wrong)];
+        config.udp.loopback_packet_bytes = is_wrong ? wrong[i] : right[i - WEFT_ARRAY_COUNT(wrong)];
         weft_status status = weft_driver_open(&config, &driver, &error);
         assert_int_equal(status, is_wrong ? WEFT_INVALID : WEFT_OK);
         (void)snprintf(said, sizeof(said),

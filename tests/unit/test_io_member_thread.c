@@ -59,8 +59,8 @@ static void joins_and_lists(void **state)
     struct weft_member_thread *server = member_start(port, WEFT_ROLE_SERVER, 2, 1);
     assert_int_equal(wait_for(server, WEFT_MEMBER_WAIT_JOINED, &seen, &error), WEFT_OK);
     assert_int_equal(seen.grant.first, 0);
-    assert_int_equal(weft_member_thread_wait(worker, WEFT_MEMBER_WAIT_LISTED,
-                                             300 * WEFT_NS_PER_MS, NULL, &seen, &error),
+    assert_int_equal(weft_member_thread_wait(worker, WEFT_MEMBER_WAIT_LISTED, 300 * WEFT_NS_PER_MS,
+                                             NULL, &seen, &error),
                      WEFT_TIMEOUT);
     assert_non_null(strstr(error.text, "does not have all shards yet"));
     publish(server, "::1", 7700);
@@ -95,7 +95,8 @@ static void claimed_and_replaced(void **state)
     assert_int_equal(wait_for(first, WEFT_MEMBER_WAIT_LISTED, &seen, &error), WEFT_OK);
     struct weft_member_thread *other = member_start(port, WEFT_ROLE_SERVER, 3, 1);
     assert_int_equal(wait_for(other, WEFT_MEMBER_WAIT_JOINED, &seen, &error), WEFT_PEER);
-    assert_non_null(strstr(error.text, "shard 0 belongs to another process, at 127.0.0.1 port 7700"));
+    assert_non_null(
+        strstr(error.text, "shard 0 belongs to another process, at 127.0.0.1 port 7700"));
     weft_member_thread_stop(other, false);
     struct weft_member_thread *later = member_start(port, WEFT_ROLE_SERVER, 2, 2);
     assert_int_equal(wait_for(later, WEFT_MEMBER_WAIT_JOINED, &seen, &error), WEFT_OK);
@@ -146,8 +147,8 @@ static void nobody_answers(void **state)
     struct weft_error error;
     uint16_t port = free_port();
     struct weft_member_thread *worker = member_start(port, WEFT_ROLE_WORKER, 1, 1);
-    assert_int_equal(weft_member_thread_wait(worker, WEFT_MEMBER_WAIT_JOINED,
-                                             500 * WEFT_NS_PER_MS, NULL, &seen, &error),
+    assert_int_equal(weft_member_thread_wait(worker, WEFT_MEMBER_WAIT_JOINED, 500 * WEFT_NS_PER_MS,
+                                             NULL, &seen, &error),
                      WEFT_TIMEOUT);
     assert_non_null(strstr(error.text, "no answer from the coordinator localhost:"));
     assert_non_null(strstr(error.text, "nothing listens"));

@@ -153,9 +153,9 @@ static void pair_open(struct pair *pair, uint8_t mode, const struct weft_job_key
     assert_int_equal(weft_engine_start(&engine, &pair->sender, &error), WEFT_OK);
     assert_int_equal(weft_udp_open(&udp, &pair->receiver, &error), WEFT_OK);
     relay_open(&pair->relay, weft_driver_port(pair->receiver));
-    assert_int_equal(weft_engine_connect(pair->sender, "127.0.0.1", pair->relay.port, &pair->peer,
-                                         &error),
-                     WEFT_OK);
+    assert_int_equal(
+        weft_engine_connect(pair->sender, "127.0.0.1", pair->relay.port, &pair->peer, &error),
+        WEFT_OK);
 }
 
 static void pair_close(struct pair *pair)
@@ -175,8 +175,7 @@ static void drain(void *arg, uint64_t now_ns)
     struct weft_msg_event event;
     while (receiver.ops->poll(receiver.self, &event)) {
         pair->received += event.type == WEFT_EVENT_RECEIVED;
-        pair->incomplete +=
-            event.type == WEFT_EVENT_RECEIVED && event.outcome != WEFT_MSG_COMPLETE;
+        pair->incomplete += event.type == WEFT_EVENT_RECEIVED && event.outcome != WEFT_MSG_COMPLETE;
     }
 }
 

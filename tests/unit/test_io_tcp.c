@@ -410,9 +410,9 @@ static void record_hello(uint8_t hello[WEFT_HELLO_BYTES])
     assert_int_equal(getsockname(listener, (struct sockaddr *)&addr, &bytes), 0);
     struct weft_driver_config config = node_config(&tcp_auth, 9);
     node_open(&honest, &config);
-    assert_int_equal(weft_driver_connect(honest.driver, "127.0.0.1", ntohs(addr.sin_port), &peer,
-                                         &error),
-                     WEFT_OK);
+    assert_int_equal(
+        weft_driver_connect(honest.driver, "127.0.0.1", ntohs(addr.sin_port), &peer, &error),
+        WEFT_OK);
     ssize_t got = 0;
     while (got < WEFT_HELLO_BYTES) {
         nodes_turn(&honest, NULL);
@@ -424,13 +424,13 @@ static void record_hello(uint8_t hello[WEFT_HELLO_BYTES])
     node_close(&honest);
 }
 
-/* An attacker with one recorded HELLO and some descriptors: each is used again and again, the oldest
- * first, and kept open meanwhile or closed at once. */
+/* An attacker with one recorded HELLO and some descriptors: each is used again and again, the
+ * oldest first, and kept open meanwhile or closed at once. */
 enum { REPLAY_SOCKETS = 200 };
 
 struct replayer {
     uint8_t hello[WEFT_HELLO_BYTES];
-    bool leaves; /* closes each connection after sending HELLO */
+    bool leaves;  /* closes each connection after sending HELLO */
     bool insists; /* sends HELLO again after an answer */
     int fds[REPLAY_SOCKETS];
     uint32_t sent;
@@ -469,7 +469,8 @@ static void replayed_hello(bool leaves, bool insists)
     record_hello(r.hello);
     struct weft_driver_config config = node_config(&tcp_auth, 1);
     config.udp.ep.peers_max = 64;
-    config.udp.ep.hello_rate_max = 1; /* behind the 64 at once: how slow this machine is counts little */
+    config.udp.ep.hello_rate_max =
+        1; /* behind the 64 at once: how slow this machine is counts little */
     node_open(&server, &config);
     count_dh(&server);
     while (r.sent < BEFORE) {
@@ -529,9 +530,8 @@ static void test_false_cookie(void **state)
     assert_int_equal(getsockname(listener, (struct sockaddr *)&addr, &bytes), 0);
     struct weft_driver_config config = node_config(&tcp_auth, 9);
     node_open(&n, &config);
-    assert_int_equal(weft_driver_connect(n.driver, "127.0.0.1", ntohs(addr.sin_port), &peer,
-                                         &error),
-                     WEFT_OK);
+    assert_int_equal(
+        weft_driver_connect(n.driver, "127.0.0.1", ntohs(addr.sin_port), &peer, &error), WEFT_OK);
     for (uint64_t turn = 1; turn <= 2; turn++) {
         int fd = -1;
         ssize_t got = 0;
@@ -633,11 +633,11 @@ static void test_bad_data(void **state)
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(bad); i++) {
         bad[i] = good;
     }
-    bad[0].tag = 8;         /* another tag in the second chunk */
-    bad[1].msg = 66;        /* beyond the window */
-    bad[2].msg = 0;         /* before the first */
-    bad[3].chunk = 2;       /* beyond the grid */
-    bad[4].total = 11;      /* another grid */
+    bad[0].tag = 8;    /* another tag in the second chunk */
+    bad[1].msg = 66;   /* beyond the window */
+    bad[2].msg = 0;    /* before the first */
+    bad[3].chunk = 2;  /* beyond the grid */
+    bad[4].total = 11; /* another grid */
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(bad); i++) {
         struct node n;
         uint8_t bytes[WEFT_WIRE_RECORD_HEAD_BYTES + WEFT_DATA_BYTES + 20] = {0};
@@ -668,8 +668,8 @@ static void test_bad_data(void **state)
     }
 }
 
-/* In one record: the end of a message, and a later message in its slot, whose sender cannot know yet
- * that the slot is free. */
+/* In one record: the end of a message, and a later message in its slot, whose sender cannot know
+ * yet that the slot is free. */
 static void test_too_early(void **state)
 {
     (void)state;
@@ -805,7 +805,8 @@ static void test_slow_friend(void **state)
     node_close(&n);
 }
 
-/* No descriptor is left: the node unwatches its listener instead of spinning, and watches it again. */
+/* No descriptor is left: the node unwatches its listener instead of spinning, and watches it again.
+ */
 static void test_no_descriptors(void **state)
 {
     (void)state;
@@ -885,9 +886,9 @@ static void flipped(uint8_t mode, uint64_t at)
     assert_int_equal(bind(relay.listener, (struct sockaddr *)&addr, sizeof(addr)), 0);
     assert_int_equal(listen(relay.listener, 4), 0);
     assert_int_equal(getsockname(relay.listener, (struct sockaddr *)&addr, &bytes), 0);
-    assert_int_equal(weft_driver_connect(ends.a.driver, "127.0.0.1", ntohs(addr.sin_port),
-                                         &ends.peer, NULL),
-                     WEFT_OK);
+    assert_int_equal(
+        weft_driver_connect(ends.a.driver, "127.0.0.1", ntohs(addr.sin_port), &ends.peer, NULL),
+        WEFT_OK);
     relay.near = accept4(relay.listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     relay.far = stranger(&ends.b);
     float *x = ramp(20000, 1.0F);
@@ -926,9 +927,9 @@ static void flipped(uint8_t mode, uint64_t at)
 static void test_flipped_bits(void **state)
 {
     static const uint64_t places[] = {
-        1,     40,   60,    100,   119,         /* HELLO: mode, cookie, key, tag, MAC */
-        120,   121,  126,   130,                /* the first record */
-        200,   240,  30000, 65000, 70000, 80100 /* chunks, tags, the second record */
+        1,   40,  60,    100,   119,         /* HELLO: mode, cookie, key, tag, MAC */
+        120, 121, 126,   130,                /* the first record */
+        200, 240, 30000, 65000, 70000, 80100 /* chunks, tags, the second record */
     };
     (void)state;
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(places); i++) {

@@ -110,9 +110,9 @@ static void run_until(struct node *a, struct node *b, const uint32_t *count, uin
 static weft_peer connect_nodes(struct node *from, struct node *to, const char *host)
 {
     weft_peer peer;
-    assert_int_equal(weft_driver_connect(from->driver, host, weft_driver_port(to->driver), &peer,
-                                         NULL),
-                     WEFT_OK);
+    assert_int_equal(
+        weft_driver_connect(from->driver, host, weft_driver_port(to->driver), &peer, NULL),
+        WEFT_OK);
     return peer;
 }
 

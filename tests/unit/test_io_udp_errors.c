@@ -267,8 +267,10 @@ static void the_sentences(void **state)
     memcpy(unreached.addr.bytes, &v4, sizeof(v4));
     unreached.number = EHOSTUNREACH;
     weft_unreached_text(&unreached, text, sizeof(text));
-    assert_string_equal(text, "10.1.2.3:7700 cannot be reached; the network says: No route to host");
-    assert_int_equal(inet_pton(AF_INET6, "2001:db8:1111:2222:3333:4444:5555:6666", &v6.sin6_addr), 1);
+    assert_string_equal(text,
+                        "10.1.2.3:7700 cannot be reached; the network says: No route to host");
+    assert_int_equal(inet_pton(AF_INET6, "2001:db8:1111:2222:3333:4444:5555:6666", &v6.sin6_addr),
+                     1);
     memcpy(unreached.addr.bytes, &v6, sizeof(v6));
     unreached.number = ECONNREFUSED;
     weft_unreached_text(&unreached, text, sizeof(text));

@@ -1,5 +1,5 @@
-/* The journal: appended records are read back, a tail torn at any byte is truncated, damage is refused. It
- * is rewritten without losing a record, whichever system call fails or is the last. */
+/* The journal: appended records are read back, a tail torn at any byte is truncated, damage is
+ * refused. It is rewritten without losing a record, whichever system call fails or is the last. */
 #define _GNU_SOURCE
 #include "job/coordinator_journal.h"
 
@@ -219,8 +219,8 @@ static void damage_at_the_end_is_refused(void **state)
 
 /* ---- compaction ------------------------------------------------------------------------------ */
 
-/* Calls that may fail are counted; the fail_at-th fails, or that and all after it do (a crash: what a dead
- * process would have done is not done). 0 = none. */
+/* Calls that may fail are counted; the fail_at-th fails, or that and all after it do (a crash: what
+ * a dead process would have done is not done). 0 = none. */
 static struct {
     uint32_t count;
     uint32_t fail_at;
@@ -313,7 +313,7 @@ static size_t supply(void *arg, uint32_t i, uint8_t *op_p,
 }
 
 struct tally {
-    uint32_t old; /* records of 100 ... */
+    uint32_t old;  /* records of 100 ... */
     uint32_t left; /* and those of supply */
     uint32_t later;
 };

@@ -39,7 +39,8 @@ static const struct row rows[] = {
     {WEFT_LAUNCH_ANY,
      1,
      {"WEFT_ROLE=worker", "WEFT_RANK=3", "WEFT_WORKERS=48", "WEFT_COORDINATOR=ps-0.job:7690"},
-     "worker 3 (WEFT_RANK), 48 workers (WEFT_WORKERS), coordinator ps-0.job:7690 (WEFT_COORDINATOR)",
+     "worker 3 (WEFT_RANK), 48 workers (WEFT_WORKERS), coordinator ps-0.job:7690 "
+     "(WEFT_COORDINATOR)",
      NULL},
     /* WEFT_SCHEDULER names none. */
     {WEFT_LAUNCH_COORDINATOR,
@@ -257,8 +258,9 @@ static void flags_win(void **state)
 {
     (void)state;
     static const char *const variables[] = {
-        "WEFT_RANK=3",  "WEFT_WORKERS=x", "WEFT_COORDINATOR=x", "WEFT_SERVERS=env", "RANK=1",
-        "WORLD_SIZE=x", "WEFT_SHARDS=x",  "WEFT_JOB=a",       NULL};
+        "WEFT_RANK=3",      "WEFT_WORKERS=x", "WEFT_COORDINATOR=x",
+        "WEFT_SERVERS=env", "RANK=1",         "WORLD_SIZE=x",
+        "WEFT_SHARDS=x",    "WEFT_JOB=a",     NULL};
     struct weft_launch flags = weft_launch_nothing();
     struct weft_launch launch;
     flags.role = WEFT_LAUNCH_WORKER;
@@ -269,9 +271,9 @@ static void flags_win(void **state)
     strcpy(flags.job, "b");
     strcpy(flags.coordinator_host, "h");
     flags.coordinator_port = 1;
-    assert_int_equal(weft_launch_detect(&flags, 1, lookup, (void *)(uintptr_t)variables, &launch,
-                                        NULL),
-                     WEFT_OK);
+    assert_int_equal(
+        weft_launch_detect(&flags, 1, lookup, (void *)(uintptr_t)variables, &launch, NULL),
+        WEFT_OK);
     assert_int_equal(launch.rank, 1);
     assert_int_equal(launch.workers, 2);
     assert_int_equal(launch.shards, 7);
@@ -289,9 +291,9 @@ static void numbers(void **state)
                                             "WEFT_JOB=0123456789012345678901234567890", NULL};
     struct weft_launch flags = weft_launch_nothing();
     struct weft_launch launch;
-    assert_int_equal(weft_launch_detect(&flags, 1, lookup, (void *)(uintptr_t)variables, &launch,
-                                        NULL),
-                     WEFT_OK);
+    assert_int_equal(
+        weft_launch_detect(&flags, 1, lookup, (void *)(uintptr_t)variables, &launch, NULL),
+        WEFT_OK);
     assert_int_equal(launch.member, 0xfa);
     assert_int_equal(launch.restart, 4);
     assert_int_equal(launch.local_rank, 2);
@@ -313,8 +315,7 @@ static void endpoints(void **state)
                                       "h", "h:1x",   "h:+1",    "[]:1",   "a,b:1", "h:100000",
                                       "12345678:1"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        assert_false(
-            weft_launch_endpoint_parse(bad[i], strlen(bad[i]), host, sizeof(host), &port));
+        assert_false(weft_launch_endpoint_parse(bad[i], strlen(bad[i]), host, sizeof(host), &port));
     }
     assert_int_equal(port, 65535);
 }
@@ -386,9 +387,9 @@ static void environment(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sources), cmocka_unit_test(flags_win), cmocka_unit_test(numbers),
-        cmocka_unit_test(endpoints), cmocka_unit_test(lists_of_servers),
-        cmocka_unit_test(numbers_of_the_environment),
+        cmocka_unit_test(sources),          cmocka_unit_test(flags_win),
+        cmocka_unit_test(numbers),          cmocka_unit_test(endpoints),
+        cmocka_unit_test(lists_of_servers), cmocka_unit_test(numbers_of_the_environment),
         cmocka_unit_test(environment)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -144,9 +144,10 @@ static void environment(void **state)
     weft_slot_setenv(slot, "WEFT_TEST", "of another name");
     weft_slot_setenv(slot, "WEFT_TEST_BOTH", "%s %d", "the slot's", 2);
     assert_int_equal(slot->environment.count, 2);
-    start_sh(&supervisor, 0, "test \"$WEFT_TEST_OURS, $WEFT_TEST_BOTH, $WEFT_TEST\" = "
-                             "\"ours, the slot's 2, of another name\" && "
-                             "test \"$(env | grep -c WEFT_TEST_BOTH)\" = 1");
+    start_sh(&supervisor, 0,
+             "test \"$WEFT_TEST_OURS, $WEFT_TEST_BOTH, $WEFT_TEST\" = "
+             "\"ours, the slot's 2, of another name\" && "
+             "test \"$(env | grep -c WEFT_TEST_BOTH)\" = 1");
     expect_end(&supervisor, 0, "ended with exit status 0");
     weft_supervisor_fini(&supervisor);
 }
@@ -252,7 +253,8 @@ static void a_stopped_one_ends_by_sigterm(void **state)
     await_stop(&supervisor.slots[0]);
     supervisor.slots[1].role = "server";
     weft_supervisor_stop(&supervisor, "worker");
-    assert_int_equal(supervisor.slots[0].wait_status, SIGTERM); /* and not of SIGKILL: its grace is long */
+    assert_int_equal(supervisor.slots[0].wait_status,
+                     SIGTERM); /* and not of SIGKILL: its grace is long */
     assert_true(supervisor.slots[1].is_running);
     weft_supervisor_stop(&supervisor, NULL);
     assert_false(supervisor.slots[1].is_running);
@@ -369,7 +371,8 @@ static int kill_supervisor(int orphan_signal)
     assert_int_equal(kill(parent, SIGKILL), 0);
     assert_int_equal(await_orphan(parent), SIGKILL);
     int status = await_orphan(grandchild);
-    while (waitpid(-1, NULL, 0) > 0 || errno == EINTR) { /* the child, and the watchdog at its end */
+    while (waitpid(-1, NULL, 0) > 0 ||
+           errno == EINTR) { /* the child, and the watchdog at its end */
     }
     assert_int_equal(access(folder, F_OK), -1);
     return status;
@@ -432,7 +435,8 @@ static void lines(void **state)
     weft_supervisor_fini(&supervisor);
 }
 
-/* It fills its pipe faster than lines can be printed: time-outs are kept, and it is ended in the end. */
+/* It fills its pipe faster than lines can be printed: time-outs are kept, and it is ended in the
+ * end. */
 static void a_loud_one_starves_nobody(void **state)
 {
     (void)state;

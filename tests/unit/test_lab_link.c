@@ -1,5 +1,5 @@
-/* Gilbert's model as the kernel's program steps it: fraction lost, length of bursts, and that a burst
- * ends. */
+/* Gilbert's model as the kernel's program steps it: fraction lost, length of bursts, and that a
+ * burst ends. */
 #include "lab/link_bpf.h"
 
 #include "base/prng.h"

@@ -48,8 +48,8 @@ static void request_bytes(void **state)
     assert_int_equal(weft_member_request_pack(&q, bytes), sizeof(wanted));
     assert_memory_equal(bytes, wanted, sizeof(wanted));
     memset(&back, 0xee, sizeof(back));
-    assert_int_equal(
-        weft_member_request_unpack(WEFT_MEMBER_REGISTER, bytes, sizeof(wanted), &back), WEFT_OK);
+    assert_int_equal(weft_member_request_unpack(WEFT_MEMBER_REGISTER, bytes, sizeof(wanted), &back),
+                     WEFT_OK);
     uint8_t again[WEFT_MEMBER_REQUEST_BYTES_MAX];
     assert_int_equal(weft_member_request_pack(&back, again), sizeof(wanted));
     assert_memory_equal(again, wanted, sizeof(wanted));
@@ -77,8 +77,11 @@ static void request_refused(void **state)
         {7, 1} /* count is not span */,               {28, 1} /* workers beyond 65,535 */,
         {34, 1} /* 256 + 65 shards */,                {43, 0} /* span */,
         {43, 65},
-        {63, 1} /* version without LIST */,           {64, '/'},   {70, 'x'} /* after the end */,
-        {114, 1} /* reserved in an address */,        {119, 1},
+        {63, 1} /* version without LIST */,
+        {64, '/'},
+        {70, 'x'} /* after the end */,
+        {114, 1} /* reserved in an address */,
+        {119, 1},
     };
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(breaks); i++) {
         memcpy(bad, good, count);
@@ -114,8 +117,8 @@ static void request_refused(void **state)
 static void reply_round_trip(void **state)
 {
     (void)state;
-    static uint8_t bytes[WEFT_MEMBER_REPLY_BYTES +
-                         WEFT_MEMBER_SHARDS_MAX * WEFT_MEMBER_ADDRESS_BYTES];
+    static uint8_t
+        bytes[WEFT_MEMBER_REPLY_BYTES + WEFT_MEMBER_SHARDS_MAX * WEFT_MEMBER_ADDRESS_BYTES];
     static struct weft_member_reply a;
     static struct weft_member_reply back;
     a = (struct weft_member_reply){.rpc_id = 9,
@@ -169,8 +172,8 @@ static void words(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(request_bytes), cmocka_unit_test(request_refused),
-        cmocka_unit_test(reply_round_trip), cmocka_unit_test(words)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(request_bytes),
+                                       cmocka_unit_test(request_refused),
+                                       cmocka_unit_test(reply_round_trip), cmocka_unit_test(words)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

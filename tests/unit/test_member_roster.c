@@ -1,5 +1,5 @@
-/* The coordinator's state machine: leases, epochs, refusals and their reasons, recovery from the journal.
- * Time is an argument. */
+/* The coordinator's state machine: leases, epochs, refusals and their reasons, recovery from the
+ * journal. Time is an argument. */
 #include "base/prng.h"
 #include "member/roster.h"
 
@@ -424,7 +424,8 @@ static uint32_t records_of(const struct weft_roster *roster, uint8_t ops[RECORDS
     return n;
 }
 
-/* A roster that is made from another one's records has the same ones, and gives the same answers. */
+/* A roster that is made from another one's records has the same ones, and gives the same answers.
+ */
 static void compare_restored(struct bench *b, const struct weft_roster_config *config)
 {
     static uint8_t bytes[2][RECORDS_MAX][WEFT_MEMBER_REQUEST_BYTES_MAX];
@@ -567,7 +568,8 @@ static void aggregators(void **state)
     q = aggregator(102, 5, 8, 6500);
     assert_int_equal(join(b, &q, UINT64_C(6) * S), WEFT_MEMBER_OK);
     q = aggregator(101, 5, 8, 6000);
-    assert_int_equal(ask(b, WEFT_MEMBER_HEARTBEAT, &q, UINT64_C(6) * S), WEFT_MEMBER_UNKNOWN_MEMBER);
+    assert_int_equal(ask(b, WEFT_MEMBER_HEARTBEAT, &q, UINT64_C(6) * S),
+                     WEFT_MEMBER_UNKNOWN_MEMBER);
     /* Another process of the same member: another version. */
     q = aggregator(100, 3, 7, 5000);
     q.incarnation = 2;

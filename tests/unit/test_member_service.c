@@ -94,8 +94,8 @@ static void add(struct bench *b, uint32_t node, uint8_t role, uint32_t wanted)
         .first = role == WEFT_ROLE_SERVER ? wanted : WEFT_MEMBER_NONE,
         .span = role == WEFT_ROLE_SERVER ? 2 : 0};
     b->net->nodes[node].name = weft_rpc_name(WEFT_ROLE_MEMBER, node);
-    assert_int_equal(
-        weft_member_client_new(&config, fake_msgr(b->net, node), &b->clients[node]), WEFT_OK);
+    assert_int_equal(weft_member_client_new(&config, fake_msgr(b->net, node), &b->clients[node]),
+                     WEFT_OK);
 }
 
 static void bench_free(struct bench *b)

@@ -34,8 +34,8 @@ static void what_was_said_last_counts(void **state)
     weft_targets_set(&targets, "server", 0, "http://127.0.0.1:43/metrics");
     weft_targets_set(&targets, "server", 1, "");
     weft_targets_set(&targets, "server", 1, "https://elsewhere:1/");
-    expect(&targets, "[" GROUP("127.0.0.1:43", "server", "0") "," GROUP("[::1]:42", "worker", "0")
-                         "]");
+    expect(&targets,
+           "[" GROUP("127.0.0.1:43", "server", "0") "," GROUP("[::1]:42", "worker", "0") "]");
     for (uint32_t rank = 0; rank < 2 * WEFT_TARGETS_MAX; rank++) {
         weft_targets_set(&targets, "server", rank, "http://127.0.0.1:9/metrics");
     }
@@ -53,9 +53,8 @@ static void a_process_that_ended_is_no_target(void **state)
     weft_targets_set(&targets, "server", 0, "http://127.0.0.1:43/metrics");
     weft_targets_drop(&targets, "aggregator", 2);
     weft_targets_drop(&targets, "aggregator", 0);
-    expect(&targets,
-           "[" GROUP("127.0.0.1:42", "aggregator", "1") "," GROUP("127.0.0.1:43", "server", "0")
-               "]");
+    expect(&targets, "[" GROUP("127.0.0.1:42", "aggregator", "1") "," GROUP("127.0.0.1:43",
+                                                                            "server", "0") "]");
     weft_targets_set(&targets, "aggregator", 0, "http://127.0.0.1:44/metrics");
     weft_targets_drop(&targets, "aggregator", 1);
     weft_targets_drop(&targets, "server", 0);

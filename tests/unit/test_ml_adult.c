@@ -99,16 +99,16 @@ static void triples_come_on_top(void **state)
         for (size_t j = i + 1; j < n; j++) {
             for (size_t k = j + 1; k < n; k++) {
                 char text[256];
-                int bytes = snprintf(text, sizeof(text), "%s&%s&%s", first_texts[i],
-                                     first_texts[j], first_texts[k]);
+                int bytes = snprintf(text, sizeof(text), "%s&%s&%s", first_texts[i], first_texts[j],
+                                     first_texts[k]);
                 counts[XXH64(text, (size_t)bytes, 0) % HASHES]++;
             }
         }
     }
     struct weft_ml_row row = {0};
     bool is_row = false;
-    assert_int_equal(
-        weft_ml_adult3_parse(first_row, strlen(first_row), 2, &row, NULL, &is_row), WEFT_OK);
+    assert_int_equal(weft_ml_adult3_parse(first_row, strlen(first_row), 2, &row, NULL, &is_row),
+                     WEFT_OK);
     for (uint32_t i = 0; i < row.count; i++) {
         assert_true(i == 0 || row.ids[i] > row.ids[i - 1]);
         assert_true(row.values[i] == (float)counts[row.ids[i]]);

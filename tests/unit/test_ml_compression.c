@@ -1,5 +1,5 @@
-/* What updates of a topic model have in common: by hand where that can be, and what must hold on documents that
- * are drawn. */
+/* What updates of a topic model have in common: by hand where that can be, and what must hold on
+ * documents that are drawn. */
 #include "base/prng.h"
 #include "ml/compression.h"
 #include "ml/model.h"
@@ -27,8 +27,8 @@ static struct weft_ml_compression measure(const struct weft_ml_dataset *set, uin
 
 enum { DOCUMENTS = 100, WORDS = 5 };
 
-/* Each document has each word once, and there is one topic: every update changes the same 5 counts and the
- * total. In the first epoch all tokens get the topic, later nothing changes. */
+/* Each document has each word once, and there is one topic: every update changes the same 5 counts
+ * and the total. In the first epoch all tokens get the topic, later nothing changes. */
 static void equal_documents_are_one(void **state)
 {
     (void)state;

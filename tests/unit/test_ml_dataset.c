@@ -247,9 +247,9 @@ static void targets_are_ratings_or_labels(void **state)
     (void)state;
     struct weft_error error = {0};
     struct weft_ml_dataset set;
-    assert_int_equal(load("movielens", "userId,movieId,rating,timestamp\n1,7,3.5,9\n2,7,4,9\n",
-                          &error, &set),
-                     WEFT_OK);
+    assert_int_equal(
+        load("movielens", "userId,movieId,rating,timestamp\n1,7,3.5,9\n2,7,4,9\n", &error, &set),
+        WEFT_OK);
     check_invariants(&set);
     assert_true(set.has_ratings);
     assert_true(set.targets[0] == 3.5F && set.targets[1] == 4.0F);

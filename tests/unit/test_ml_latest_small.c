@@ -46,7 +46,7 @@ static int unload(void **state)
 
 struct run {
     const char *model;
-    uint32_t epochs;      /* 0 = the default; so are the next two */
+    uint32_t epochs; /* 0 = the default; so are the next two */
     float learning_rate;
     float l2;
     uint32_t loss_ppm;
@@ -57,8 +57,7 @@ static struct weft_ml_quality train(struct run run)
 {
     const struct weft_ml_model_kind *kind = NULL;
     assert_int_equal(weft_ml_model_find(run.model, NULL, &kind), WEFT_OK);
-    struct weft_ml_reference_options options =
-        weft_ml_reference_defaults_of(kind, WEFT_ML_ADAGRAD);
+    struct weft_ml_reference_options options = weft_ml_reference_defaults_of(kind, WEFT_ML_ADAGRAD);
     uint32_t epochs = run.epochs > 0 ? run.epochs : kind->pace.epochs;
     options.learning_rate = run.learning_rate > 0 ? run.learning_rate : options.learning_rate;
     options.settings.l2 = run.l2 > 0 ? run.l2 : options.settings.l2;
@@ -161,8 +160,8 @@ static void clicks_are_ranked_better_than_by_a_linear_model(void **state)
     for (uint64_t seed = 1; seed <= 2; seed++) {
         double whole = train((struct run){.model = "fm", .seed = seed}).auc;
         double lossy = train((struct run){.model = "fm", .seed = seed, .loss_ppm = 100000}).auc;
-        print_message("FM %d: linear %.4f, whole %.4f, 10 %% lost %.4f\n", (int)seed, linear,
-                      whole, lossy);
+        print_message("FM %d: linear %.4f, whole %.4f, 10 %% lost %.4f\n", (int)seed, linear, whole,
+                      lossy);
         assert_true(whole >= 0.78 && whole >= linear + 0.005);
         assert_true(lossy >= 0.78 && lossy >= linear + 0.005);
     }

@@ -143,8 +143,8 @@ static void draws_follow_the_formula(void **state)
     assert_int_equal(weft_ml_batch_init(&batch, &set), WEFT_OK);
     assert_int_equal(weft_ml_batch_build(&batch, &row, 1), WEFT_OK);
     for (int k = 0; k < FEW; k++) {
-        expected[k] = 0.5 * (fmax((double)pulled[k], 0) + 0.25) /
-                      (fmax((double)pulled[FEW + k], 0) + 0.25);
+        expected[k] =
+            0.5 * (fmax((double)pulled[k], 0) + 0.25) / (fmax((double)pulled[FEW + k], 0) + 0.25);
         sum += expected[k];
     }
     for (int n = 0; n < DRAWS; n++) { /* each time as if for the first */

@@ -1,5 +1,6 @@
-/* The model with a hidden layer: its score from the definition in float64, its gradient as the slope of
- * the objective, the same results from a batch of all features, and where its rows begin. */
+/* The model with a hidden layer: its score from the definition in float64, its gradient as the
+ * slope of the objective, the same results from a batch of all features, and where its rows begin.
+ */
 #include "base/init.h"
 #include "base/prng.h"
 #include "ml/model.h"

@@ -18,8 +18,8 @@ static struct weft_ml_dataset load(const struct planted *planted)
     struct weft_ml_dataset set;
     struct weft_error error = {0};
     assert_int_equal(weft_ml_format_find("movielens", NULL, &format), WEFT_OK);
-    weft_status status = weft_ml_dataset_load_memory("planted", planted->text, planted->bytes,
-                                                     format, &error, &set);
+    weft_status status =
+        weft_ml_dataset_load_memory("planted", planted->text, planted->bytes, format, &error, &set);
     if (status != WEFT_OK) {
         fail_msg("%s", error.text);
     }
@@ -40,8 +40,7 @@ static struct weft_ml_quality train(const struct weft_ml_dataset *set, struct ru
 {
     const struct weft_ml_model_kind *kind = NULL;
     assert_int_equal(weft_ml_model_find(run.model, NULL, &kind), WEFT_OK);
-    struct weft_ml_reference_options options =
-        weft_ml_reference_defaults_of(kind, WEFT_ML_ADAGRAD);
+    struct weft_ml_reference_options options = weft_ml_reference_defaults_of(kind, WEFT_ML_ADAGRAD);
     options.settings.factors = run.factors;
     options.settings.l2 = run.l2;
     options.loss_ppm = run.loss_ppm;

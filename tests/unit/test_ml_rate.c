@@ -54,9 +54,9 @@ static struct weft_ml_dataset make(uint32_t rows, double scale)
         *at++ = '\n';
     }
     assert_int_equal(weft_ml_format_find("libsvm", NULL, &format), WEFT_OK);
-    assert_int_equal(weft_ml_dataset_load_memory("made", text, (size_t)(at - text), format, &error,
-                                                 &set),
-                     WEFT_OK);
+    assert_int_equal(
+        weft_ml_dataset_load_memory("made", text, (size_t)(at - text), format, &error, &set),
+        WEFT_OK);
     free(text);
     return set;
 }
@@ -106,7 +106,8 @@ static void the_rate_follows_the_scale(void **state)
             print_message("optimizer %d, values below %g: rate %g\n", o, scales[i],
                           (double)found.rate);
             assert_int_equal(found.rows, set.train_count);
-            assert_true(found.rate >= 2 * before); /* 8 or 64 would be exact; the bias keeps its scale */
+            assert_true(found.rate >=
+                        2 * before); /* 8 or 64 would be exact; the bias keeps its scale */
             before = found.rate;
             weft_ml_dataset_fini(&set);
         }

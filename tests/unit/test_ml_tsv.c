@@ -49,8 +49,9 @@ static void categories(void **state)
 /* A Criteo line: `first` is the first integer, the rest empty but the last category. */
 static void criteo_line(const char *first, char *line, size_t bytes)
 {
-    (void)snprintf(line, bytes, "0\t%s\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t"
-                                "\t\t\t\t\t\t\t\t\t9727dd16",
+    (void)snprintf(line, bytes,
+                   "0\t%s\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t\t"
+                   "\t\t\t\t\t\t\t\t\t9727dd16",
                    first);
 }
 
@@ -80,8 +81,7 @@ static void integers_fall_into_buckets(void **state)
         texts[38] = "39=9727dd16";
         struct weft_ml_row row = {0};
         bool is_row = false;
-        assert_int_equal(weft_ml_criteo_parse(line, strlen(line), 1, &row, NULL, &is_row),
-                         WEFT_OK);
+        assert_int_equal(weft_ml_criteo_parse(line, strlen(line), 1, &row, NULL, &is_row), WEFT_OK);
         assert_true(is_row);
         assert_int_equal(row.field_count, 40);
         check_texts(&row, texts, 39);

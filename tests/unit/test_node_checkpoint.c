@@ -172,8 +172,8 @@ static void the_key_comes_back(void **state)
     }
 }
 
-/* Without a key the file has nothing that earlier releases did not write. A filter stays as it was; ids
- * go to where the new process's key has them. */
+/* Without a key the file has nothing that earlier releases did not write. A filter stays as it was;
+ * ids go to where the new process's key has them. */
 static void files_without_a_key(void **state)
 {
     (void)state;

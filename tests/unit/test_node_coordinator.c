@@ -1,5 +1,5 @@
-/* The coordinator in its thread: what it logs, what its journal keeps, a lease that lapses, the end of
- * the work. */
+/* The coordinator in its thread: what it logs, what its journal keeps, a lease that lapses, the end
+ * of the work. */
 #include "node/coordinator.h"
 
 #include "io/member_thread.h"
@@ -210,8 +210,7 @@ static void a_lease_lapses(void **state)
     assert_int_equal(read(heard.lapsed_fd[0], &rank, sizeof(rank)), sizeof(rank));
     assert_int_equal(rank, 0);
     weft_coordinator_stop(&c);
-    assert_string_equal(heard.text,
-                        "! worker 0 has been silent for its lease; its slot is free\n");
+    assert_string_equal(heard.text, "! worker 0 has been silent for its lease; its slot is free\n");
     for (int i = 0; i < 2; i++) {
         (void)close(port_fd[i]);
         (void)close(heard.lapsed_fd[i]);

@@ -1,4 +1,5 @@
-/* One endpoint, over UDP and TCP, driven by the caller and by a thread: the same calls do the same. */
+/* One endpoint, over UDP and TCP, driven by the caller and by a thread: the same calls do the same.
+ */
 #include "free_port.h"
 #include "io/clock.h"
 #include "node/endpoint.h"
@@ -91,8 +92,8 @@ static void transfer(enum weft_driver_kind kind, bool thread)
     open_one(&b, &security, kind, thread, true);
     weft_security_fini(&security); /* an endpoint has what it needs */
     struct seen at_a = {.endpoint = &a}, at_b = {.endpoint = &b};
-    assert_int_equal(
-        weft_endpoint_connect(&a, "127.0.0.1", weft_endpoint_port(&b), &peer, &error), WEFT_OK);
+    assert_int_equal(weft_endpoint_connect(&a, "127.0.0.1", weft_endpoint_port(&b), &peer, &error),
+                     WEFT_OK);
     step_until(&at_a, &at_b, &at_a.up, 1);
 
     static float sent[1000], memory[1000];
@@ -150,8 +151,8 @@ static void why_nobody_answers(bool thread)
         weft_endpoint_step(&a, WEFT_NS_PER_MS, handle, &at_a);
         weft_endpoint_unreached(&a, text);
     } while (strstr(text, "nothing listens at 127.0.0.1:") == NULL);
-    assert_int_equal(
-        weft_endpoint_connect(&a, "127.0.0.1", weft_endpoint_port(&b), &peer, &error), WEFT_OK);
+    assert_int_equal(weft_endpoint_connect(&a, "127.0.0.1", weft_endpoint_port(&b), &peer, &error),
+                     WEFT_OK);
     while (weft_endpoint_hint(&a) != WEFT_HINT_TOLD_KEY) {
         assert_true(weft_clock_now_ns() < end_ns);
         weft_endpoint_step(&a, WEFT_NS_PER_MS, handle, &at_a);

@@ -193,7 +193,8 @@ static void what_cannot_be_read_ends_the_start(void **state)
     rig_stop();
 }
 
-/* The last release's name. Nothing but the name is old here; its format is test_ps_journal_source.c's. */
+/* The last release's name. Nothing but the name is old here; its format is
+ * test_ps_journal_source.c's. */
 static void the_last_releases_name_is_found(void **state)
 {
     (void)state;

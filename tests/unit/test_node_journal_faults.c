@@ -1,7 +1,7 @@
-/* Every call on a journal's files fails in turn, with each of several errors, while a process takes over
- * from one that has written its journal. Either the start fails with a message, and the next start, on a
- * working disk, reaches the same state; or this start does. In no case is a record of the previous process
- * lost. */
+/* Every call on a journal's files fails in turn, with each of several errors, while a process takes
+ * over from one that has written its journal. Either the start fails with a message, and the next
+ * start, on a working disk, reaches the same state; or this start does. In no case is a record of
+ * the previous process lost. */
 #include "fault_journal.h"
 
 #include "node_journal_rig.h"

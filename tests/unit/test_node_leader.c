@@ -1,5 +1,5 @@
-/* Leadership of an endpoint between its thread and waiters (node/leader.h): a real thread, whose steps are
- * counted. */
+/* Leadership of an endpoint between its thread and waiters (node/leader.h): a real thread, whose
+ * steps are counted. */
 #include "node/leader.h"
 
 #include "base/units.h"

@@ -1,5 +1,5 @@
-/* --records of one process and of several: the file that is made at the end, and what is logged when
- * there is none. */
+/* --records of one process and of several: the file that is made at the end, and what is logged
+ * when there is none. */
 #include "node/recording.h"
 
 #include <setjmp.h>
@@ -17,7 +17,7 @@
 /* A folder of each test. */
 struct place {
     char folder[32];
-    char file[64];  /* of records */
+    char file[64]; /* of records */
     char heard[2048];
 };
 
@@ -95,8 +95,9 @@ static void the_file_is_made_at_the_end(void **state)
     assert_string_equal(place->heard, "");
     assert_int_equal(access(place->file, F_OK), 0);
     /* A second run is refused while that file is there. */
-    assert_int_equal(weft_recording_open(&recording, "worker", 3, (struct weft_node_log){0}, &error),
-                     WEFT_EXISTS);
+    assert_int_equal(
+        weft_recording_open(&recording, "worker", 3, (struct weft_node_log){0}, &error),
+        WEFT_EXISTS);
     assert_int_equal(unlink(place->file), 0);
 }
 
@@ -124,8 +125,8 @@ static void records_are_kept_when_the_file_cannot_be_made(void **state)
     assert_int_equal(mkdir(place->file, 0755), 0); /* it blocks the file */
     assert_false(weft_recording_close(&recording));
     (void)snprintf(spool, sizeof(spool), "%s.spool-worker-3", place->file);
-    (void)snprintf(wanted, sizeof(wanted),
-                   "! the records are kept: weft trace merge %s -o FILE\n", spool);
+    (void)snprintf(wanted, sizeof(wanted), "! the records are kept: weft trace merge %s -o FILE\n",
+                   spool);
     assert_ptr_equal(strstr(place->heard, "! no records file: "), place->heard);
     assert_non_null(strstr(place->heard, wanted));
     assert_int_equal(unlink(spool), 0);
@@ -151,15 +152,15 @@ static void spools_of_several_processes_are_merged(void **state)
         assert_true(weft_recording_close(&recording));
         assert_int_equal(access(place->file, F_OK), -1);
     }
-    assert_true(weft_recording_merge(place->file, &spools, (struct weft_node_log){hear, place},
-                                     &sum));
+    assert_true(
+        weft_recording_merge(place->file, &spools, (struct weft_node_log){hear, place}, &sum));
     assert_int_equal(sum.processes, 2);
     assert_int_equal(sum.rpcs, 2);
     assert_string_equal(place->heard, "");
     assert_int_equal(unlink(place->file), 0);
     /* The spools were removed: nothing is left to merge. */
-    assert_false(weft_recording_merge(place->file, &spools, (struct weft_node_log){hear, place},
-                                      &sum));
+    assert_false(
+        weft_recording_merge(place->file, &spools, (struct weft_node_log){hear, place}, &sum));
 }
 
 int main(void)

@@ -341,8 +341,8 @@ static void shards_told_to_end_do_it_together(void **state)
     weft_driver_close(frozen.driver);
 }
 
-/* It was held up for longer than the time that it has for its last reports: it waits for a reply at least
- * for a moment. */
+/* It was held up for longer than the time that it has for its last reports: it waits for a reply at
+ * least for a moment. */
 static void a_shard_held_up_sends_its_reports(void **state)
 {
     (void)state;
@@ -420,7 +420,8 @@ static void what_is_no_scheduler_is_named(void **state)
     freeze_with(&server, 1);
     weft_driver_close(server.driver); /* and again */
     weft_shard_thread_join(&thread);
-    const char *said = strstr(heard.text, "is not a scheduler, and gets no reports; name the address");
+    const char *said =
+        strstr(heard.text, "is not a scheduler, and gets no reports; name the address");
     assert_non_null(said);
     assert_null(strstr(said + 1, "is not a scheduler"));
 }

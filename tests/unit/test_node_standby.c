@@ -251,12 +251,13 @@ static void a_shard_too_large_is_logged_once(void **state)
     weft_driver_close(shard.driver);
 }
 
-/* The shard's name shows who it is only at the shard's address: a replica that is told to follow another
- * replica has the same name. */
+/* The shard's name shows who it is only at the shard's address: a replica that is told to follow
+ * another replica has the same name. */
 static void one_with_the_name_of_the_shard_is_turned_away(void **state)
 {
     (void)state;
-    const uint64_t until_ns = weft_clock_now_ns() + patience_ns, name = weft_rpc_name(WEFT_ROLE_SERVER, 0);
+    const uint64_t until_ns = weft_clock_now_ns() + patience_ns,
+                   name = weft_rpc_name(WEFT_ROLE_SERVER, 0);
     struct visitor shard, other;
     struct weft_shard_thread replica;
     struct weft_error error = {.text = ""};
@@ -278,7 +279,8 @@ static void one_with_the_name_of_the_shard_is_turned_away(void **state)
         (void)weft_driver_step(shard.driver, WEFT_NS_PER_MS, note, &shard);
     }
     send_piece(&shard);
-    while (may_be_promoted(&replica, WEFT_NEVER) != WEFT_REPLICA_TOO_LARGE) { /* it was listened to */
+    while (may_be_promoted(&replica, WEFT_NEVER) !=
+           WEFT_REPLICA_TOO_LARGE) { /* it was listened to */
         assert_true(weft_clock_now_ns() < until_ns);
         (void)weft_driver_step(shard.driver, WEFT_NS_PER_MS, note, &shard);
     }

@@ -182,7 +182,8 @@ static void *ask_for_copy(void *arg)
     return NULL;
 }
 
-/* The forked process ends it without the thread that waits in the other one, and can poll before. */
+/* The forked process ends it without the thread that waits in the other one, and can poll before.
+ */
 static void a_fork_while_somebody_waits(void **state)
 {
     (void)state;

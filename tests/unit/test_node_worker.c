@@ -1,5 +1,5 @@
-/* A worker against real shards in threads: it connects, makes progress, reconnects, and reports the servers
- * that are down. Pushes and pulls are tested with the client. */
+/* A worker against real shards in threads: it connects, makes progress, reconnects, and reports the
+ * servers that are down. Pushes and pulls are tested with the client. */
 #include "api_ps_server.h"
 #include "coordinator.h"
 #include "io/clock.h"
@@ -349,8 +349,8 @@ static void a_server_comes_back(void **state)
     site_stop(&site);
 }
 
-/* Two are away at once. Whichever is tried first may get the number that the other one's connection had,
- * and what happens to it is no business of the other. */
+/* Two are away at once. Whichever is tried first may get the number that the other one's connection
+ * had, and what happens to it is no business of the other. */
 static void two_servers_come_back(void **state)
 {
     (void)state;

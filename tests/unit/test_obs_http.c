@@ -1,4 +1,5 @@
-/* The server of /metrics and the client of `weft top`, against each other and against foreign peers. */
+/* The server of /metrics and the client of `weft top`, against each other and against foreign
+ * peers. */
 #define _GNU_SOURCE
 #include "base/units.h"
 #include "io/http_get.h"
@@ -347,8 +348,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_answers),      cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_port_taken),   cmocka_unit_test(test_half_requests),
-        cmocka_unit_test(test_deaf_clients),
-        cmocka_unit_test(test_slow_clients),
+        cmocka_unit_test(test_deaf_clients), cmocka_unit_test(test_slow_clients),
         cmocka_unit_test(test_many_at_once), cmocka_unit_test(test_fork),
         cmocka_unit_test(test_strangers),    cmocka_unit_test(test_silence),
     };

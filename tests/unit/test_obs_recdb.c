@@ -1,5 +1,5 @@
-/* Reading a database of records: impossible rows are refused, several files are merged, and the output
- * agrees with the rows. The verbs are tested in tests/cli/trace_records.sh. */
+/* Reading a database of records: impossible rows are refused, several files are merged, and the
+ * output agrees with the rows. The verbs are tested in tests/cli/trace_records.sh. */
 #include "obs/recdb_chrome.h"
 #include "obs/recdb_digest.h"
 #include "obs/recdb_hotness.h"
@@ -37,8 +37,8 @@ static void make_empty(const char *path)
     assert_int_equal(weft_records_make(NULL, 0, path, true, "a test", &sum, &error), WEFT_OK);
 }
 
-/* Pushes of one worker to one server that take 6 us each, a stage 1 us; of the last, PS_wait takes 100 us
- * more. */
+/* Pushes of one worker to one server that take 6 us each, a stage 1 us; of the last, PS_wait takes
+ * 100 us more. */
 #define RPCS                                                                                       \
     "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20)"                 \
     " INSERT INTO rpc SELECT 3, 5, i, i, 1, 0, 0, 10, i * 1000000, i * 1000000 + 4000 + wait,"     \

@@ -1,5 +1,5 @@
-/* From ring to database: no record is lost on the way; records that cannot be stored are counted and
- * reported. */
+/* From ring to database: no record is lost on the way; records that cannot be stored are counted
+ * and reported. */
 #include "obs/recdb.h"
 #include "obs/records_db.h"
 
@@ -596,9 +596,9 @@ static void lines_are_json_whatever_was_typed(void **state)
     char line[2048], found[2048] = "";
     record_some(place, 1);
     const char *spool = place->spool;
-    assert_int_equal(weft_records_make(&spool, 1, place->lines, true, "a \xff\t\x7f \xc3\xa9\"",
-                                       &sum, &error),
-                     WEFT_OK);
+    assert_int_equal(
+        weft_records_make(&spool, 1, place->lines, true, "a \xff\t\x7f \xc3\xa9\"", &sum, &error),
+        WEFT_OK);
     FILE *in = fopen(place->lines, "r");
     assert_non_null(in);
     while (fgets(line, sizeof(line), in) != NULL) {

@@ -1,5 +1,5 @@
-/* A trace file written and read again; its limit; files that end early or are something else; what its
- * records add up to. */
+/* A trace file written and read again; its limit; files that end early or are something else; what
+ * its records add up to. */
 #include "obs/qlog.h"
 #include "obs/trace_file.h"
 
@@ -217,8 +217,8 @@ static void test_doc(void **state)
     weft_trace_doc_fini(&doc);
 }
 
-/* Message 1 took 30 ns, message 2 is still open, the beginning of 3 was overwritten; message 1 of the
- * other direction took 5 ns. */
+/* Message 1 took 30 ns, message 2 is still open, the beginning of 3 was overwritten; message 1 of
+ * the other direction took 5 ns. */
 static void test_tally(void **state)
 {
     (void)state;

@@ -133,8 +133,7 @@ static void counts_are_kept(void **state)
         for (uint64_t id = 0; id < IDS; id++) {
             bool waits = counts[id] > 0 && counts[id] < 4;
             waiting += waits;
-            assert_true(!waits ||
-                        weft_admission_count(&b, id) == (counts[id] + 1 == 4));
+            assert_true(!waits || weft_admission_count(&b, id) == (counts[id] + 1 == 4));
         }
         assert_int_equal(copy.count, waiting);
         assert_int_equal(b.used, waiting);
@@ -144,7 +143,8 @@ static void counts_are_kept(void **state)
     }
 }
 
-/* Full of ids, and put back: cell by cell where it was, so the same ids are forgotten from here on. */
+/* Full of ids, and put back: cell by cell where it was, so the same ids are forgotten from here on.
+ */
 static void full_it_goes_on_alike(void **state)
 {
     (void)state;
@@ -198,7 +198,8 @@ static void keys_are_taken_once(void **state)
         struct weft_admission a;
         void *memory = begin(&a, kind, 2, 1000);
         assert_int_equal(weft_admission_restore_key(&a, zeros), WEFT_OK);
-        assert_int_equal(a.keyed, !is_filter); /* a filter of an earlier release keeps its function */
+        assert_int_equal(a.keyed,
+                         !is_filter); /* a filter of an earlier release keeps its function */
         assert_int_equal(weft_admission_restore_key(&a, two), WEFT_OK);
         assert_true(a.keyed && a.key[0] == 2);
         assert_false(weft_admission_count(&a, 1));
@@ -374,10 +375,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counter_is_exact),     cmocka_unit_test(counter_forgets_the_rare),
         cmocka_unit_test(bloom_is_never_later), cmocka_unit_test(bloom_is_seldom_earlier),
-        cmocka_unit_test(counts_are_kept),
-        cmocka_unit_test(full_it_goes_on_alike),
-        cmocka_unit_test(keys_are_taken_once),
-        cmocka_unit_test(filters_join),
+        cmocka_unit_test(counts_are_kept),      cmocka_unit_test(full_it_goes_on_alike),
+        cmocka_unit_test(keys_are_taken_once),  cmocka_unit_test(filters_join),
         cmocka_unit_test(a_table_asks),         cmocka_unit_test(a_row_of_blocks_counts_once),
         cmocka_unit_test(cells_are_limited),
     };

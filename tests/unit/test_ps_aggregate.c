@@ -46,8 +46,8 @@ static struct bench *bench_for(uint64_t seed, enum weft_worker_death on_death)
         .memory = b->journal, .bytes = JOURNAL_BYTES, .bytes_max = JOURNAL_BYTES, .lineage = 3};
     assert_int_equal(weft_shard_journal_init(b->shard, &journal), WEFT_OK);
     for (uint32_t n = WORKER; n <= BOX; n++) {
-        b->net->nodes[n].name = n == BOX ? weft_rpc_aggregator_name(0, 0)
-                                         : weft_rpc_name(WEFT_ROLE_WORKER, n - WORKER);
+        b->net->nodes[n].name =
+            n == BOX ? weft_rpc_aggregator_name(0, 0) : weft_rpc_name(WEFT_ROLE_WORKER, n - WORKER);
         b->net->nodes[n].incarnation = 1000 + n;
         fake_connect(b->net, SHARD, n);
     }
@@ -158,7 +158,8 @@ static void push(struct bench *b, uint32_t node, uint32_t clock, uint64_t number
                                     .rows = ROWS,
                                     .after_seq = (uint32_t)number};
     weft_rpc_request_pack(&head, message);
-    send(b, node, WEFT_RPC_PUSH, clock, (uint8_t)number, message, RIG_HEAD_ELEMS + ROWS, RIG_ELEM_BYTES);
+    send(b, node, WEFT_RPC_PUSH, clock, (uint8_t)number, message, RIG_HEAD_ELEMS + ROWS,
+         RIG_ELEM_BYTES);
 }
 
 static void clock_of(struct bench *b, uint32_t node, uint32_t clock)
@@ -187,9 +188,9 @@ struct aggregate {
     uint64_t incarnation; /* of the first */
     float sum;
     uint16_t count;
-    uint32_t ranks; /* 0 .. ranks - 1 are members */
-    int32_t longer; /* bytes more than it should have */
-    uint64_t first; /* id of the first row */
+    uint32_t ranks;     /* 0 .. ranks - 1 are members */
+    int32_t longer;     /* bytes more than it should have */
+    uint64_t first;     /* id of the first row */
     uint32_t clocks[2]; /* of the members, if clocks_count is not 0 */
     uint16_t clocks_count;
 };
@@ -549,8 +550,8 @@ static void bsp_means(void **state)
     }
 }
 
-/* A sum may come after the death of one whose push is in it. It is refused, and the others send theirs: a
- * mean over those that are left does not hold the push of one that is not counted. */
+/* A sum may come after the death of one whose push is in it. It is refused, and the others send
+ * theirs: a mean over those that are left does not hold the push of one that is not counted. */
 static void the_dead_are_not_in_a_mean(void **state)
 {
     (void)state;
@@ -577,8 +578,8 @@ static void the_dead_are_not_in_a_mean(void **state)
     bench_free(b);
 }
 
-/* The process dies; the next one has the sums and the windows from the journal, and takes no aggregate
- * of a worker that has not come back to it. */
+/* The process dies; the next one has the sums and the windows from the journal, and takes no
+ * aggregate of a worker that has not come back to it. */
 static void journal(void **state)
 {
     (void)state;

@@ -1,6 +1,7 @@
-/* Workers that push and pull through an aggregator. Every gradient counts once, whichever process or
- * connection fails or returns; sums equal those of a job without an aggregator; and no pulled row is older
- * than the table's mode allows. Trees of aggregators are in test_ps_aggregator_tree.c. */
+/* Workers that push and pull through an aggregator. Every gradient counts once, whichever process
+ * or connection fails or returns; sums equal those of a job without an aggregator; and no pulled
+ * row is older than the table's mode allows. Trees of aggregators are in test_ps_aggregator_tree.c.
+ */
 #include "ps_boxes.h"
 
 enum { SEEDS = 500 };
@@ -49,7 +50,8 @@ static void step_without_shard(struct bench *b)
     }
 }
 
-/* More messages than the shard takes at a time, were each to go when it is old enough: they wait, and grow. */
+/* More messages than the shard takes at a time, were each to go when it is old enough: they wait,
+ * and grow. */
 static void a_busy_shard(void **state)
 {
     (void)state;
@@ -206,7 +208,8 @@ static void clocks_that_wait(void **state)
     via_timeout_ns = 2 * WEFT_NS_PER_MS;
 }
 
-/* How long a worker waits for a box follows its answers; not those of another process that was there before. */
+/* How long a worker waits for a box follows its answers; not those of another process that was
+ * there before. */
 static void a_new_process_is_not_slow(void **state)
 {
     (void)state;
@@ -239,8 +242,8 @@ static void a_new_process_is_not_slow(void **state)
     via_timeout_ns = 2 * WEFT_NS_PER_MS;
 }
 
-/* Grants say who is in a sum: it goes when these are there, though others have the table open. The shard counts
- * an update for each member. */
+/* Grants say who is in a sum: it goes when these are there, though others have the table open. The
+ * shard counts an update for each member. */
 static void granted_sums(void **state)
 {
     (void)state;
@@ -304,7 +307,8 @@ static void granted_sums(void **state)
     has_scheduler = false;
 }
 
-/* Worker 0 is a clock ahead of worker 1: their updates are one sum all the same, where it is granted. */
+/* Worker 0 is a clock ahead of worker 1: their updates are one sum all the same, where it is
+ * granted. */
 static void sums_of_several_clocks(void **state)
 {
     (void)state;
@@ -427,8 +431,9 @@ static struct fake_message *to_box(struct bench *b)
     return NULL;
 }
 
-/* The answer to a request for rows waits for the transport while a clock ends: its rows are of the version of
- * before, and so it must say, or the aggregator gives them out as those of the new one. */
+/* The answer to a request for rows waits for the transport while a clock ends: its rows are of the
+ * version of before, and so it must say, or the aggregator gives them out as those of the new one.
+ */
 static void an_answer_waits(void **state)
 {
     (void)state;
@@ -510,7 +515,8 @@ static void rows_of_another_process(void **state)
     bench_close(&b);
 }
 
-/* A second aggregator with the number of one that is there: refused, and told so; the first goes on. */
+/* A second aggregator with the number of one that is there: refused, and told so; the first goes
+ * on. */
 static void number_taken(void **state)
 {
     (void)state;
@@ -523,7 +529,8 @@ static void number_taken(void **state)
     bool for_good;
     b.c.net->nodes[other].name = weft_rpc_aggregator_name(SHARD, 0);
     b.c.net->nodes[other].incarnation = 999;
-    assert_int_equal(weft_aggregator_new(&b.box[0].config, fake_msgr(b.c.net, other), &second), WEFT_OK);
+    assert_int_equal(weft_aggregator_new(&b.box[0].config, fake_msgr(b.c.net, other), &second),
+                     WEFT_OK);
     weft_aggregator_connect(second, fake_peer(SHARD));
     fake_connect(b.c.net, SHARD, other);
     cluster_poll(&b.c);
@@ -547,7 +554,8 @@ static void number_taken(void **state)
     struct weft_aggregator_gauges gauges;
     weft_aggregator_gauges(b.box[0].agg, &gauges);
     assert_true(gauges.shard_up);
-    /* It asks again; the first has asked for something meanwhile, and then does not for a second. */
+    /* It asks again; the first has asked for something meanwhile, and then does not for a second.
+     */
     const uint64_t pauses[] = {0, WEFT_NS_PER_S / 2, WEFT_NS_PER_S};
     for (uint32_t i = 0; i < 3; i++) {
         b.c.net->now_ns += pauses[i];

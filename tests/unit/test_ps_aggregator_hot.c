@@ -1,5 +1,6 @@
-/* Workers that send hot rows through an aggregator and cold ones to the shard: every gradient counts once and no
- * pulled row is too old, while hot sets change, and the aggregator, connections and the shard fail. */
+/* Workers that send hot rows through an aggregator and cold ones to the shard: every gradient
+ * counts once and no pulled row is too old, while hot sets change, and the aggregator, connections
+ * and the shard fail. */
 #include "ps_boxes.h"
 
 enum { SEEDS = 500, WORKERS = 4, HOT = 8, ROUNDS = 5 };
@@ -109,7 +110,8 @@ static void until_split(struct bench *b)
 
 /* ---- tests ----------------------------------------------------------------------------------- */
 
-/* Hot rows meet in the aggregator; cold ones are sent to the shard, with their push's number of their own. */
+/* Hot rows meet in the aggregator; cold ones are sent to the shard, with their push's number of
+ * their own. */
 static void split(void **state)
 {
     (void)state;
@@ -149,7 +151,8 @@ static void split(void **state)
     assert_true(listed > 100); /* cold parts, whose ids the shard has of the pull */
 }
 
-/* The aggregator is gone: nothing is split, and everything goes to the shard; back, it is split again. */
+/* The aggregator is gone: nothing is split, and everything goes to the shard; back, it is split
+ * again. */
 static void without_it(void **state)
 {
     (void)state;
@@ -170,7 +173,8 @@ static void without_it(void **state)
     close_job(&b);
 }
 
-/* The connection to the shard breaks: its epochs may be another process's, so none is used until it is asked. */
+/* The connection to the shard breaks: its epochs may be another process's, so none is used until it
+ * is asked. */
 static void another_connection(void **state)
 {
     (void)state;

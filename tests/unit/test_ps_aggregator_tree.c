@@ -97,8 +97,8 @@ static void all_there(void **state)
     one_message_a_clock(chain, 10);
 }
 
-/* What a plan wants in one sum is in one at the aggregator of the grant; above, it is a sum like others, also
- * beside pushes of the same number. The shard counts an update for each member. */
+/* What a plan wants in one sum is in one at the aggregator of the grant; above, it is a sum like
+ * others, also beside pushes of the same number. The shard counts an update for each member. */
 static void granted_sums(void **state)
 {
     (void)state;
@@ -124,7 +124,8 @@ static void granted_sums(void **state)
     assert_int_equal(counters_of(&b, 0)->aggregates_in, 1);
     assert_int_equal(counters_of(&b, 0)->flushed_all, 0); /* of two sums, each of one rank */
     for (uint32_t w = 0; w < 4; w++) {
-        assert_true(update_over(&b, w) >= 1); /* twice, unless the second comes before it is polled */
+        assert_true(update_over(&b, w) >=
+                    1); /* twice, unless the second comes before it is polled */
     }
     wait_all(&b);
     check_sums(&b);
@@ -302,8 +303,8 @@ static void nobody_below(void **state)
     via_timeout_ns = 2 * WEFT_NS_PER_MS;
 }
 
-/* A child whose workers have left one of their tables, but not the other: its parent does not wait for sums of
- * that one. */
+/* A child whose workers have left one of their tables, but not the other: its parent does not wait
+ * for sums of that one. */
 static void a_table_left(void **state)
 {
     (void)state;
@@ -343,7 +344,8 @@ static void a_table_left(void **state)
     via_timeout_ns = 2 * WEFT_NS_PER_MS;
 }
 
-/* Boxes that are each other's parents: it is found, workers push to the shard, and nothing is lost. */
+/* Boxes that are each other's parents: it is found, workers push to the shard, and nothing is lost.
+ */
 static void circles(void **state)
 {
     (void)state;
@@ -363,7 +365,8 @@ static void circles(void **state)
             assert_int_equal(counters_of(&b, box)->pushes_absorbed, 0);
         }
         assert_true(loops > 0 && refused > 0);
-        /* It is undone, before or after all have been told: one of them comes back below the shard. */
+        /* It is undone, before or after all have been told: one of them comes back below the shard.
+         */
         for (uint32_t steps = 0; i >= 2 && steps < 300000; steps++) {
             bench_step(&b);
         }
@@ -444,7 +447,8 @@ enum {
     HOSTILE
 };
 
-/* A sum of one row and one member, with something wrong; it has ids, counts and sums where the format says. */
+/* A sum of one row and one member, with something wrong; it has ids, counts and sums where the
+ * format says. */
 static size_t hostile_sum(const struct bench *b, uint8_t *out, uint32_t what)
 {
     const struct weft_rpc_request request = {
@@ -591,7 +595,8 @@ static size_t long_sum(const struct bench *b, uint8_t *out, uint32_t number, uin
     return (size_t)(at - out);
 }
 
-/* Connects to box 1 as this aggregator, and asks for a table; first_below: byte 0 of those below it. */
+/* Connects to box 1 as this aggregator, and asks for a table; first_below: byte 0 of those below
+ * it. */
 static void child_asks(struct bench *b, uint32_t child, uint32_t number, uint16_t table,
                        uint8_t first_below)
 {
@@ -613,9 +618,9 @@ static void steps_of(struct bench *b, uint32_t steps)
     }
 }
 
-/* The parent refuses a table for a child that says that it is above, which is sent away, and takes the table
- * after that. Those below have nothing open then: they get time to open it again, and the connection to the
- * parent stays. Where they do not come it ends. */
+/* The parent refuses a table for a child that says that it is above, which is sent away, and takes
+ * the table after that. Those below have nothing open then: they get time to open it again, and the
+ * connection to the parent stays. Where they do not come it ends. */
 static void a_table_taken_at_last(bool comes)
 {
     struct bench b;
@@ -643,8 +648,8 @@ static void taken_at_last(void **state)
     a_table_taken_at_last(false);
 }
 
-/* The time that sums wait at higher levels is the same for all tables. A child is told of a change even if
- * it has not opened the table whose reply announced it. */
+/* The time that sums wait at higher levels is the same for all tables. A child is told of a change
+ * even if it has not opened the table whose reply announced it. */
 static void ages_are_of_all_tables(void **state)
 {
     (void)state;
@@ -732,8 +737,8 @@ static void one_clock_is_wrong(void **state)
     one_clock_is_wrong_below(1);
 }
 
-/* The parent refuses a table, and is another process before it would have been asked again: workers, who have
- * nothing open by then, go by both. */
+/* The parent refuses a table, and is another process before it would have been asked again:
+ * workers, who have nothing open by then, go by both. */
 static void refused_by_the_one_before(void **state)
 {
     (void)state;
@@ -871,10 +876,11 @@ static void whatever_happens(void **state)
         }
         bench_close(&b);
     }
-    print_message("%llu aggregates of children, %llu pushes told to go direct; %llu pulls answered, %llu "
-                  "rows of pulls kept\n",
-                  (unsigned long long)up, (unsigned long long)direct, (unsigned long long)answered,
-                  (unsigned long long)kept);
+    print_message(
+        "%llu aggregates of children, %llu pushes told to go direct; %llu pulls answered, %llu "
+        "rows of pulls kept\n",
+        (unsigned long long)up, (unsigned long long)direct, (unsigned long long)answered,
+        (unsigned long long)kept);
     if (first == NULL) { /* the jobs are such that all of this happens */
         assert_true(up > SEEDS && direct > SEEDS && answered > SEEDS && kept > SEEDS);
     }

@@ -44,8 +44,8 @@ static void row_is(const struct weft_table *table, uint64_t id, float first, flo
     }
 }
 
-/* Row 1: gradients 3, 6 and 9; row 2: one of 8; row 3: none. The second clock has one of 8 for row 1:
- * nothing of the first is left. */
+/* Row 1: gradients 3, 6 and 9; row 2: one of 8; row 3: none. The second clock has one of 8 for row
+ * 1: nothing of the first is left. */
 static void bsp_run(uint8_t kind, uint32_t dim, bool contributors)
 {
     struct weft_table_spec spec = spec_of(kind, WEFT_TABLE_BSP, dim, contributors);
@@ -78,8 +78,8 @@ static void a_clock_is_divided_by_either(void **state)
     }
 }
 
-/* Outside BSP a gradient is a step: a W-th of it, or all of it. Momentum takes the way of all optimizers,
- * SGD the short one. */
+/* Outside BSP a gradient is a step: a W-th of it, or all of it. Momentum takes the way of all
+ * optimizers, SGD the short one. */
 static void by_arrival_it_is_a_part_or_whole(void **state)
 {
     (void)state;
@@ -145,8 +145,8 @@ static void fewer_workers_change_one_of_them(void **state)
     }
 }
 
-/* Two blocks, of which the second gets two gradients, then none: each has its own count, and without
- * one it stands still, where a sum of nothing would move it by its momentum. */
+/* Two blocks, of which the second gets two gradients, then none: each has its own count, and
+ * without one it stands still, where a sum of nothing would move it by its momentum. */
 static void each_block_has_its_own_count(void **state)
 {
     (void)state;

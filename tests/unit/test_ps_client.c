@@ -145,9 +145,8 @@ static void nothing_is_missing_three_times(bool is_push, uint32_t dim, uint32_t 
             rows[i] = is_push ? -1 : 0;
         }
         c.net->loss_ppm = is_push && dim > 256 ? 400000 : 1000000; /* some blocks of a row */
-        assert_int_equal(is_push
-                             ? weft_ps_push(c.client[0], 0, ids, rows, MANY, 400000, 0, &op)
-                             : weft_ps_pull(c.client[0], 0, ids, rows, MANY, 400000, 0, &op),
+        assert_int_equal(is_push ? weft_ps_push(c.client[0], 0, ids, rows, MANY, 400000, 0, &op)
+                                 : weft_ps_pull(c.client[0], 0, ids, rows, MANY, 400000, 0, &op),
                          WEFT_OK);
         assert_true(cluster_wait(&c, 0, op).rpcs_short > 0);
         c.net->loss_ppm = 0;

@@ -1,5 +1,5 @@
-/* Workers and shards over the fake transport: the values that a pull may return under BSP, SSP and ASP,
- * compared with a slow oracle (gradients are integers, so sums are exact in any order). */
+/* Workers and shards over the fake transport: the values that a pull may return under BSP, SSP and
+ * ASP, compared with a slow oracle (gradients are integers, so sums are exact in any order). */
 #include "ps_client_rig.h"
 
 /* ---- BSP against an oracle ------------------------------------------------------------------- */
@@ -206,8 +206,8 @@ static weft_status pull_ahead(struct cluster *c, uint32_t w, const uint64_t *ids
     return weft_ps_begin(c->client[w], WEFT_RPC_PULL, &list, 1, &how, c->net->now_ns, op_p);
 }
 
-/* A pull of the next clock, in three requests, of which two may go: it holds up neither what is behind it
- * nor pulls of this clock, and sees what the clock after this one begins with. */
+/* A pull of the next clock, in three requests, of which two may go: it holds up neither what is
+ * behind it nor pulls of this clock, and sees what the clock after this one begins with. */
 static void bsp_pulls_ahead(void **state)
 {
     (void)state;
@@ -294,8 +294,8 @@ static void ahead_nothing_is_missing_three_times(void **state)
 
 /* ---- SSP and ASP ----------------------------------------------------------------------------- */
 
-/* Every worker adds 1 to one row twice in every clock, so the row counts pushes. A pull must see all
- * of one's own, in SSP also those that the others must have made. */
+/* Every worker adds 1 to one row twice in every clock, so the row counts pushes. A pull must see
+ * all of one's own, in SSP also those that the others must have made. */
 enum { SSP_WORKERS = 3, SSP_CLOCKS = 12 };
 
 struct adder {

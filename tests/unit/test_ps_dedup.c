@@ -1,6 +1,6 @@
-/* Retransmitted pushes count once: after the loss of their reply, after a disconnect in the middle of a
- * push, and at a shard that was restored meanwhile. The state that another process of the same rank finds.
- * The window itself against a slow one. */
+/* Retransmitted pushes count once: after the loss of their reply, after a disconnect in the middle
+ * of a push, and at a shard that was restored meanwhile. The state that another process of the same
+ * rank finds. The window itself against a slow one. */
 #include "ps/snapshot.h"
 #include "shard_rig.h"
 
@@ -10,7 +10,8 @@ struct bench {
     struct fake_net *net;
     struct weft_shard *shard;
     uint32_t rpc_id;
-    uint8_t messages[4][(RIG_HEAD_ELEMS + ROWS) * RIG_ELEM_BYTES]; /* by number: some are under way at once */
+    uint8_t messages[4][(RIG_HEAD_ELEMS + ROWS) *
+                        RIG_ELEM_BYTES]; /* by number: some are under way at once */
     uint8_t table[WEFT_RPC_REQUEST_BYTES + WEFT_RPC_SPEC_BYTES];
     uint8_t reply[64];
     struct weft_rpc_reply head;

@@ -1,5 +1,5 @@
-/* Dense tables: placement of rows, initial values, the mean over received contributions, pushes in arrival
- * order, checkpoints; through a whole cluster of shards and workers. */
+/* Dense tables: placement of rows, initial values, the mean over received contributions, pushes in
+ * arrival order, checkpoints; through a whole cluster of shards and workers. */
 #include "base/init.h"
 #include "ps_table_rig.h"
 

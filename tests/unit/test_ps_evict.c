@@ -1,6 +1,6 @@
-/* Eviction of rows: each policy against an oracle that examines all rows; the index under removal; rows
- * that must never be evicted; limits in bytes. Tables of at most 16 rows, which are sampled completely,
- * are compared exactly. */
+/* Eviction of rows: each policy against an oracle that examines all rows; the index under removal;
+ * rows that must never be evicted; limits in bytes. Tables of at most 16 rows, which are sampled
+ * completely, are compared exactly. */
 #include "base/prng.h"
 #include "ps_table_rig.h"
 

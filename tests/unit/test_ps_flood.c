@@ -1,6 +1,7 @@
-/* Ids chosen against the public hash of ids, by a worker or by the author of its data. With a secret key,
- * lookups in the index, in the cells of admission and in the set of missed ids stay as short as for any
- * other ids, and a Bloom filter admits no row too early. The test counts probed slots, not time.
+/* Ids chosen against the public hash of ids, by a worker or by the author of its data. With a
+ * secret key, lookups in the index, in the cells of admission and in the set of missed ids stay as
+ * short as for any other ids, and a Bloom filter admits no row too early. The test counts probed
+ * slots, not time.
  *
  * Without keys: 384 buckets, 5,999 cells, 6,000 slots, and 1,000 of 1,000 admitted too early. */
 #include "base/bits.h"

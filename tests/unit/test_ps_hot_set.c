@@ -1,4 +1,5 @@
-/* The hot set of a table: what a shard selects and announces, what it refuses, and what a worker takes of it. */
+/* The hot set of a table: what a shard selects and announces, what it refuses, and what a worker
+ * takes of it. */
 #include "ps/hot_rows.h"
 #include "shard_bench.h"
 
@@ -181,7 +182,8 @@ static void selected_and_announced(void **state)
     assert_false(weft_hot_set_has(&set, 110) || weft_hot_set_has(&set, 200));
     assert_int_equal(ask(b, hot_of(b, 1, ROOM)), WEFT_RPC_OK); /* known */
     assert_int_equal(announced(b, &set, WEFT_HOT_HEAD_BYTES), 0);
-    /* Others are updated now; their totals are lower, and count for nothing. Not before an epoch is over. */
+    /* Others are updated now; their totals are lower, and count for nothing. Not before an epoch is
+     * over. */
     update(b, 200, 10, 4);
     update(b, 100, 10, 1);
     assert_int_equal(ask(b, hot_of(b, 1, ROOM)), WEFT_RPC_OK);

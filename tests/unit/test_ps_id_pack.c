@@ -116,7 +116,8 @@ static void any_ids(void **state)
     }
 }
 
-/* Each drawn with the same chance: little more than the entropy of the gaps, and what blocks cost. */
+/* Each drawn with the same chance: little more than the entropy of the gaps, and what blocks cost.
+ */
 static void few_bytes(void **state)
 {
     (void)state;

@@ -112,8 +112,8 @@ static void chunks_find_what_is_there(void **state)
     finish(&table);
 }
 
-/* Ids made in order, some let go or expired since, asked for in runs: what follow says is what there
- * is, and all in line is followed over the ends of slabs. */
+/* Ids made in order, some let go or expired since, asked for in runs: what follow says is what
+ * there is, and all in line is followed over the ends of slabs. */
 static void rows_in_line_are_followed(void **state)
 {
     (void)state;

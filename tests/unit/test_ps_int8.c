@@ -1,5 +1,5 @@
-/* Gradients as int8: the encoding against a slow one that follows docs/PROTOCOL.md word by word, its
- * error, what rounding takes, and bytes that no sender makes. */
+/* Gradients as int8: the encoding against a slow one that follows docs/PROTOCOL.md word by word,
+ * its error, what rounding takes, and bytes that no sender makes. */
 #include "base/bits.h"
 #include "base/prng.h"
 #include "ps/values.h"
@@ -81,7 +81,8 @@ static size_t slow_store(uint32_t floats, const float *from, uint32_t blocks, ui
 
 /* ---- what is drawn --------------------------------------------------------------------------- */
 
-/* Values of one size, of all sizes, few that are not zero, whole steps; some that are not finite. */
+/* Values of one size, of all sizes, few that are not zero, whole steps; some that are not finite.
+ */
 static void draw(struct weft_prng *prng, float *out, uint32_t count)
 {
     const uint64_t kind = weft_prng_below(prng, 6);
@@ -125,8 +126,8 @@ static void as_the_slow_one(void **state)
     }
 }
 
-/* At most half a step, and a step is at most a 127th of the largest, rounded up to 8 bits; the rest is a
- * float32; -127 .. 127; what is not finite is NaN, and changes nothing else. */
+/* At most half a step, and a step is at most a 127th of the largest, rounded up to 8 bits; the rest
+ * is a float32; -127 .. 127; what is not finite is NaN, and changes nothing else. */
 static void error_and_rest(void **state)
 {
     (void)state;

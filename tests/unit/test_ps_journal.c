@@ -496,7 +496,8 @@ static void admits_as_the_dead_one(void **state)
             open_journal(&rig, s);
             const struct weft_table *was = weft_shard_table(dead, 1);
             const struct weft_table *is = weft_shard_table(churn->c.shard[s], 1);
-            assert_int_equal(was->admission.forgotten > 0, spec.admission == WEFT_ADMISSION_COUNTER);
+            assert_int_equal(was->admission.forgotten > 0,
+                             spec.admission == WEFT_ADMISSION_COUNTER);
             assert_true(weft_table_rows(was) > 0);
             assert_int_equal(weft_table_rows(was), weft_table_rows(is));
             assert_int_equal(was->admission.hand, is->admission.hand);
@@ -549,8 +550,8 @@ static struct weft_shard *twin_new(struct rig *r, uint32_t s, const uint8_t *mem
     return twin;
 }
 
-/* A cut that the disk does not take, given up before its instant or at any time behind it; or taken,
- * and nothing is heard of the other servers. True when it was taken. */
+/* A cut that the disk does not take, given up before its instant or at any time behind it; or
+ * taken, and nothing is heard of the other servers. True when it was taken. */
 static bool cut_in_vain(struct rig *r, uint32_t s, bool take)
 {
     static uint64_t cow_memory[COW_BYTES / 8], number = 1000;
@@ -570,8 +571,8 @@ static bool cut_in_vain(struct rig *r, uint32_t s, bool take)
     return take;
 }
 
-/* What was there when it got full is there as long as no other checkpoint counts; and that it is full,
- * as long as nobody has taken one. */
+/* What was there when it got full is there as long as no other checkpoint counts; and that it is
+ * full, as long as nobody has taken one. */
 static void check_full(struct rig *r)
 {
     uint8_t *copy = aligned_alloc(4096, JOURNAL_BYTES), *left = aligned_alloc(4096, JOURNAL_BYTES);
@@ -691,8 +692,8 @@ static void check_keeps(struct rig *r)
     free(copy);
 }
 
-/* A checkpoint counts, and the shard dies before it hears so, with records in the reserve: of all that
- * the next one needs only those, so it has room. */
+/* A checkpoint counts, and the shard dies before it hears so, with records in the reserve: of all
+ * that the next one needs only those, so it has room. */
 static void full_the_next_has_the_room_that_a_checkpoint_made(void **state)
 {
     (void)state;
@@ -734,8 +735,9 @@ static void full_the_next_has_the_room_of_a_larger_file(void **state)
     }
 }
 
-/* A shard that only comes and goes takes nothing of the reserve after the first time, so there is room
- * for what follows the next cut. It is full when something is not written down, which is told once. */
+/* A shard that only comes and goes takes nothing of the reserve after the first time, so there is
+ * room for what follows the next cut. It is full when something is not written down, which is told
+ * once. */
 static void full_lives_leave_the_reserve(void **state)
 {
     (void)state;

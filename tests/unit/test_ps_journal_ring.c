@@ -118,8 +118,8 @@ static void goes_round(void **state)
     free(memory);
 }
 
-/* What is copied lies at the positions that it had, whatever wraps lay between, and the copy goes on
- * like any other. */
+/* What is copied lies at the positions that it had, whatever wraps lay between, and the copy goes
+ * on like any other. */
 static void a_copy_stands_alone(void **state)
 {
     (void)state;
@@ -223,8 +223,8 @@ static void refuses_what_is_not_its_own(void **state)
     free(memory);
 }
 
-/* Any byte of a record that is not as it was ends the journal in front of it, and what lay behind is
- * known to be lost. */
+/* Any byte of a record that is not as it was ends the journal in front of it, and what lay behind
+ * is known to be lost. */
 static void damage_is_told_from_the_end(void **state)
 {
     (void)state;
@@ -274,7 +274,8 @@ static void an_end_that_lags_is_no_damage(void **state)
     free(memory);
 }
 
-/* What lies behind a place that was cut back to is not read, of whatever length the next record is. */
+/* What lies behind a place that was cut back to is not read, of whatever length the next record is.
+ */
 static void cut_back_it_forgets(void **state)
 {
     (void)state;
@@ -332,10 +333,10 @@ static void reads_nothing_outside(void **state)
         assert_non_null(copy);
         memcpy(copy, memory, bytes);
         for (uint64_t k = weft_prng_below(&prng, 4); k > 0; k--) {
-            uint64_t at = weft_prng_below(&prng, 2) == 0
-                              ? weft_prng_below(&prng, 320)
-                              : WEFT_RING_HEAD_BYTES +
-                                    weft_prng_below(&prng, bytes - WEFT_RING_HEAD_BYTES);
+            uint64_t at =
+                weft_prng_below(&prng, 2) == 0
+                    ? weft_prng_below(&prng, 320)
+                    : WEFT_RING_HEAD_BYTES + weft_prng_below(&prng, bytes - WEFT_RING_HEAD_BYTES);
             copy[at] = (uint8_t)weft_prng_u64(&prng);
         }
         struct weft_ring_reader reader;

@@ -1,5 +1,5 @@
-/* The journal of the process before: read, never written, copied as far as a checkpoint may lack it;
- * and what is said when it is damaged, or does not lead on from the checkpoint. */
+/* The journal of the process before: read, never written, copied as far as a checkpoint may lack
+ * it; and what is said when it is damaged, or does not lead on from the checkpoint. */
 #include "ps/shard_journal_internal.h"
 #include "ps_journal_churn.h"
 
@@ -120,8 +120,8 @@ static void it_is_read_and_not_written(void **state)
     stop();
 }
 
-/* What a successor holds is all that its predecessor held behind the checkpoint: from it alone, and from
- * its successor's, another one comes to the same. */
+/* What a successor holds is all that its predecessor held behind the checkpoint: from it alone, and
+ * from its successor's, another one comes to the same. */
 static void it_is_copied_through_many_lives(void **state)
 {
     (void)state;
@@ -184,8 +184,8 @@ static void damage_is_told_with_what_is_lost(void **state)
     stop();
 }
 
-/* A journal of another checkpoint is left alone, and said; one of another job or of a version to come
- * too, with nothing written. */
+/* A journal of another checkpoint is left alone, and said; one of another job or of a version to
+ * come too, with nothing written. */
 static void what_does_not_fit_is_left_alone(void **state)
 {
     (void)state;
@@ -239,7 +239,8 @@ static void it_grows_while_it_is_copied(void **state)
     stop();
 }
 
-/* Full, and a cut that did not become a checkpoint: what lies behind it is not done again, and said. */
+/* Full, and a cut that did not become a checkpoint: what lies behind it is not done again, and
+ * said. */
 static void behind_a_gap_is_said(void **state)
 {
     (void)state;
@@ -274,8 +275,8 @@ static void behind_a_gap_is_said(void **state)
     stop();
 }
 
-/* Its memory has failed: nothing is written any more, whatever happens to the shard, and what is there
- * still leads to where it was then. */
+/* Its memory has failed: nothing is written any more, whatever happens to the shard, and what is
+ * there still leads to where it was then. */
 static void failed_it_writes_nothing(void **state)
 {
     (void)state;

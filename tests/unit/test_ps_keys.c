@@ -1,6 +1,6 @@
-/* Pushes that name a list of ids (key caching): the same rows in fewer bytes, and recovery if a shard does
- * not have the list. Random disconnects, deaths, losses and deadlines with lists are in test_ps_resume.c;
- * malformed lists at a shard are in test_ps_keys_shard.c. */
+/* Pushes that name a list of ids (key caching): the same rows in fewer bytes, and recovery if a
+ * shard does not have the list. Random disconnects, deaths, losses and deadlines with lists are in
+ * test_ps_resume.c; malformed lists at a shard are in test_ps_keys_shard.c. */
 #include "ps/shard_journal.h"
 #include "ps/snapshot.h"
 #include "ps_keys_rig.h"
@@ -21,7 +21,8 @@ static weft_ps_op pull(struct cluster *c, uint16_t table, const uint64_t *ids, f
     return op;
 }
 
-static void pull_all(struct cluster *c, uint16_t table, const uint64_t *ids, float *rows, uint32_t n)
+static void pull_all(struct cluster *c, uint16_t table, const uint64_t *ids, float *rows,
+                     uint32_t n)
 {
     assert_int_equal(cluster_wait(c, 0, pull(c, table, ids, rows, n)).status, WEFT_OK);
 }
@@ -82,8 +83,8 @@ static struct outcome job(uint32_t shards, uint32_t dim, bool wide, uint16_t can
             values[i] = (float)(weft_mix64(i + round) % 100) / 7;
         }
         weft_ps_op op;
-        assert_int_equal(weft_ps_pull(c.client[0], 0, ids, out.rows, N, loss_ppm, c.net->now_ns, &op),
-                         WEFT_OK);
+        assert_int_equal(
+            weft_ps_pull(c.client[0], 0, ids, out.rows, N, loss_ppm, c.net->now_ns, &op), WEFT_OK);
         assert_int_equal(cluster_wait(&c, 0, op).status, WEFT_OK);
         struct weft_ps_result result = cluster_wait(&c, 0, push(&c, 0, ids, values, N));
         assert_int_equal(result.status, WEFT_OK);
@@ -465,8 +466,9 @@ static void assert_rows(struct cluster *c, const uint64_t *ids, const float *row
 /* Why a shard does not get the list of a push that waits for it. */
 enum no_list { NO_LONG_LIST, NO_LISTS, LIST_INVALID, REASONS };
 
-/* The shard that came back takes no list, or none of so many ids, or the transport does not take LIST:
- * the push goes with its ids. It breaks there once more, at any step, and then lists are taken again. */
+/* The shard that came back takes no list, or none of so many ids, or the transport does not take
+ * LIST: the push goes with its ids. It breaks there once more, at any step, and then lists are
+ * taken again. */
 static void no_list_so_with_ids(void **state)
 {
     (void)state;
@@ -523,7 +525,8 @@ static void no_list_so_with_ids(void **state)
     }
 }
 
-/* Its operation is over: it is kept until it is durable, and its shard lost it and takes no lists. */
+/* Its operation is over: it is kept until it is durable, and its shard lost it and takes no lists.
+ */
 static void replayed_with_ids(void **state)
 {
     (void)state;
@@ -556,7 +559,8 @@ static void replayed_with_ids(void **state)
         for (uint32_t s = 0; s < steps; s++) {
             (void)cluster_step(&c);
         }
-        fake_break(c.net, SHARD, WORKER); /* it has begun it in chunks that name the list, perhaps */
+        fake_break(c.net, SHARD,
+                   WORKER); /* it has begun it in chunks that name the list, perhaps */
         cluster_poll(&c);
         come_back(&c);
         cluster_run(&c);
@@ -568,8 +572,8 @@ static void replayed_with_ids(void **state)
     }
 }
 
-/* The packets of the new connection are too short for its chunks, but not for LIST. A pull that came
- * meanwhile names the push, and must not wait for it in vain. */
+/* The packets of the new connection are too short for its chunks, but not for LIST. A pull that
+ * came meanwhile names the push, and must not wait for it in vain. */
 static void shorter_packets_behind_the_list(void **state)
 {
     (void)state;
@@ -619,8 +623,8 @@ static void journal_attach(struct weft_shard *shard, void *memory, const void *s
     assert_int_equal(weft_shard_journal_init(shard, &config), WEFT_OK);
 }
 
-/* The longest chunk there is, of ids that take the most room packed, and of such that take none: each
- * record has its ids, and a shard that knows no list does it again. */
+/* The longest chunk there is, of ids that take the most room packed, and of such that take none:
+ * each record has its ids, and a shard that knows no list does it again. */
 static void a_journal_has_the_ids(void **state)
 {
     (void)state;
@@ -687,8 +691,8 @@ static void pull_in_pieces(struct cluster *c, const uint64_t *ids, float *back, 
     }
 }
 
-/* The shard began the push in its chunks, and who comes back with that takes no list of it: what is missing
- * cannot be told from what is there, so it ends in words, and nothing hangs. */
+/* The shard began the push in its chunks, and who comes back with that takes no list of it: what is
+ * missing cannot be told from what is there, so it ends in words, and nothing hangs. */
 static void begun_and_no_list(void **state)
 {
     (void)state;

@@ -42,7 +42,8 @@ static uint64_t id_here(uint32_t i)
     return id;
 }
 
-/* Send a->message behind a head, past the client; returns the status of the answer, -1 without one. */
+/* Send a->message behind a head, past the client; returns the status of the answer, -1 without one.
+ */
 static int ask(struct asked *a, uint8_t op, uint32_t number, struct weft_rpc_request head,
                uint16_t elem_bytes, uint32_t total, uint16_t chunk_elems)
 {
@@ -134,7 +135,8 @@ static void hostile(void **state)
                      WEFT_RPC_BAD_REQUEST);
     assert_int_equal(ask(a, WEFT_RPC_PUSH, 1, head, 1, 40 + 11, 200), WEFT_RPC_BAD_REQUEST);
     assert_int_equal(counters->elements_applied, 4);
-    /* A list is given anew: in order twice, with too many, none, another shard's, packed, no number. */
+    /* A list is given anew: in order twice, with too many, none, another shard's, packed, no
+     * number. */
     assert_int_equal(list(a, 77, 5, 5), WEFT_RPC_OK);
     assert_int_equal(list(a, 77, 5, 5), WEFT_RPC_OK);
     assert_int_equal(push_listed(a, 5, 0, 5, 77), WEFT_RPC_OK);
@@ -182,8 +184,8 @@ static void keep(struct asked *a, uint32_t first, uint32_t n)
     assert_int_equal(ask(a, WEFT_RPC_PULL, 0, head, 8, 5 + n, 0), WEFT_RPC_OK);
 }
 
-/* A list that came by LIST has the number of a pull that comes later, whose list is dropped: the older one
- * is not taken for it. */
+/* A list that came by LIST has the number of a pull that comes later, whose list is dropped: the
+ * older one is not taken for it. */
 static void the_older_list_of_a_number(void **state)
 {
     (void)state;

@@ -180,8 +180,8 @@ static void lists_are_checked_together(void **state)
 
 /* ---- means ----------------------------------------------------------------------------------- */
 
-/* Two workers push all rows, and chunks of them are lost: each row moves by the mean of what came for
- * it, and what came is what the workers were told. ids: NULL, as of a dense table. */
+/* Two workers push all rows, and chunks of them are lost: each row moves by the mean of what came
+ * for it, and what came is what the workers were told. ids: NULL, as of a dense table. */
 static void mean_under_loss(const struct weft_table_spec *spec, const uint64_t *ids)
 {
     uint32_t seen[4] = {0};
@@ -307,9 +307,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tables_in_one_operation), cmocka_unit_test(lists_are_checked_together),
-        cmocka_unit_test(sparse_mean_under_loss),
-        cmocka_unit_test(dense_mean_under_loss),   cmocka_unit_test(rows_in_short_packets),
-        cmocka_unit_test(blocks_as_asked),
+        cmocka_unit_test(sparse_mean_under_loss),  cmocka_unit_test(dense_mean_under_loss),
+        cmocka_unit_test(rows_in_short_packets),   cmocka_unit_test(blocks_as_asked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* Loss as a worker sees it: the rows of an operation that did not arrive complete, the residuals that it
- * keeps to push later, and operations that end at their deadline. Values are integers, so that sums are
- * exact. */
+/* Loss as a worker sees it: the rows of an operation that did not arrive complete, the residuals
+ * that it keeps to push later, and operations that end at their deadline. Values are integers, so
+ * that sums are exact. */
 #include "ps_cluster.h"
 
 #include <setjmp.h>
@@ -388,8 +388,8 @@ static void only_numbers_are_kept(void **state)
     float rows[FEW * 4];
     values_fill(rows, FEW * 4, INFINITY);
     weft_ps_op op;
-    assert_int_equal(
-        weft_ps_push(f.c.client[0], 0, f.ids, rows, FEW, 600000, f.c.net->now_ns, &op), WEFT_OK);
+    assert_int_equal(weft_ps_push(f.c.client[0], 0, f.ids, rows, FEW, 600000, f.c.net->now_ns, &op),
+                     WEFT_OK);
     assert_int_equal(cluster_wait(&f.c, 0, op).status, WEFT_DATA);
     const struct weft_ps_client_counters *counters = weft_ps_client_counters(f.c.client[0]);
     assert_true(counters->feedback_dropped > 0);
@@ -399,8 +399,8 @@ static void only_numbers_are_kept(void **state)
 
 /* ---- deadlines ------------------------------------------------------------------------------- */
 
-/* Pulls that end while their answers arrive: what is not missed is there, what is missed reads as it
- * was before, and the answers that come later change nothing. */
+/* Pulls that end while their answers arrive: what is not missed is there, what is missed reads as
+ * it was before, and the answers that come later change nothing. */
 static void pulls_end_in_time(void **state)
 {
     (void)state;

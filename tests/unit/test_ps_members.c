@@ -1,5 +1,5 @@
-/* A table after the death of a worker, by --on-worker-death: the workers that clocks wait for, the divisor
- * of a mean, and the first clock of workers that join late or again. */
+/* A table after the death of a worker, by --on-worker-death: the workers that clocks wait for, the
+ * divisor of a mean, and the first clock of workers that join late or again. */
 #include "ps_cluster.h"
 
 #include <setjmp.h>
@@ -438,8 +438,8 @@ static void whoever_lost_the_rank_does_not_get_it_back(void **state)
     cluster_free(c);
 }
 
-/* A process dies, and its packets are late: it seems to connect when its successor's connection has broken.
- * The successor keeps the rank. Later it is another one, whose host's clock is behind. */
+/* A process dies, and its packets are late: it seems to connect when its successor's connection has
+ * broken. The successor keeps the rank. Later it is another one, whose host's clock is behind. */
 static void a_late_connection_takes_no_rank(void **state)
 {
     (void)state;
@@ -503,8 +503,8 @@ static void an_older_process_waits_for_the_rank(void **state)
 
 /* ---- at random ------------------------------------------------------------------------------- */
 
-/* Each worker pushes 1 in each clock that it takes part in, so each clock moves the row by exactly 1,
- * whoever dies and comes in it; and while anybody lives, clocks go on. */
+/* Each worker pushes 1 in each clock that it takes part in, so each clock moves the row by exactly
+ * 1, whoever dies and comes in it; and while anybody lives, clocks go on. */
 enum { RANDOM_WORKERS = 4, RANDOM_CLOCKS = 30 };
 
 struct walker {
@@ -633,7 +633,8 @@ static void who_was_away_goes_on_where_the_others_are(void **state)
     cluster_free(c);
 }
 
-/* The clock of rows is that of the fastest but one; who left is where the slowest of the others is. */
+/* The clock of rows is that of the fastest but one; who left is where the slowest of the others is.
+ */
 static void the_clock_of_rows_goes_on_without_the_slowest(void **state)
 {
     (void)state;
@@ -680,8 +681,9 @@ static void comes_back_to(struct cluster *c, uint32_t w, uint32_t shard)
     cluster_poll(c);
 }
 
-/* A push is under way for so many steps when its connection to one of two shards breaks, and that ends
- * the clock without this worker. What it took counts, the rest is told as absent, and all go on. */
+/* A push is under way for so many steps when its connection to one of two shards breaks, and that
+ * ends the clock without this worker. What it took counts, the rest is told as absent, and all go
+ * on. */
 static void pass_a_push(uint32_t steps, uint64_t *passed_p, uint64_t *partly_p)
 {
     struct cluster_config config = cluster_config(2, 2);

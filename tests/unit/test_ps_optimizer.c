@@ -191,8 +191,7 @@ static double ftrl(const struct weft_table_spec *spec, const struct history *h)
         double g = h->g[step], sigma = (sqrt(n + g * g) - sqrt(n)) / alpha;
         z += g - sigma * w;
         n += g * g;
-        w = fabs(z) <= l1 ? 0
-                          : -(z - copysign(l1, z)) / ((beta + sqrt(n)) / alpha + l2);
+        w = fabs(z) <= l1 ? 0 : -(z - copysign(l1, z)) / ((beta + sqrt(n)) / alpha + l2);
     }
     return w;
 }
@@ -343,8 +342,8 @@ static void by_name_and_number(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(like_the_trainer), cmocka_unit_test(like_the_papers),
-        cmocka_unit_test(known_values),     cmocka_unit_test(adam_for_long),
+        cmocka_unit_test(like_the_trainer),   cmocka_unit_test(like_the_papers),
+        cmocka_unit_test(known_values),       cmocka_unit_test(adam_for_long),
         cmocka_unit_test(by_name_and_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* A worker that packs its ids, and one that does not: the same rows, and fewer bytes. Shards that do not
- * take packed ids get plain ones. Values are whole numbers, so that sums are exact. */
+/* A worker that packs its ids, and one that does not: the same rows, and fewer bytes. Shards that
+ * do not take packed ids get plain ones. Values are whole numbers, so that sums are exact. */
 #include "ps_cluster.h"
 
 #include <setjmp.h>
@@ -150,8 +150,8 @@ static void what_was_lost_is_counted(void **state)
         for (uint32_t i = 0; i < N; i++) {
             ids[i] = (uint64_t)i * (round + 1);
         }
-        assert_int_equal(
-            weft_ps_push(c.client[0], 0, ids, values, N, 300000, c.net->now_ns, &op), WEFT_OK);
+        assert_int_equal(weft_ps_push(c.client[0], 0, ids, values, N, 300000, c.net->now_ns, &op),
+                         WEFT_OK);
         struct weft_ps_result result = cluster_wait(&c, 0, op);
         assert_int_equal(result.elements_sent, N);
         assert_int_equal(result.rows_missed, N - result.elements_delivered);
@@ -209,8 +209,9 @@ static void a_bound_stays_of_use(void **state)
     }
 }
 
-/* A connection breaks with requests under way at every step; the packets of the next one are shorter, and
- * its shard takes no packed ids. What was laid out for the one before is answered all the same. */
+/* A connection breaks with requests under way at every step; the packets of the next one are
+ * shorter, and its shard takes no packed ids. What was laid out for the one before is answered all
+ * the same. */
 static void a_break(void **state)
 {
     (void)state;
@@ -251,8 +252,7 @@ static void a_break(void **state)
             assert_true(cluster_step(&c) || weft_ps_op_done(c.client[0], pull, NULL));
             for (uint32_t i = 0; i < FAKE_MESSAGES; i++) {
                 const struct weft_msg_send *send = &c.net->messages[i].send;
-                bool packed_pull = c.net->messages[i].live &&
-                                   send->tag >> 56 == WEFT_RPC_PULL &&
+                bool packed_pull = c.net->messages[i].live && send->tag >> 56 == WEFT_RPC_PULL &&
                                    send->elem_bytes == WEFT_RPC_ID_PACKED;
                 assert_false(packed_pull);
             }

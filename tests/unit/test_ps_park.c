@@ -157,7 +157,8 @@ static void direct_request(void **state)
     close_job(&b);
 }
 
-/* The aggregator dies with pushes: they are sent to the shard, over new connections, and count once. */
+/* The aggregator dies with pushes: they are sent to the shard, over new connections, and count
+ * once. */
 static void aggregator_dies(void **state)
 {
     (void)state;
@@ -226,8 +227,8 @@ static void worker_dies(void **state)
     close_job(&b);
 }
 
-/* The shard's process was stopped for longer than all leases: no worker is dead for that. One that is, is dead
- * a lease later. */
+/* The shard's process was stopped for longer than all leases: no worker is dead for that. One that
+ * is, is dead a lease later. */
 static void shard_is_stopped(void **state)
 {
     (void)state;
@@ -330,8 +331,8 @@ static void shard_dies(void **state)
     close_job(&b);
 }
 
-/* A job that does not wait for servers: a parked connection is opened again all the same, but only to the
- * same process of the shard; one that breaks later is the end. */
+/* A job that does not wait for servers: a parked connection is opened again all the same, but only
+ * to the same process of the shard; one that breaks later is the end. */
 static void without_reconnecting(void **state)
 {
     (void)state;
@@ -400,8 +401,8 @@ static void polite_end(void **state)
     close_job(&b);
 }
 
-/* Before a long computation the connection is opened: when that is done, nothing is outstanding. Later it
- * is parked again. */
+/* Before a long computation the connection is opened: when that is done, nothing is outstanding.
+ * Later it is parked again. */
 static void long_computation(void **state)
 {
     (void)state;
@@ -449,7 +450,8 @@ static void nobody_parks(void **state)
 static void random_jobs(void **state)
 {
     (void)state;
-    static const uint32_t above[][BOXES_MAX] = {{SHARD_ABOVE}, {SHARD_ABOVE, 0}, {SHARD_ABOVE, 0, 0}};
+    static const uint32_t above[][BOXES_MAX] = {
+        {SHARD_ABOVE}, {SHARD_ABOVE, 0}, {SHARD_ABOVE, 0, 0}};
     static const uint8_t modes[] = {WEFT_TABLE_BSP, WEFT_TABLE_SSP, WEFT_TABLE_ASP};
     uint64_t parks = 0, unparks = 0, parked = 0;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {

@@ -50,9 +50,9 @@ static weft_ps_op pull(struct rig *r, uint16_t table, bool aside)
         .table = table, .n = N, .ids = r->ids, .out = r->pulled[2 * table + aside]};
     const struct weft_ps_how how = {.aside = aside};
     weft_ps_op op;
-    assert_int_equal(weft_ps_begin(r->c.client[0], WEFT_RPC_PULL, &list, 1, &how,
-                                   r->c.net->now_ns, &op),
-                     WEFT_OK);
+    assert_int_equal(
+        weft_ps_begin(r->c.client[0], WEFT_RPC_PULL, &list, 1, &how, r->c.net->now_ns, &op),
+        WEFT_OK);
     return op;
 }
 
@@ -60,8 +60,8 @@ static weft_ps_op push(struct rig *r, uint16_t table)
 {
     float rows[N * DIM] = {1};
     weft_ps_op op;
-    assert_int_equal(
-        weft_ps_push(r->c.client[0], table, r->ids, rows, N, 0, r->c.net->now_ns, &op), WEFT_OK);
+    assert_int_equal(weft_ps_push(r->c.client[0], table, r->ids, rows, N, 0, r->c.net->now_ns, &op),
+                     WEFT_OK);
     return op;
 }
 
@@ -90,7 +90,8 @@ static void end_clock(struct rig *r)
     }
 }
 
-/* The update is short: nobody hears of it, so its step's end is told, and only then the next is asked for. */
+/* The update is short: nobody hears of it, so its step's end is told, and only then the next is
+ * asked for. */
 static void a_step_waits_once(void **state)
 {
     (void)state;
@@ -134,7 +135,8 @@ static void a_step_waits_once(void **state)
     rig_free(r);
 }
 
-/* The update is asked for: its end is heard from the shards, so the next read is asked for at once. */
+/* The update is asked for: its end is heard from the shards, so the next read is asked for at once.
+ */
 static void a_planned_update_is_not_waited_for(void **state)
 {
     (void)state;
@@ -167,8 +169,8 @@ static void a_planned_update_is_not_waited_for(void **state)
     rig_free(r);
 }
 
-/* A program that has begun to push for a step reads without an admission, and nothing of it waits behind
- * the pull. */
+/* A program that has begun to push for a step reads without an admission, and nothing of it waits
+ * behind the pull. */
 static void a_push_ends_the_wait(void **state)
 {
     (void)state;
@@ -225,9 +227,9 @@ static void a_deadline_ends_the_wait(void **state)
     const struct weft_ps_list list = {.n = N, .ids = r->ids, .out = r->pulled[0]};
     const struct weft_ps_how how = {.deadline_ns = r->c.net->now_ns + WEFT_NS_PER_S};
     weft_ps_op op;
-    assert_int_equal(weft_ps_begin(r->c.client[0], WEFT_RPC_PULL, &list, 1, &how,
-                                   r->c.net->now_ns, &op),
-                     WEFT_OK);
+    assert_int_equal(
+        weft_ps_begin(r->c.client[0], WEFT_RPC_PULL, &list, 1, &how, r->c.net->now_ns, &op),
+        WEFT_OK);
     assert_false(is_done(r, op));
     r->c.net->now_ns += WEFT_NS_PER_S + WEFT_NS_PER_MS;
     weft_ps_client_progress(r->c.client[0], r->c.net->now_ns);

@@ -209,8 +209,8 @@ static void worker_open(struct rig *rig, uint32_t w)
     config.clock_arg = node;
     config.records = rig->ring[1 + w];
     const struct net_end *end = &rig->net.end[1 + w];
-    assert_int_equal(
-        weft_ep_connect(end->ep, &rig->net.end[SERVER].addr, node->now_ns, &peer), WEFT_OK);
+    assert_int_equal(weft_ep_connect(end->ep, &rig->net.end[SERVER].addr, node->now_ns, &peer),
+                     WEFT_OK);
     assert_int_equal(weft_ps_client_new(&config, end->msgr, &peer, &rig->clients[w]), WEFT_OK);
 }
 
@@ -317,7 +317,8 @@ static weft_ps_op pull_start(struct rig *rig, uint32_t w, uint32_t rows)
 
 /* ---- what was recorded ----------------------------------------------------------------------- */
 
-/* The records of a worker's RPCs, and of the same by the server; the identity of one clock holds. */
+/* The records of a worker's RPCs, and of the same by the server; the identity of one clock holds.
+ */
 struct seen {
     uint32_t count;
     struct weft_rpc_record_client rpc[8];
@@ -524,8 +525,8 @@ static void at_the_barrier(void **state)
     assert_int_equal(seen.rpc[1].iteration, 2);
 }
 
-/* Chunks of a long push are applied while others are on the way: that is within N_tx, not beside it.
- * The last one comes 2 ms after the one before. */
+/* Chunks of a long push are applied while others are on the way: that is within N_tx, not beside
+ * it. The last one comes 2 ms after the one before. */
 static void while_others_arrive(void **state)
 {
     (void)state;

@@ -30,7 +30,7 @@ struct rig {
         weft_ps_op op;
     } ops[CHURN_WORKERS][OPS];
     double pushed[IDS];
-    double told[CHURN_SHARDS][IDS]; /* what somebody may have been told of row i */
+    double told[CHURN_SHARDS][IDS];     /* what somebody may have been told of row i */
     double answered[CHURN_SHARDS][IDS]; /* the same, and before the replica was ready, too */
     float (*gradient)(struct weft_prng *prng);
     uint32_t promotions;
@@ -39,11 +39,11 @@ struct rig {
 };
 
 static struct rig rig;
-static uint32_t ranks; /* that shards have room for; 0 = for those that there are */
+static uint32_t ranks;      /* that shards have room for; 0 = for those that there are */
 static uint32_t pieces_max; /* of replicas; 0 = the default */
-static uint32_t step_rows; /* 0 = as others have it */
-static bool is_closed; /* no table is opened */
-static uint32_t ttl;   /* of rows, in clocks; 0 = they stay */
+static uint32_t step_rows;  /* 0 = as others have it */
+static bool is_closed;      /* no table is opened */
+static uint32_t ttl;        /* of rows, in clocks; 0 = they stay */
 
 static void supply(struct weft_shard *shard)
 {
@@ -270,8 +270,8 @@ static void settle(void)
 
 /* ---- faults ---------------------------------------------------------------------------------- */
 
-/* The shard's process dies, and its replica goes on in its place: what somebody was told of is lost by
- * at most the bound. */
+/* The shard's process dies, and its replica goes on in its place: what somebody was told of is lost
+ * by at most the bound. */
 static void promote(uint32_t s)
 {
     struct cluster *c = &rig.churn.c;
@@ -306,7 +306,8 @@ static void faults(void)
     uint32_t w = (uint32_t)weft_prng_below(&rig.churn.prng, CHURN_WORKERS);
     struct standby *standby = &rig.standbys[s];
     uint64_t until_ns;
-    if (weft_prng_chance(&rig.churn.prng, 3000) && !weft_ps_client_away(c->client[w], s, &until_ns)) {
+    if (weft_prng_chance(&rig.churn.prng, 3000) &&
+        !weft_ps_client_away(c->client[w], s, &until_ns)) {
         fake_break(c->net, s, CHURN_SHARDS + w);
     }
     if (standby->shard == NULL) {
@@ -316,7 +317,8 @@ static void faults(void)
     } else if (weft_prng_chance(&rig.churn.prng, 1000)) { /* it dies, or loses its connection */
         shard_free(standby_end(s));
     } else if (weft_prng_chance(&rig.churn.prng, 4000) &&
-               weft_replica_may_be_promoted(standby->replica, c->net->now_ns) == WEFT_REPLICA_GOOD) {
+               weft_replica_may_be_promoted(standby->replica, c->net->now_ns) ==
+                   WEFT_REPLICA_GOOD) {
         promote(s);
     }
     churn_reconnect(&rig.churn, 100000);
@@ -331,7 +333,8 @@ static void start(uint8_t mode, uint8_t optimizer, double div_max, uint64_t seed
     if (optimizer != WEFT_OPTIMIZER_SGD) {
         spec->learning_rate = 0.5f;
         spec->epsilon = optimizer == WEFT_OPTIMIZER_MOMENTUM ? 0 : 0.5f;
-        spec->beta1 = optimizer == WEFT_OPTIMIZER_ADAM || optimizer == WEFT_OPTIMIZER_MOMENTUM ? 0.5f : 0;
+        spec->beta1 =
+            optimizer == WEFT_OPTIMIZER_ADAM || optimizer == WEFT_OPTIMIZER_MOMENTUM ? 0.5f : 0;
         spec->beta2 = optimizer == WEFT_OPTIMIZER_ADAM ? 0.75f : 0;
         rig.gradient = any;
     }
@@ -396,9 +399,9 @@ static void never_beyond_the_bound(void **state)
         for (uint32_t s = 0; s < CHURN_SHARDS; s++) {
             assert_true(replication(s).ready && !replication(s).held);
             assert_true(distance(s) <= rig.churn.config.shard.div_max / 2);
-            assert_int_equal(weft_replica_may_be_promoted(rig.standbys[s].replica,
-                                                          rig.churn.c.net->now_ns),
-                             WEFT_REPLICA_GOOD);
+            assert_int_equal(
+                weft_replica_may_be_promoted(rig.standbys[s].replica, rig.churn.c.net->now_ns),
+                WEFT_REPLICA_GOOD);
         }
         stop();
         transfers += rig.transfers;
@@ -407,8 +410,8 @@ static void never_beyond_the_bound(void **state)
     assert_true(transfers > 500 && holds > 50);
 }
 
-/* Nobody counts a push twice, and with a bound of 0 none that was answered is lost; in BSP those of the
- * clock in progress are, which are in no weights yet. */
+/* Nobody counts a push twice, and with a bound of 0 none that was answered is lost; in BSP those of
+ * the clock in progress are, which are in no weights yet. */
 static void promoted(uint8_t mode, double div_max, uint64_t first)
 {
     uint32_t promotions = 0;
@@ -448,8 +451,8 @@ static void promoted_at_a_boundary(void **state)
     promoted(WEFT_TABLE_BSP, 30, 351);
 }
 
-/* A replica that is ready is gone: answers beyond the bound wait as long as it may be promoted, twice
- * over, and then the shard goes on alone. */
+/* A replica that is ready is gone: answers beyond the bound wait as long as it may be promoted,
+ * twice over, and then the shard goes on alone. */
 static void waits_for_a_lost_one(void **state)
 {
     (void)state;
@@ -471,8 +474,8 @@ static void waits_for_a_lost_one(void **state)
     while (rig.ops[0][0].open) {
         (void)step();
         (void)work(0, false);
-        bool is_old = weft_replica_may_be_promoted(replica, rig.churn.c.net->now_ns) ==
-                      WEFT_REPLICA_OLD;
+        bool is_old =
+            weft_replica_may_be_promoted(replica, rig.churn.c.net->now_ns) == WEFT_REPLICA_OLD;
         was_old |= is_old;
         assert_true(was_old || rig.ops[0][0].open); /* not while it may still be promoted */
     }
@@ -520,8 +523,8 @@ static void ready_within_the_bound(void **state)
     assert_true(looks > 100);
 }
 
-/* BSP: a row goes in the middle of a clock, where the table cannot be cut. Nothing waits for that: the
- * clock could not end, for it does not before its pushes are answered. */
+/* BSP: a row goes in the middle of a clock, where the table cannot be cut. Nothing waits for that:
+ * the clock could not end, for it does not before its pushes are answered. */
 static void rows_go_within_a_clock(void **state)
 {
     (void)state;
@@ -570,8 +573,9 @@ static void in_turn(uint32_t w, uint16_t t)
     }
 }
 
-/* BSP: rows of one table are stepped while another one is at its boundary, and replicas come and go. What
- * can be cut is cut before anybody is told of it, so no answer waits for a clock that waits for it. */
+/* BSP: rows of one table are stepped while another one is at its boundary, and replicas come and
+ * go. What can be cut is cut before anybody is told of it, so no answer waits for a clock that
+ * waits for it. */
 static void two_tables_have_boundaries(void **state)
 {
     (void)state;
@@ -657,11 +661,11 @@ static void end_clock(uint32_t w, uint16_t t, bool pieces_wait)
     }
 }
 
-/* BSP, a first copy of two tables. The first transfer has the second table alone, for the first one is within
- * a clock; both clocks end behind it, and rows of both are stepped. If the next transfer began when those of
- * the first table are, it would not have the second one's step, of which workers are told meanwhile: they push
- * again, and then the bound begins to count, cannot be kept before the clock ends, and holds the answers that
- * the clock waits for. */
+/* BSP, a first copy of two tables. The first transfer has the second table alone, for the first one
+ * is within a clock; both clocks end behind it, and rows of both are stepped. If the next transfer
+ * began when those of the first table are, it would not have the second one's step, of which
+ * workers are told meanwhile: they push again, and then the bound begins to count, cannot be kept
+ * before the clock ends, and holds the answers that the clock waits for. */
 static void a_first_copy_waits_for_both_tables(void **state)
 {
     (void)state;
@@ -704,8 +708,8 @@ static void a_first_copy_waits_for_both_tables(void **state)
     stop();
 }
 
-/* Where the transport has no room for a piece, an event comes when it has: until then nothing is due, or
- * the driver's loop would not sleep. */
+/* Where the transport has no room for a piece, an event comes when it has: until then nothing is
+ * due, or the driver's loop would not sleep. */
 static void sleeps_without_room(void **state)
 {
     (void)state;
@@ -763,8 +767,8 @@ static void confirms_that_are_none(void **state)
     }
 }
 
-/* A replica that is not for this shard, and cannot read even the first piece: it says so, or clocks of
- * BSP would wait for the end of the transfer as long as it is connected. */
+/* A replica that is not for this shard, and cannot read even the first piece: it says so, or clocks
+ * of BSP would wait for the end of the transfer as long as it is connected. */
 static void refuses_the_first_piece(void **state)
 {
     (void)state;
@@ -833,8 +837,8 @@ static void replicates_a_shard_without_tables(void **state)
     stop();
 }
 
-/* BSP: a replica that comes in the middle of a clock gets the table at its end. Nothing is sent before that
- * but that the shard lives. */
+/* BSP: a replica that comes in the middle of a clock gets the table at its end. Nothing is sent
+ * before that but that the shard lives. */
 static void comes_within_a_clock(void **state)
 {
     (void)state;
@@ -859,7 +863,8 @@ static void comes_within_a_clock(void **state)
     stop();
 }
 
-/* Against sums over all places: whatever comes when, nothing is forgotten, and nothing stays behind. */
+/* Against sums over all places: whatever comes when, nothing is forgotten, and nothing stays
+ * behind. */
 static void ways_are_added_up(void **state)
 {
     (void)state;
@@ -967,11 +972,10 @@ static void pieces(void **state)
     static const struct {
         size_t at;
         uint8_t value;
-    } changes[] = {{12, 0x80}, {13, 0x04}, {13, 0x08}, {15, 2},  {19, 0}, {23, 3},   {27, 0},
-                   {31, 1},    {33, 9},    {33, 7},    {35, 2},  {39, 2}, {47, 103}, {156, 1},
-                   {159, 5},   {163, 3},
-                   {183, 1},   {191, 64},  {195, 9},  {207, 0},  {215, 0}, {231, 2},  {235, 1},
-                   {239, 2},   {243, 1},   {247, 23}};
+    } changes[] = {{12, 0x80}, {13, 0x04}, {13, 0x08}, {15, 2},   {19, 0},  {23, 3},   {27, 0},
+                   {31, 1},    {33, 9},    {33, 7},    {35, 2},   {39, 2},  {47, 103}, {156, 1},
+                   {159, 5},   {163, 3},   {183, 1},   {191, 64}, {195, 9}, {207, 0},  {215, 0},
+                   {231, 2},   {235, 1},   {239, 2},   {243, 1},  {247, 23}};
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(changes); i++) {
         memcpy(bad, bytes, count);
         bad[changes[i].at] = changes[i].value;

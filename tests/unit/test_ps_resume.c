@@ -1,5 +1,6 @@
-/* Clients whose shards fail: connections that break, and servers that restart from a checkpoint or empty,
- * at random instants. Every push counts once, or is among those reported to the client as lost. */
+/* Clients whose shards fail: connections that break, and servers that restart from a checkpoint or
+ * empty, at random instants. Every push counts once, or is among those reported to the client as
+ * lost. */
 #include "ps_churn.h"
 
 #include <setjmp.h>
@@ -179,8 +180,8 @@ static void lose(struct rig *rig)
 {
     for (uint32_t w = 0; w < CHURN_WORKERS; w++) {
         rig->kept[w] = malloc(weft_row_store_bytes(IDS, DIM));
-        assert_int_equal(
-            weft_ps_client_feedback(rig->churn.c.client[w], 0, rig->kept[w], IDS), WEFT_OK);
+        assert_int_equal(weft_ps_client_feedback(rig->churn.c.client[w], 0, rig->kept[w], IDS),
+                         WEFT_OK);
     }
     rig->churn.how.bound_ppm = 500000;
     rig->churn.c.net->loss_ppm = 400000;
@@ -259,7 +260,8 @@ static void losses_are_kept(void **state)
     assert_true(kept > 1000);
 }
 
-/* The same with deadlines, and little else lost: pushes end with what had arrived, or are not sent. */
+/* The same with deadlines, and little else lost: pushes end with what had arrived, or are not sent.
+ */
 static void what_is_late_is_kept(void **state)
 {
     (void)state;
@@ -591,7 +593,8 @@ static void tell(struct cluster *c, uint32_t w, enum weft_msg_event_type type,
 }
 
 /* A shard that takes each connection and ends it at once, for so long; a driver that looks every
- * millisecond. Returns how often it connected. pauses_p: the sum of squares of all pauses, in ms. */
+ * millisecond. Returns how often it connected. pauses_p: the sum of squares of all pauses, in ms.
+ */
 static uint32_t attempts_within(struct cluster *c, uint32_t w, uint64_t span_ns, uint64_t *pauses_p)
 {
     uint64_t until_ns, last_ns = 0;
@@ -727,7 +730,8 @@ static void push_one(struct cluster *c)
     assert_int_equal(cluster_wait(c, 0, op).status, WEFT_OK);
 }
 
-/* A server that is restored far behind its worker is told in one CLOCK all those that have no pushes. */
+/* A server that is restored far behind its worker is told in one CLOCK all those that have no
+ * pushes. */
 static void many_clocks_are_told_at_once(uint8_t mode)
 {
     struct cluster c;

@@ -606,7 +606,8 @@ static void who_was_replaced_stays_out(void **state)
     assert_int_equal(closed, fake_peer(WORKER));
     assert_int_equal(ask(b, push_of(b, 1, 7, -1)), -1);
     assert_int_equal(ask_from(b, OTHER, push_of(b, 1, 7, -1)), WEFT_RPC_OK);
-    fake_break(b->net, SHARD, OTHER); /* the other one goes: what it pushed is forgotten all the same */
+    fake_break(b->net, SHARD,
+               OTHER); /* the other one goes: what it pushed is forgotten all the same */
     fake_connect(b->net, SHARD, WORKER);
     bench_run(b);
     assert_int_equal(ask(b, push_of(b, 2, 7, -1)), -1);

@@ -49,7 +49,8 @@ static struct request packed_push_of(struct bench *b, uint8_t gap, float gradien
 {
     uint8_t *at = b->message + WEFT_RPC_REQUEST_BYTES;
     const float two[2] = {gradient, 2 * gradient};
-    const uint8_t ids[] = {1, 7, 7, gap, 1}; /* 2 ids, 7 bits; from 7 on; the gap; its quotient is 0 */
+    const uint8_t ids[] = {1, 7, 7, gap,
+                           1}; /* 2 ids, 7 bits; from 7 on; the gap; its quotient is 0 */
     memset(b->message, 0, 128);
     weft_ps_packed_head(at, 0, 2, sizeof(ids));
     memcpy(at + WEFT_PS_PACKED_HEAD_BYTES, ids, sizeof(ids));
@@ -211,8 +212,7 @@ static void bf16_by_hand(void **state)
     assert_int_equal(ask(b, r), WEFT_RPC_OK);
     assert_true(weight(b, 7) == 3);
     /* first 0, 2 rows, 5 bytes of ids: 7 and 12; 1, -0.5. */
-    static const uint8_t packed[] = {0, 0, 0,    0,    2,    0,   5, 0, 1, 7, 7, 5, 1,
-                                     0x80, 0x3f, 0x00, 0xbf};
+    static const uint8_t packed[] = {0, 0, 0, 0, 2, 0, 5, 0, 1, 7, 7, 5, 1, 0x80, 0x3f, 0x00, 0xbf};
     memcpy(b->message + 40, packed, sizeof(packed));
     r = (struct request){WEFT_RPC_PUSH, 0, 1, 1, 40 + sizeof(packed), head_of(b, 2)};
     r.head.flags = WEFT_RPC_PACKED_IDS;
@@ -234,8 +234,8 @@ static void bf16_by_hand(void **state)
     bench_free(b);
 }
 
-/* Gradients as int8: a block with its own scale behind a plain id, and packed ids before one scale for all;
- * scales that no sender makes, which are refused and counted. */
+/* Gradients as int8: a block with its own scale behind a plain id, and packed ids before one scale
+ * for all; scales that no sender makes, which are refused and counted. */
 static void int8_by_hand(void **state)
 {
     (void)state;
@@ -301,7 +301,8 @@ static void int8_policies(void **state)
                                        .push_values = WEFT_VALUE_INT8};
         assert_int_equal(declare_spec(b, &spec), WEFT_RPC_OK);
         /* Ids 7 and 12: no number, and -6 steps of 0.25. */
-        static const uint8_t packed[] = {0, 0, 0, 0, 2, 0, 5, 0, 1, 7, 7, 5, 1, 0x80, 0x3e, 0x80, 0xfa};
+        static const uint8_t packed[] = {0, 0, 0, 0, 2,    0,    5,    0,   1,
+                                         7, 7, 5, 1, 0x80, 0x3e, 0x80, 0xfa};
         memset(b->message, 0, 64);
         memcpy(b->message + 40, packed, sizeof(packed));
         struct request r = {WEFT_RPC_PUSH, 0, 1, 1, 40 + sizeof(packed), head_of(b, 2)};
@@ -338,7 +339,8 @@ static void bf16_rows_have_a_limit(void **state)
             bytes += weft_ids_pack_block(block, left, before, ids + bytes, &taken);
         }
         weft_ps_packed_head(at, 0, n, bytes);
-        struct request r = {WEFT_RPC_PUSH, 0, 1, 1, (uint32_t)(40 + 8 + bytes + n * 2), head_of(b, n)};
+        struct request r = {WEFT_RPC_PUSH, 0, 1, 1, (uint32_t)(40 + 8 + bytes + n * 2),
+                            head_of(b, n)};
         r.head.flags = WEFT_RPC_PACKED_IDS;
         bool fits = n == WEFT_PS_CHUNK_ROWS_MAX;
         assert_int_equal(ask(b, r), fits ? WEFT_RPC_OK : WEFT_RPC_BAD_REQUEST);
@@ -359,21 +361,19 @@ static void what_a_shard_can(void **state)
     struct request r = {WEFT_RPC_TABLE, 0, 0, 1, TABLE_BYTES, head_of(b, 0)};
     r.head.need_clock = UINT32_MAX; /* and what releases to come can */
     assert_int_equal(ask(b, r), WEFT_RPC_OK);
-    assert_int_equal(b->head.can, WEFT_RPC_CAN_PACK | WEFT_RPC_CAN_UPDATE); /* it keeps no chunks, so it takes no lists */
+    assert_int_equal(b->head.can,
+                     WEFT_RPC_CAN_PACK |
+                         WEFT_RPC_CAN_UPDATE); /* it keeps no chunks, so it takes no lists */
     bench_free(b);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(narrow_ids_by_hand),
-        cmocka_unit_test(packed_ids_by_hand),
-        cmocka_unit_test(hostile_packed_ids),
-        cmocka_unit_test(packed_ids_are_of_whole_rows),
-        cmocka_unit_test(bf16_by_hand),
-        cmocka_unit_test(int8_by_hand),
-        cmocka_unit_test(int8_policies),
-        cmocka_unit_test(bf16_rows_have_a_limit),
+        cmocka_unit_test(narrow_ids_by_hand), cmocka_unit_test(packed_ids_by_hand),
+        cmocka_unit_test(hostile_packed_ids), cmocka_unit_test(packed_ids_are_of_whole_rows),
+        cmocka_unit_test(bf16_by_hand),       cmocka_unit_test(int8_by_hand),
+        cmocka_unit_test(int8_policies),      cmocka_unit_test(bf16_rows_have_a_limit),
         cmocka_unit_test(what_a_shard_can),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -536,7 +536,8 @@ static void counts_of_admission(void **state)
         odd.cells = 7;
         assert_int_equal(weft_shard_restore_counted(to.shard[0], 0, &odd),
                          kind == WEFT_ADMISSION_BLOOM ? WEFT_INVALID : WEFT_OK);
-        odd = view->tables[0].counted; /* ids say themselves which they are, a filter's bytes do not */
+        odd = view->tables[0]
+                  .counted; /* ids say themselves which they are, a filter's bytes do not */
         odd.key[5] ^= 1;
         assert_int_equal(weft_shard_restore_counted(to.shard[1], 0, &odd),
                          kind == WEFT_ADMISSION_BLOOM ? WEFT_EXISTS : WEFT_OK);

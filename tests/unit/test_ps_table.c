@@ -204,7 +204,8 @@ static void restore_run(uint8_t optimizer, uint8_t mode)
     spec.init_scale = 0.25F;
     spec.learning_rate = 0.1F;
     spec.epsilon = optimizer == WEFT_OPTIMIZER_SGD || optimizer == WEFT_OPTIMIZER_MOMENTUM ? 0 : 1;
-    spec.beta1 = optimizer == WEFT_OPTIMIZER_MOMENTUM || optimizer == WEFT_OPTIMIZER_ADAM ? 0.5F : 0;
+    spec.beta1 =
+        optimizer == WEFT_OPTIMIZER_MOMENTUM || optimizer == WEFT_OPTIMIZER_ADAM ? 0.5F : 0;
     spec.beta2 = optimizer == WEFT_OPTIMIZER_ADAM ? 0.75F : 0;
     struct weft_table a, b;
     struct weft_table *tables[] = {&a, &b};

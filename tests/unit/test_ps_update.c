@@ -1,5 +1,5 @@
-/* Updates that wait for a grant (ps/update.h): both ends of the gate. Values are whole numbers, so that
- * sums are exact. */
+/* Updates that wait for a grant (ps/update.h): both ends of the gate. Values are whole numbers, so
+ * that sums are exact. */
 #include "ps_cluster.h"
 
 #include "ps/client_internal.h"
@@ -19,8 +19,8 @@ struct rig {
     float pulled[N * DIM];
 };
 
-/* ASP, so that steps are seen at once; -1 adds the gradient, 1 / workers of it. reconnect_ns: how long a
- * worker waits for a shard whose connection broke; 0 = not at all. */
+/* ASP, so that steps are seen at once; -1 adds the gradient, 1 / workers of it. reconnect_ns: how
+ * long a worker waits for a shard whose connection broke; 0 = not at all. */
 static struct rig *rig_waiting(uint8_t mode, uint32_t workers, uint32_t delay_max,
                                uint64_t bytes_min, uint64_t reconnect_ns)
 {
@@ -98,7 +98,8 @@ static void grant_all(struct rig *r, uint32_t worker, uint64_t update, uint64_t 
     }
 }
 
-/* One update of each worker, all at once, with a pause of the network in the midst; as shard 0 saw them. */
+/* One update of each worker, all at once, with a pause of the network in the midst; as shard 0 saw
+ * them. */
 static void run_measured(uint32_t workers, uint64_t pause_ns,
                          struct weft_shard_committed *committed)
 {
@@ -271,8 +272,8 @@ static void who_waits_for_a_push_completes_its_update(void **state)
     rig_free(r);
 }
 
-/* Dropped before and after its grant: no byte of rows, its CLOCK goes all the same, and what was dropped
- * comes with the next push of those rows. */
+/* Dropped before and after its grant: no byte of rows, its CLOCK goes all the same, and what was
+ * dropped comes with the next push of those rows. */
 static void what_is_dropped_is_kept_for_the_next_push(void **state)
 {
     (void)state;
@@ -408,9 +409,9 @@ static void grant_what_asks(struct rig *r, uint32_t worker)
     }
 }
 
-/* The connection to shard 0 breaks after so many steps of a push that both shards refuse as late. A push
- * that is sent again is counted once and has one refusal, so its elements are subtracted once and none counts
- * as delivered. */
+/* The connection to shard 0 breaks after so many steps of a push that both shards refuse as late. A
+ * push that is sent again is counted once and has one refusal, so its elements are subtracted once
+ * and none counts as delivered. */
 static uint64_t break_a_late_push(uint32_t steps, uint64_t seed)
 {
     struct rig *r = rig_waiting(WEFT_TABLE_ASP, 2, 2, 1000, 1000 * WEFT_NS_PER_S);
@@ -555,7 +556,8 @@ static void updates_of_tables_apart_close_once(void **state)
     rig_free(r);
 }
 
-/* Nobody grants: at its deadline a push is over all the same, its values are kept, its CLOCK goes. */
+/* Nobody grants: at its deadline a push is over all the same, its values are kept, its CLOCK goes.
+ */
 static void a_deadline_ends_a_push_that_waits_for_its_grant(void **state)
 {
     (void)state;

@@ -39,22 +39,17 @@ static void the_edges(void **state)
     const struct {
         uint32_t bits;
         uint16_t half;
-    } cases
-        [] =
-            {
-                {0x3f800000, 0x3f80},                       /* 1 */
-                {0x3f808000, 0x3f80}, {0x3f818000, 0x3f82}, /* between two: to even */
-                {0x3f808001, 0x3f81}, {0x3f817fff, 0x3f81}, /* beside that */
-                {0xbf808001, 0xbf81}, {0x80000000, 0x8000},
-                {0x3fffffff, 0x4000}, /* into the next exponent */
-                {0x00000001, 0x0000}, {0x00008001, 0x0001},
-                {0x007fffff, 0x0080}, /* subnormal */
-                {0x7f7f0000, 0x7f7f}, {0x7f7f8000, 0x7f7f},
-                {0x7f7fffff, 0x7f7f}, /* finite stays finite */
-                {0xff7fffff, 0xff7f}, {0x7f800000, 0x7f80},
-                {0xff800000, 0xff80}, {0x7f800001, 0x7fc0},
-                {0xff800001, 0xffc0}, {0x7fc12345, 0x7fc1}, /* NaN stays NaN, quiet */
-            };
+    } cases[] = {
+        {0x3f800000, 0x3f80},                                             /* 1 */
+        {0x3f808000, 0x3f80}, {0x3f818000, 0x3f82},                       /* between two: to even */
+        {0x3f808001, 0x3f81}, {0x3f817fff, 0x3f81},                       /* beside that */
+        {0xbf808001, 0xbf81}, {0x80000000, 0x8000}, {0x3fffffff, 0x4000}, /* into the next exponent
+                                                                           */
+        {0x00000001, 0x0000}, {0x00008001, 0x0001}, {0x007fffff, 0x0080}, /* subnormal */
+        {0x7f7f0000, 0x7f7f}, {0x7f7f8000, 0x7f7f}, {0x7f7fffff, 0x7f7f}, /* finite stays finite */
+        {0xff7fffff, 0xff7f}, {0x7f800000, 0x7f80}, {0xff800000, 0xff80}, {0x7f800001, 0x7fc0},
+        {0xff800001, 0xffc0}, {0x7fc12345, 0x7fc1}, /* NaN stays NaN, quiet */
+    };
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(cases); i++) {
         assert_int_equal(weft_bf16_store(of_bits(cases[i].bits)), cases[i].half);
     }
@@ -192,7 +187,8 @@ static uint32_t columns(const struct rig *r, uint32_t k)
     return r->spec.kind == WEFT_TABLE_DENSE && k == IDS - 1 ? r->dim - 2 : r->dim;
 }
 
-/* All rows, without a bound; values of up to 14 bits. With a pull before, the push may name a list. */
+/* All rows, without a bound; values of up to 14 bits. With a pull before, the push may name a list.
+ */
 static weft_ps_op push_some(struct rig *r, uint32_t bound_ppm, bool pull_first)
 {
     const bool dense = r->spec.kind == WEFT_TABLE_DENSE;
@@ -278,7 +274,8 @@ static void check_pulled(struct rig *r)
     free(back);
 }
 
-/* Against float32. Of int8 where ids are packed it depends on the chunks: a scale for 1 to 64 values. */
+/* Against float32. Of int8 where ids are packed it depends on the chunks: a scale for 1 to 64
+ * values. */
 static void check_saved(const struct rig *r, uint64_t pushed, uint64_t pulled, bool packed)
 {
     const uint64_t floats = weft_table_blocks(&r->spec) * weft_table_block_floats(&r->spec);
@@ -418,7 +415,8 @@ static void not_finite(void **state)
     rig_stop(&r);
 }
 
-/* The same of int8: the values of a row share a step, of which one that is not finite has no part. */
+/* The same of int8: the values of a row share a step, of which one that is not finite has no part.
+ */
 static void not_finite_steps(void **state)
 {
     (void)state;
@@ -489,8 +487,8 @@ static void twice_in_a_push(void **state)
     rig_stop(&r);
 }
 
-/* Workers must agree. A type that this release does not know is refused as a release that knows none
- * refuses this one. */
+/* Workers must agree. A type that this release does not know is refused as a release that knows
+ * none refuses this one. */
 static void types_are_of_the_table(void **state)
 {
     (void)state;

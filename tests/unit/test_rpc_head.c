@@ -12,9 +12,9 @@
 static void request_bytes(void **state)
 {
     (void)state;
-    const struct weft_rpc_request request = {
-        0x01020304, 7,      0x1112131415161718, 0x5152, 0x21,
-        0x31323334, 250000, 0x41424344,         WEFT_RPC_NARROW_IDS};
+    const struct weft_rpc_request request = {0x01020304, 7,          0x1112131415161718,
+                                             0x5152,     0x21,       0x31323334,
+                                             250000,     0x41424344, WEFT_RPC_NARROW_IDS};
     static const uint8_t wanted[WEFT_RPC_REQUEST_BYTES] = {
         1,    2,    3,    4,    0,    0,    0,    7,    0x11, 0x12, 0x13, 0x14, 0x15, 0x16,
         0x17, 0x18, 0,    0,    0x51, 0x52, 0,    0,    0,    0x21, 0x31, 0x32, 0x33, 0x34,

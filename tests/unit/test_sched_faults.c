@@ -1,14 +1,15 @@
-/* A scheduled job whose messages are lost, duplicated and reordered, whose scheduler is killed, frozen
- * and restarted, and whose workers are killed: hundreds of runs in virtual time, one seed each.
+/* A scheduled job whose messages are lost, duplicated and reordered, whose scheduler is killed,
+ * frozen and restarted, and whose workers are killed: hundreds of runs in virtual time, one seed
+ * each.
  *
  * Always: an update is answered in bounded time, once, and a worker is not told to drop an update that it is
  * sending; a scheduler commits an update at most once, and none that no worker sent. Without faults: every
  * update is granted or dropped, none waits for a timeout, no shard sees a delay above tau_max. After the
  * faults: the scheduler plans again. The same seed gives the same run.
  *
- * In two of three jobs reads are admitted by credits; in SSP a read then also waits at the shards for slower
- * workers. A read begins in bounded time; without faults each is admitted, and no more workers than credits are
- * between read and commit, in SSP a few more.
+ * In two of three jobs reads are admitted by credits; in SSP a read then also waits at the shards
+ * for slower workers. A read begins in bounded time; without faults each is admitted, and no more
+ * workers than credits are between read and commit, in SSP a few more.
  */
 #include "base/hash_key.h"
 #include "base/prng.h"
@@ -45,8 +46,8 @@ struct message {
 
 enum { STALENESS = 2 };
 
-/* TESTING: its model, between two steps, without a credit; READING: waits for its admission; LOADING: for the
- * shards. */
+/* TESTING: its model, between two steps, without a credit; READING: waits for its admission;
+ * LOADING: for the shards. */
 enum phase { TESTING, READING, LOADING, COMPUTING, ASKING, SENDING };
 
 struct worker {
@@ -243,7 +244,8 @@ static uint32_t admitted_now(const struct job *job)
     return count;
 }
 
-/* SSP: the shards keep the reply back until the slowest worker is at most STALENESS clocks behind. */
+/* SSP: the shards keep the reply back until the slowest worker is at most STALENESS clocks behind.
+ */
 static bool shards_reply(const struct job *job, const struct worker *w)
 {
     for (uint32_t i = 0; job->mode == WEFT_SCHED_SSP && i < job->workers; i++) {
@@ -299,8 +301,8 @@ static void begin_read(struct job *job, struct worker *w)
         assert_true(w->is_admitted);
         /* Where none was expired: then a worker is still there without a credit. */
         assert_true(weft_sched_service_counters(job->service)->reads_expired > 0 ||
-                    admitted_now(job) <= job->credits +
-                                             (job->mode == WEFT_SCHED_SSP ? STALENESS + 1 : 0));
+                    admitted_now(job) <=
+                        job->credits + (job->mode == WEFT_SCHED_SSP ? STALENESS + 1 : 0));
     }
 }
 
@@ -451,7 +453,8 @@ static void work(struct job *job, uint32_t i)
     }
 }
 
-/* What was begun is over at the shards, as after RESUME; the next process of the rank begins anew. */
+/* What was begun is over at the shards, as after RESUME; the next process of the rank begins anew.
+ */
 static void kill_worker(struct job *job, uint32_t i)
 {
     struct worker *w = &job->worker[i];
@@ -678,7 +681,8 @@ static void same_seed_same_run(void **state)
     }
 }
 
-/* Answers every 200 ms, none of which decides. Returns when the worker was told to send directly. */
+/* Answers every 200 ms, none of which decides. Returns when the worker was told to send directly.
+ */
 static uint64_t direct_after(enum weft_sched_verdict verdict, uint16_t status, uint64_t most_ns)
 {
     struct weft_sched_daemon_config config;
@@ -712,7 +716,8 @@ static uint64_t direct_after(enum weft_sched_verdict verdict, uint16_t status, u
     return now_ns - WEFT_NS_PER_S;
 }
 
-/* The scheduler answers, so it is not silent; a worker still stops waiting for a decision that never comes. */
+/* The scheduler answers, so it is not silent; a worker still stops waiting for a decision that
+ * never comes. */
 static void who_never_decides_is_not_waited_for(void **state)
 {
     (void)state;

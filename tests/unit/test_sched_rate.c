@@ -1,6 +1,7 @@
-/* The scheduler's estimates of link rates against the true rates: daemons and the service around a network
- * of known links, in virtual time. Hosts are late by a constant at both ends of each transfer, as processes
- * are that must first be scheduled. An estimate that includes this delay falls with each measurement. */
+/* The scheduler's estimates of link rates against the true rates: daemons and the service around a
+ * network of known links, in virtual time. Hosts are late by a constant at both ends of each
+ * transfer, as processes are that must first be scheduled. An estimate that includes this delay
+ * falls with each measurement. */
 #include "sched/daemon.h"
 #include "sched/service.h"
 #include "sched_exchange.h"
@@ -242,7 +243,8 @@ static void contention_is_noticed_within_a_second(void **state)
     assert_near(&net, WEFT_SCHED_SERVER, 0, 1000 * MBIT);
     run(&net, 3 * WEFT_NS_PER_S);
     assert_near(&net, WEFT_SCHED_WORKER, 0, 400 * MBIT);
-    /* On a downlink that is always full it shares, and only what it has for itself is seen of it. */
+    /* On a downlink that is always full it shares, and only what it has for itself is seen of it.
+     */
     net.worker[0].up_bps = 1000 * MBIT;
     run(&net, 2 * WEFT_NS_PER_S);
     assert_true(weft_sched_service_capacity(net.service, WEFT_SCHED_WORKER, 0) > 500 * MBIT);

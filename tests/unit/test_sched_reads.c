@@ -15,9 +15,11 @@
 
 static struct weft_planner *planner_new(enum weft_planner_mode mode, uint32_t credits)
 {
-    static const struct weft_planner_host host[5] = {
-        {1000000000, 1000000000}, {1000000000, 1000000000}, {1000000000, 1000000000},
-        {1000000000, 1000000000}, {1000000000, 1000000000}};
+    static const struct weft_planner_host host[5] = {{1000000000, 1000000000},
+                                                     {1000000000, 1000000000},
+                                                     {1000000000, 1000000000},
+                                                     {1000000000, 1000000000},
+                                                     {1000000000, 1000000000}};
     static const uint32_t worker_host[] = {0, 1, 2, 3}, server_host[] = {4};
     struct weft_planner *planner;
     struct weft_planner_config config;
@@ -54,7 +56,8 @@ static void wants(struct weft_planner *planner, uint32_t worker, uint64_t clock)
     assert_int_equal(weft_planner_read_at(planner, worker, clock, 1, 0), WEFT_OK);
 }
 
-/* ASP: the oldest request first, never more than there are credits, however far behind a worker is. */
+/* ASP: the oldest request first, never more than there are credits, however far behind a worker is.
+ */
 static void asp_admits_in_order(void **state)
 {
     (void)state;
@@ -507,7 +510,8 @@ static void without_credits_nobody_waits(void **state)
     end(&job);
 }
 
-/* A worker that pushes without having read what it asked for: its update is planned all the same. */
+/* A worker that pushes without having read what it asked for: its update is planned all the same.
+ */
 static void who_pushes_does_not_wait(void **state)
 {
     (void)state;

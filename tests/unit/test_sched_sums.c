@@ -1,6 +1,6 @@
-/* Sums by the plan: the service and daemons of eight workers, one shard and some aggregators, over links that are
- * queues, in virtual time. A worker reads the model, computes, asks, and sends where its grant says; an
- * aggregator sends a sum when all its members are there. */
+/* Sums by the plan: the service and daemons of eight workers, one shard and some aggregators, over
+ * links that are queues, in virtual time. A worker reads the model, computes, asks, and sends where
+ * its grant says; an aggregator sends a sum when all its members are there. */
 #include "base/prng.h"
 #include "sched/daemon.h"
 #include "sched/planner.h"
@@ -38,10 +38,10 @@ struct net {
     struct weft_sched_daemon *shard;
     struct worker worker[WORKERS];
     uint32_t aggregators;
-    uint64_t reading_ns;                              /* of the shard's uplink: busy until */
-    uint64_t down_ns;                                 /* of its downlink */
-    uint64_t hop_ns[WEFT_SCHED_AGGREGATORS_MAX];      /* of aggregators' downlinks */
-    uint64_t link_bps, down_bps;                      /* truth */
+    uint64_t reading_ns;                         /* of the shard's uplink: busy until */
+    uint64_t down_ns;                            /* of its downlink */
+    uint64_t hop_ns[WEFT_SCHED_AGGREGATORS_MAX]; /* of aggregators' downlinks */
+    uint64_t link_bps, down_bps;                 /* truth */
     uint64_t now_ns, opened, closed, sums, in_sums, compute_ns;
     uint32_t slow_ppm; /* of steps: these compute three times as long */
     struct weft_prng prng;
@@ -146,8 +146,8 @@ static void hop_look(struct net *net, const struct worker *of)
     uint32_t there = 0;
     for (uint32_t i = 0; i < WORKERS; i++) {
         const struct worker *w = &net->worker[i];
-        there += w->phase == SENDING && w->hop == of->hop && w->group == of->group &&
-                 w->at_hop_ns == 0;
+        there +=
+            w->phase == SENDING && w->hop == of->hop && w->group == of->group && w->at_hop_ns == 0;
     }
     if (there < of->members) {
         return;
@@ -326,7 +326,8 @@ static void who_is_reached(void **state)
     net_free(&net);
 }
 
-/* Three workers and two shards, of which the second gets nothing from worker 2: there the sum is of fewer. */
+/* Three workers and two shards, of which the second gets nothing from worker 2: there the sum is of
+ * fewer. */
 static void who_has_nothing_for_a_shard(void **state)
 {
     (void)state;
@@ -347,7 +348,8 @@ static void who_has_nothing_for_a_shard(void **state)
         daemon.shards = SHARDS;
         daemon.mode = i < ALL ? WEFT_SCHED_ASP : WEFT_SCHED_BSP;
         daemon.tau_max = WEFT_NEVER;
-        daemon.down_bps = i < ALL ? 0 : MBIT; /* a sum is ready long before the first update is there */
+        daemon.down_bps =
+            i < ALL ? 0 : MBIT; /* a sum is ready long before the first update is there */
         assert_int_equal(weft_sched_daemon_new(&daemon, &daemons[i]), WEFT_OK);
         weft_sched_service_connected(service, i, daemon.role, daemon.index, 1);
         weft_sched_daemon_connected(daemons[i], 0);

@@ -148,7 +148,8 @@ static void a_full_table_refuses_and_changes_nothing(void **state)
     assert_true(weft_path_reserve(&path, &last));
 }
 
-/* Of a table that takes no more reservations, a booking can still be given back from any time on. */
+/* Of a table that takes no more reservations, a booking can still be given back from any time on.
+ */
 static void a_full_table_has_steps_for_cutting(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Reports and plans: packed messages unpack to the same values, and every malformed byte is refused. */
+/* Reports and plans: packed messages unpack to the same values, and every malformed byte is
+ * refused. */
 #include "sched/planner.h"
 #include "sched/timeline.h"
 #include "sched/wire.h"

@@ -1,5 +1,5 @@
-/* What acknowledgements take of the way back, and what the sender knows of their delay: incast rounds
- * at rates at which a packet takes from 1.2 us to 2.5 ms, and all-to-all with loss. */
+/* What acknowledgements take of the way back, and what the sender knows of their delay: incast
+ * rounds at rates at which a packet takes from 1.2 us to 2.5 ms, and all-to-all with loss. */
 #include "core_inspect.h"
 #include "sim/exchange.h"
 #include "sim/incast.h"
@@ -87,8 +87,7 @@ static void the_way_back_is_nearly_free(void **state)
     for (size_t r = 0; r < WEFT_ARRAY_COUNT(rates_mbps); r++) {
         for (size_t w = 0; w < WEFT_ARRAY_COUNT(senders); w++) {
             for (size_t c = 0; c < WEFT_ARRAY_COUNT(chunks); c++) {
-                struct weft_incast_config config =
-                    config_of(senders[w], rates_mbps[r], chunks[c]);
+                struct weft_incast_config config = config_of(senders[w], rates_mbps[r], chunks[c]);
                 struct look look;
                 struct weft_incast_result result = run(&config, &look);
                 uint64_t back_ppm = look.back_bytes * WEFT_PPM / look.forth_bytes;
@@ -104,8 +103,8 @@ static void the_way_back_is_nearly_free(void **state)
     }
 }
 
-/* At 25 Mbit/s an ACK waits for milliseconds. The sender was told, so it asks for nothing meanwhile:
- * what it asks for is the first ACK, before it has a round trip. */
+/* At 25 Mbit/s an ACK waits for milliseconds. The sender was told, so it asks for nothing
+ * meanwhile: what it asks for is the first ACK, before it has a round trip. */
 static void the_sender_knows_the_delay(void **state)
 {
     (void)state;
@@ -119,8 +118,8 @@ static void the_sender_knows_the_delay(void **state)
     assert_int_equal(result.retransmitted_ppm, 0);
 }
 
-/* The probe timeout allows for the delay when the newest packet is one whose acknowledgement may wait, and
- * a round trip is measured without it, but not without more than was announced. */
+/* The probe timeout allows for the delay when the newest packet is one whose acknowledgement may
+ * wait, and a round trip is measured without it, but not without more than was announced. */
 static void timers_and_round_trips_count_it(void **state)
 {
     (void)state;

@@ -59,8 +59,8 @@ static void random_settings_match_the_oracle(void **state)
         }
         for (int step = 0; step < 2000; step++) {
             bool first = alarms.count > 0 && weft_prng_below(&prng, 3) == 0;
-            uint32_t id = first ? weft_sim_alarms_next(&alarms)
-                                : (uint32_t)weft_prng_below(&prng, IDS);
+            uint32_t id =
+                first ? weft_sim_alarms_next(&alarms) : (uint32_t)weft_prng_below(&prng, IDS);
             uint64_t time_ns = weft_prng_below(&prng, 40); /* many ties */
             time_ns = time_ns < 10 ? WEFT_NEVER : time_ns;
             weft_sim_alarm_set(&alarms, id, time_ns);

@@ -1,5 +1,5 @@
-/* All-reduce on virtual time: the ideal by hand, runs of all sorts to their end, equal seeds, and that
- * the time stays near the ideal. */
+/* All-reduce on virtual time: the ideal by hand, runs of all sorts to their end, equal seeds, and
+ * that the time stays near the ideal. */
 #include "sim/allreduce.h"
 
 #include <setjmp.h>
@@ -105,8 +105,8 @@ static void the_time_is_near_the_ideal(void **state)
     assert_true(result.p50_ns * 100 <= result.ideal_ns * 60);
 }
 
-/* 18 chunks from each rank to each other: 1.25 and 1.26 times the ideal when ranks served each other in
- * the order of their messages. */
+/* 18 chunks from each rank to each other: 1.25 and 1.26 times the ideal when ranks served each
+ * other in the order of their messages. */
 static void short_vectors_are_near_the_ideal(void **state)
 {
     (void)state;

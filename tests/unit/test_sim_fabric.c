@@ -1,5 +1,5 @@
-/* The fabric simulation against times reckoned by hand, equal seeds, and what its policies promise. That
- * delays are conserved and no link is over capacity is checked inside every run. */
+/* The fabric simulation against times reckoned by hand, equal seeds, and what its policies promise.
+ * That delays are conserved and no link is over capacity is checked inside every run. */
 #include "fabric_run.h"
 
 #include <setjmp.h>
@@ -44,9 +44,9 @@ static void one_worker_alone(void **state)
     assert_int_equal(result.commits, 10);
 }
 
-/* Without reads, 30 workers compute 2 s together and push together: 3 s for all at 1/30 of the link each.
- * 30 commits in 5 s; the twelfth time would end with the run, at 60 s. Delays are 0 .. 29 the first time,
- * then each worker waits for all others. */
+/* Without reads, 30 workers compute 2 s together and push together: 3 s for all at 1/30 of the link
+ * each. 30 commits in 5 s; the twelfth time would end with the run, at 60 s. Delays are 0 .. 29 the
+ * first time, then each worker waits for all others. */
 static void fair_shares_keep_workers_in_step(void **state)
 {
     (void)state;
@@ -59,8 +59,8 @@ static void fair_shares_keep_workers_in_step(void **state)
     assert_true(result.server_link_utilization > 0.599 && result.server_link_utilization < 0.601);
 }
 
-/* In turn the same updates are there after 0.1, 0.2, ... s, and workers are out of step from then on: the
- * server's link never rests again, 580 of the 600 that it could carry. */
+/* In turn the same updates are there after 0.1, 0.2, ... s, and workers are out of step from then
+ * on: the server's link never rests again, 580 of the 600 that it could carry. */
 static void turns_fill_the_link(void **state)
 {
     (void)state;
@@ -100,9 +100,9 @@ static void all_reduce_takes_what_its_steps_take(void **state)
     assert_int_equal(round_ns(WEFT_FABRIC_HALVING_DOUBLING, 6), 350 * ms);
 }
 
-/* Of 30: the tree takes at most one and a half times as long as the ring, and less than a third of what it
- * takes when each host waits for everything before it sends anything. Early sums of what is ready at one
- * time are the same plan. */
+/* Of 30: the tree takes at most one and a half times as long as the ring, and less than a third of
+ * what it takes when each host waits for everything before it sends anything. Early sums of what is
+ * ready at one time are the same plan. */
 static void a_tree_cuts_through(void **state)
 {
     (void)state;
@@ -149,8 +149,8 @@ static void every_all_reduce_ends(void **state)
     }
 }
 
-/* The uplink of a tenth sends its six parts one behind the other, 250 ms each; what it waits for comes by
- * the others in less. */
+/* The uplink of a tenth sends its six parts one behind the other, 250 ms each; what it waits for
+ * comes by the others in less. */
 static void the_slowest_link_holds_a_ring(void **state)
 {
     (void)state;
@@ -197,8 +197,8 @@ static void a_chain_copies_every_update(void **state)
     }
 }
 
-/* A long queue does not make a replication of every update: within a bound of 30 norms there are far fewer
- * bytes than in a chain, and nearly the commits of a job without replicas. */
+/* A long queue does not make a replication of every update: within a bound of 30 norms there are
+ * far fewer bytes than in a chain, and nearly the commits of a job without replicas. */
 static void a_bound_costs_less_than_a_chain(void **state)
 {
     (void)state;
@@ -249,8 +249,9 @@ static void every_setting_runs_to_its_end(void **state)
     }
 }
 
-/* That no delay is above tau_max and no replica too far behind is checked by the run; here, that the bounds
- * were such that they bite, with links that do what the planner does not know in time. */
+/* That no delay is above tau_max and no replica too far behind is checked by the run; here, that
+ * the bounds were such that they bite, with links that do what the planner does not know in time.
+ */
 static void bounds_are_kept_when_they_bite(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* The fabric at packet level: flows as messages against times reckoned by hand, and whole runs against the flow
- * level. What the two levels differ in is known and small, where transfers are granted:
+/* The fabric at packet level: flows as messages against times reckoned by hand, and whole runs
+ * against the flow level. What the two levels differ in is known and small, where transfers are
+ * granted:
  *
  *   - headers: 1,408 of 1,486 bytes of a packet are payload, so a link carries 0.9475 of its rate. The
  *     flow level is run on links of that rate;
@@ -10,7 +11,8 @@
  *     workers have their model earlier, none later. Workers that begin together come out of step by it,
  *     which is worth 4 to 8 % in a run as short as these, if links are not full: such run without reads.
  *
- * Hence the bound of 5 %. Where links are not full it is the last that counts, and runs with packets are faster. */
+ * Hence the bound of 5 %. Where links are not full it is the last that counts, and runs with
+ * packets are faster. */
 #include "fabric_run.h"
 #include "sim/packet_flows.h"
 #include "sim/wire_time.h"
@@ -222,9 +224,9 @@ static void both_levels_commit_as_much(void **state)
     }
 }
 
-/* A ring of full links: the steps' packets and round trips. Fair shares: with weft's own transport those
- * with the least left go first, so workers come out of step by themselves; never fewer commits than
- * an ideal TCP has on the payload's rate. */
+/* A ring of full links: the steps' packets and round trips. Fair shares: with weft's own transport
+ * those with the least left go first, so workers come out of step by themselves; never fewer
+ * commits than an ideal TCP has on the payload's rate. */
 static void nobody_asks_the_planner(void **state)
 {
     (void)state;
@@ -248,7 +250,8 @@ static void nobody_asks_the_planner(void **state)
     assert_true(commits * 100 >= result.commits * 95);
 }
 
-/* The checks of a run are the same: delays add up, and bounds hold although packets do what they do. */
+/* The checks of a run are the same: delays add up, and bounds hold although packets do what they
+ * do. */
 static void every_policy_runs_with_packets(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Settings of the fabric simulation: those that are built in are valid, draws keep to them, and the same
- * seed draws the same. */
+/* Settings of the fabric simulation: those that are built in are valid, draws keep to them, and the
+ * same seed draws the same. */
 #include "sim/fabric_settings.h"
 
 #include <setjmp.h>

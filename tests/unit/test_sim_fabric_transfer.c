@@ -1,5 +1,5 @@
-/* What hosts forward, step by step and against times reckoned by hand: aggregates, reductions, broadcasts,
- * and grants that change on the way. Links have 8 Mbit/s, so 1 MB takes 1 s. */
+/* What hosts forward, step by step and against times reckoned by hand: aggregates, reductions,
+ * broadcasts, and grants that change on the way. Links have 8 Mbit/s, so 1 MB takes 1 s. */
 #include "sim/fabric_internal.h"
 
 #include <setjmp.h>
@@ -87,8 +87,8 @@ static uint64_t until_commits(uint64_t commits)
     return f.now_ns / WEFT_NS_PER_MS;
 }
 
-/* Updates of 1 and 2 go to 0, which adds its own: half of its downlink each, so both are there after 2 s. Then
- * 1 s to the server; with chunks of a quarter only the last one, 0.25 s. */
+/* Updates of 1 and 2 go to 0, which adds its own: half of its downlink each, so both are there
+ * after 2 s. Then 1 s to the server; with chunks of a quarter only the last one, 0.25 s. */
 static void sum_up(bool cut_through)
 {
     for (uint32_t i = 0; i < 3; i++) {
@@ -131,8 +131,8 @@ static void an_aggregate_may_be_granted_first(void **state)
     assert_int_equal(until_commits(2), 1250);
 }
 
-/* 3 -> 2 -> 1 -> 0 and back, all links full duplex: uplinks of 1 and 2 carry both. Store and forward: six
- * transfers of 1 s, one behind the other. */
+/* 3 -> 2 -> 1 -> 0 and back, all links full duplex: uplinks of 1 and 2 carry both. Store and
+ * forward: six transfers of 1 s, one behind the other. */
 static void chain(bool cut_through)
 {
     for (uint32_t i = WORKERS - 1; i > 0; i--) {
@@ -151,7 +151,8 @@ static void a_tree_reduces_and_broadcasts(void **state)
     assert_int_equal(f.grouped_count, 0);
 }
 
-/* Chunk by chunk no link is idle for long: each carries at most 2 MB, and the pipeline is five chunks deep. */
+/* Chunk by chunk no link is idle for long: each carries at most 2 MB, and the pipeline is five
+ * chunks deep. */
 static void and_overlaps_both(void **state)
 {
     (void)state;

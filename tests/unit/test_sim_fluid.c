@@ -1,4 +1,5 @@
-/* The fluid model against cases reckoned by hand, and its rates against the definition of max-min. */
+/* The fluid model against cases reckoned by hand, and its rates against the definition of max-min.
+ */
 #include "base/prng.h"
 #include "sim/fluid.h"
 
@@ -65,7 +66,8 @@ static void two_flows_share_a_link(void **state)
     weft_fluid_free(f);
 }
 
-/* Uplink 0 has 10 and carries a and b, downlink 1 has 4 and carries b and c: b and c get 2, a gets 8. */
+/* Uplink 0 has 10 and carries a and b, downlink 1 has 4 and carries b and c: b and c get 2, a
+ * gets 8. */
 static void three_flows_are_max_min(void **state)
 {
     (void)state;
@@ -86,8 +88,8 @@ static void three_flows_are_max_min(void **state)
     weft_fluid_free(f);
 }
 
-/* 1 MB at 8 Mbit/s; after half a second the link has 2 Mbit/s for a second, then nothing for one, then 8:
- * 0.5 s x 8 + 1 x 2 + 0 x 1 + 0.25 x 8 = 8 Mbit. */
+/* 1 MB at 8 Mbit/s; after half a second the link has 2 Mbit/s for a second, then nothing for one,
+ * then 8: 0.5 s x 8 + 1 x 2 + 0 x 1 + 0.25 x 8 = 8 Mbit. */
 static void capacity_steps(void **state)
 {
     (void)state;
@@ -191,8 +193,8 @@ static void draw(struct weft_prng *prng, struct weft_fluid *f, struct drawn *d)
 }
 
 /* Max-min: who has less than its limit crosses a full link on which nobody has more. Shares are
- * rounded down, so a link counts as full when less than a bit/s for each flow is left, and "more" is by
- * more than that. */
+ * rounded down, so a link counts as full when less than a bit/s for each flow is left, and "more"
+ * is by more than that. */
 static bool has_bottleneck(const struct drawn *d, uint32_t flow)
 {
     const uint32_t links[] = {d->flow[flow].up, d->flow[flow].down};

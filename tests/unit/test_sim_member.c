@@ -1,6 +1,6 @@
-/* Simulated jobs with a coordinator: they do what they are there for (frozen servers are replaced and
- * thaw, coordinators die, disks are full), they repeat, and they see a server that writes on although it
- * was replaced. And the rules of the directory's log, alone. */
+/* Simulated jobs with a coordinator: they do what they are there for (frozen servers are replaced
+ * and thaw, coordinators die, disks are full), they repeat, and they see a server that writes on
+ * although it was replaced. And the rules of the directory's log, alone. */
 #include "sim/dirlog.h"
 #include "sim/swarm_member.h"
 
@@ -128,17 +128,17 @@ static void what_was_not_restored_is_dead(void **state)
     struct weft_dirlog log = {0};
     struct weft_dirlog_reader first = {.shard = 0}, second = {.shard = 0}, third = {.shard = 0};
     (void)state;
-    assert_true(link_all(&log, &first, WEFT_DIRLOG_CLAIM, 0));     /* 1 */
-    assert_true(link_all(&log, &first, WEFT_DIRLOG_MANIFEST, 1));  /* 2 */
-    assert_true(link_all(&log, &first, WEFT_DIRLOG_MANIFEST, 2));  /* 3 */
-    assert_true(link_all(&log, &second, WEFT_DIRLOG_CLAIM, 0));    /* 4 */
+    assert_true(link_all(&log, &first, WEFT_DIRLOG_CLAIM, 0));    /* 1 */
+    assert_true(link_all(&log, &first, WEFT_DIRLOG_MANIFEST, 1)); /* 2 */
+    assert_true(link_all(&log, &first, WEFT_DIRLOG_MANIFEST, 2)); /* 3 */
+    assert_true(link_all(&log, &second, WEFT_DIRLOG_CLAIM, 0));   /* 4 */
     assert_int_equal(weft_dirlog_choose(&log, 0, second.claim), 3);
     assert_true(link_all(&log, &second, WEFT_DIRLOG_RESTORED, 1)); /* 5: 2 could not be used */
     assert_true(link_all(&log, &third, WEFT_DIRLOG_CLAIM, 0));     /* 6 */
     assert_int_equal(weft_dirlog_choose(&log, 0, third.claim), 2);
     assert_false(link_all(&log, &second, WEFT_DIRLOG_MANIFEST, 2));
-    assert_true(link_all(&log, &third, WEFT_DIRLOG_RESTORED, 1));  /* 7 */
-    assert_true(link_all(&log, &third, WEFT_DIRLOG_MANIFEST, 2));  /* 8 */
+    assert_true(link_all(&log, &third, WEFT_DIRLOG_RESTORED, 1)); /* 7 */
+    assert_true(link_all(&log, &third, WEFT_DIRLOG_MANIFEST, 2)); /* 8 */
     weft_dirlog_prune(&log, 0, 1);
     assert_null(log.records[1].data);
     assert_non_null(log.records[7].data);
@@ -150,9 +150,8 @@ static void what_was_not_restored_is_dead(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_later_claim_wins),
-                                       cmocka_unit_test(what_was_not_restored_is_dead),
-                                       cmocka_unit_test(seeds_do_what_they_are_for),
-                                       cmocka_unit_test(writing_on_is_seen)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_later_claim_wins), cmocka_unit_test(what_was_not_restored_is_dead),
+        cmocka_unit_test(seeds_do_what_they_are_for), cmocka_unit_test(writing_on_is_seen)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -105,21 +105,21 @@ static void seeds_that_failed_once(void **state)
 {
     (void)state;
     static const uint64_t seeds[] = {
-        5003661, 9000572, /* a packet of a process that had died came after the end: PEER_UP */
-        5008465, 9000476, /* the same: OPEN */
-        802692,           /* of 51 HELLOs in one batch 16 got a cookie, the others had to wait */
-        805368,           /* one hundred short messages: the bound counted on larger batches */
-        20013502,         /* a black hole above what still passed was not seen */
-        20018447,         /* a path that shrank: chunks of six packets go one by one */
-        10001346,         /* each chunk waited for a probe of a size that did not pass */
-        9000832,          /* DONEs in packets longer than the path, and no probe that was shorter */
-        60077341,         /* 16 packets and 20 ms a round trip: the limit was before the bound */
-        60038856,         /* moved, said IDLE and slept: it was asked at its old address, and dead */
-        60053147,         /* bursts of our own were marked on an idle link, and held the window */
-        80008687,         /* copies that came first took the challenges meant for one that had moved */
-        80035475,         /* slept at PEER_UP, before its first PING, and could not say IDLE */
-        90061513,         /* an answer was lost, sent again 500 ms later, and confirmed as late again */
-        81007533,         /* the same behind a connection that was closed and made again */
+        5003661,  9000572, /* a packet of a process that had died came after the end: PEER_UP */
+        5008465,  9000476, /* the same: OPEN */
+        802692,            /* of 51 HELLOs in one batch 16 got a cookie, the others had to wait */
+        805368,            /* one hundred short messages: the bound counted on larger batches */
+        20013502,          /* a black hole above what still passed was not seen */
+        20018447,          /* a path that shrank: chunks of six packets go one by one */
+        10001346,          /* each chunk waited for a probe of a size that did not pass */
+        9000832,  /* DONEs in packets longer than the path, and no probe that was shorter */
+        60077341, /* 16 packets and 20 ms a round trip: the limit was before the bound */
+        60038856, /* moved, said IDLE and slept: it was asked at its old address, and dead */
+        60053147, /* bursts of our own were marked on an idle link, and held the window */
+        80008687, /* copies that came first took the challenges meant for one that had moved */
+        80035475, /* slept at PEER_UP, before its first PING, and could not say IDLE */
+        90061513, /* an answer was lost, sent again 500 ms later, and confirmed as late again */
+        81007533, /* the same behind a connection that was closed and made again */
     };
     static struct weft_swarm_result r;
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(seeds); i++) {
@@ -163,8 +163,8 @@ static void the_path_has_faults(void **state)
         bool sure = plan.host[0].ep.packet_bytes_sure == 0;
         bool bleach = false;
         for (uint32_t i = 0; i < plan.hosts; i++) {
-            bleach |= plan.host[i].ep.ecn && (plan.host[i].links[0].bleach ||
-                                              plan.host[i].links[1].bleach);
+            bleach |= plan.host[i].ep.ecn &&
+                      (plan.host[i].links[0].bleach || plan.host[i].links[1].bleach);
         }
         bool news = (bleach && bleached < 3) || (plan.mover != UINT32_MAX && moved < 3) ||
                     (plan.shrinker != UINT32_MAX && shrunk < 3) || (!sure && raised < 3);
@@ -185,7 +185,8 @@ static void the_path_has_faults(void **state)
     assert_true(bleached > 0);
 }
 
-/* Connections are closed in the middle of messages, by either end and by both, and deaths noticed. */
+/* Connections are closed in the middle of messages, by either end and by both, and deaths noticed.
+ */
 static void connections_end_before_their_time(void **state)
 {
     (void)state;
@@ -282,8 +283,8 @@ static void pushes_name_lists(void **state)
     assert_true(listed > 200 && unknown > 5);
 }
 
-/* Updates that wait for a scheduler are dropped, refused as late, and break with a shard that dies, and wait
- * while what it has lost is sent again. What must hold then, every seed checks. */
+/* Updates that wait for a scheduler are dropped, refused as late, and break with a shard that dies,
+ * and wait while what it has lost is sent again. What must hold then, every seed checks. */
 static void updates_meet_every_fate(void **state)
 {
     (void)state;
@@ -301,9 +302,10 @@ static void updates_meet_every_fate(void **state)
         sum.replayed += result.updates.replayed;
         sum.reads += result.updates.reads;
     }
-    print_message("%lu asked, %lu dropped, %lu late, %lu broken, %lu waited while others were replayed\n",
-                  (unsigned long)sum.asked, (unsigned long)sum.dropped, (unsigned long)sum.late,
-                  (unsigned long)sum.broken, (unsigned long)sum.replayed);
+    print_message(
+        "%lu asked, %lu dropped, %lu late, %lu broken, %lu waited while others were replayed\n",
+        (unsigned long)sum.asked, (unsigned long)sum.dropped, (unsigned long)sum.late,
+        (unsigned long)sum.broken, (unsigned long)sum.replayed);
     assert_true(sum.asked > 0 && sum.dropped > 0 && sum.late > 0);
     assert_true(sum.broken > 0 && sum.replayed > 0 && sum.reads > 0);
 }
@@ -330,8 +332,8 @@ static void workers_go_by_aggregators(void **state)
     assert_true(hot > 1000 && cold > 1000);
 }
 
-/* A shard comes back without pushes while pulls that went ahead of them are under way: these must leave room at
- * the shard for the gate that the pushes wait for. */
+/* A shard comes back without pushes while pulls that went ahead of them are under way: these must
+ * leave room at the shard for the gate that the pushes wait for. */
 static void pulls_ahead_leave_room_for_a_clock_probe(void **state)
 {
     (void)state;
@@ -342,8 +344,8 @@ static void pulls_ahead_leave_room_for_a_clock_probe(void **state)
     }
 }
 
-/* An aggregator that dies between its answer to a push of one chunk and the acknowledgement of that chunk: the push
- * is counted as delivered, within a bound, too. */
+/* An aggregator that dies between its answer to a push of one chunk and the acknowledgement of that
+ * chunk: the push is counted as delivered, within a bound, too. */
 static void answered_and_not_acknowledged(void **state)
 {
     (void)state;
@@ -354,7 +356,8 @@ static void answered_and_not_acknowledged(void **state)
     }
 }
 
-/* Servers whose replicas take their place: with pushes lost, but never beyond the bound, and without. */
+/* Servers whose replicas take their place: with pushes lost, but never beyond the bound, and
+ * without. */
 static void replicas_are_promoted(void **state)
 {
     (void)state;
@@ -374,12 +377,14 @@ static void replicas_are_promoted(void **state)
         sum.failed += result.replicas.failed;
         sum.holds += result.replicas.holds;
     }
-    print_message("%lu promotions, %lu workers in the middle, %lu with loss, %lu pushes lost, %lu transfers, "
-                  "%lu failed, %lu holds\n",
-                  (unsigned long)sum.promotions, (unsigned long)sum.mid_run, (unsigned long)sum.lost_some,
-                  (unsigned long)sum.pushes_lost, (unsigned long)sum.transfers, (unsigned long)sum.failed,
-                  (unsigned long)sum.holds);
-    assert_true(sum.promotions > 40 && sum.mid_run > 50 && sum.lost_some > 1 && sum.pushes_lost > 3);
+    print_message(
+        "%lu promotions, %lu workers in the middle, %lu with loss, %lu pushes lost, %lu transfers, "
+        "%lu failed, %lu holds\n",
+        (unsigned long)sum.promotions, (unsigned long)sum.mid_run, (unsigned long)sum.lost_some,
+        (unsigned long)sum.pushes_lost, (unsigned long)sum.transfers, (unsigned long)sum.failed,
+        (unsigned long)sum.holds);
+    assert_true(sum.promotions > 40 && sum.mid_run > 50 && sum.lost_some > 1 &&
+                sum.pushes_lost > 3);
     assert_true(sum.transfers > 500 && sum.failed > 0 && sum.holds > 50);
 }
 
@@ -406,12 +411,13 @@ static void all_kinds_die(void **state)
         parks += result.parks;
         asked += result.updates.asked;
     }
-    print_message("%lu promotions, %lu with loss; deaths of %lu replicas, %lu workers, %lu aggregators, "
-                  "%lu schedulers; %lu pushes by aggregators, %lu parks, %lu updates asked for\n",
-                  (unsigned long)sum.promotions, (unsigned long)sum.lost_some,
-                  (unsigned long)sum.replica_deaths, (unsigned long)sum.worker_deaths,
-                  (unsigned long)sum.aggregator_deaths, (unsigned long)sum.scheduler_deaths,
-                  (unsigned long)absorbed, (unsigned long)parks, (unsigned long)asked);
+    print_message(
+        "%lu promotions, %lu with loss; deaths of %lu replicas, %lu workers, %lu aggregators, "
+        "%lu schedulers; %lu pushes by aggregators, %lu parks, %lu updates asked for\n",
+        (unsigned long)sum.promotions, (unsigned long)sum.lost_some,
+        (unsigned long)sum.replica_deaths, (unsigned long)sum.worker_deaths,
+        (unsigned long)sum.aggregator_deaths, (unsigned long)sum.scheduler_deaths,
+        (unsigned long)absorbed, (unsigned long)parks, (unsigned long)asked);
     assert_true(sum.promotions > 20 && sum.replica_deaths > 50);
     assert_true(sum.worker_deaths > 20 && sum.aggregator_deaths > 100 && sum.scheduler_deaths > 20);
     assert_true(absorbed > 100 && parks > 0 && asked > 100);
@@ -437,7 +443,8 @@ static void fail_when_vacant(void *arg, uint32_t host, struct weft_ep *ep, bool 
     }
 }
 
-/* The shard of a replica that is to be promoted is freed once, and that of the next replica, too. */
+/* The shard of a replica that is to be promoted is freed once, and that of the next replica, too.
+ */
 static void a_run_that_fails_before_a_promotion_is_freed(void **state)
 {
     (void)state;

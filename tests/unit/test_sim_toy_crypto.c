@@ -76,8 +76,7 @@ static void every_bit_counts(void **state)
     struct weft_crypto_span text = {packet + 16, BYTES - 16};
     uint8_t sealed[BYTES + 16];
     memcpy(sealed, packet, 16);
-    assert_int_equal(c.ops->aead_seal(c.self, 0, 7, &aad, 1, &text, 1, sealed + 16,
-                                      sealed + BYTES),
+    assert_int_equal(c.ops->aead_seal(c.self, 0, 7, &aad, 1, &text, 1, sealed + 16, sealed + BYTES),
                      WEFT_OK);
     assert_memory_not_equal(sealed + 16, packet + 16, BYTES - 16);
     for (size_t bit = 0; bit <= 8 * sizeof(sealed); bit++) {
@@ -87,14 +86,14 @@ static void every_bit_counts(void **state)
             copy[bit / 8] ^= (uint8_t)(1 << bit % 8);
         }
         aad.base = copy;
-        assert_int_equal(c.ops->aead_open(c.self, 0, 7, &aad, 1, copy + 16, BYTES - 16,
-                                          copy + BYTES),
-                         bit < 8 * sizeof(sealed) ? WEFT_PROTO : WEFT_OK);
+        assert_int_equal(
+            c.ops->aead_open(c.self, 0, 7, &aad, 1, copy + 16, BYTES - 16, copy + BYTES),
+            bit < 8 * sizeof(sealed) ? WEFT_PROTO : WEFT_OK);
     }
     aad.base = sealed;
-    assert_int_equal(c.ops->aead_open(c.self, 0, 8, &aad, 1, sealed + 16, BYTES - 16,
-                                      sealed + BYTES),
-                     WEFT_PROTO); /* another nonce */
+    assert_int_equal(
+        c.ops->aead_open(c.self, 0, 8, &aad, 1, sealed + 16, BYTES - 16, sealed + BYTES),
+        WEFT_PROTO); /* another nonce */
 }
 
 static void seal_once(uint32_t slot, uint64_t nonce, uint8_t byte)
@@ -123,7 +122,7 @@ static void no_key(void)
 
 static jmp_buf after_handler;
 
-[[gnu::noreturn]] static void catch(const char *file, int line, const char *expression)
+[[gnu::noreturn]] static void catch (const char *file, int line, const char *expression)
 {
     (void)file;
     (void)line;

@@ -23,8 +23,7 @@
 
 #include <cmocka.h>
 
-enum { CHUNKS = 180, CHUNK_BYTES = 1408, SENDERS = 16, ROUNDS = 125, SEEDS = 5,
-       SHUFFLES = 4 };
+enum { CHUNKS = 180, CHUNK_BYTES = 1408, SENDERS = 16, ROUNDS = 125, SEEDS = 5, SHUFFLES = 4 };
 
 /* The 0.99 quantile of the standard normal distribution. */
 static const double z99 = 2.3263478740408408;
@@ -32,10 +31,10 @@ static const double z99 = 2.3263478740408408;
 struct seen {
     uint64_t messages;
     uint64_t missing;
-    uint64_t at[CHUNKS];  /* times that a chunk was missing */
-    double variance;      /* that this has, were it uniform: sum over messages of p (1 - p) */
+    uint64_t at[CHUNKS]; /* times that a chunk was missing */
+    double variance;     /* that this has, were it uniform: sum over messages of p (1 - p) */
     uint64_t pairs;
-    uint64_t shuffled;    /* pairs in SHUFFLES true shuffles of each message */
+    uint64_t shuffled; /* pairs in SHUFFLES true shuffles of each message */
     struct weft_prng prng;
 };
 

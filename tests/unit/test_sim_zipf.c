@@ -1,4 +1,5 @@
-/* The calibration of the load's keys: by the exact sum, by sampling, and that ids are a bijection. */
+/* The calibration of the load's keys: by the exact sum, by sampling, and that ids are a bijection.
+ */
 #include "sim/zipf.h"
 
 #include <setjmp.h>

@@ -1,6 +1,6 @@
-/* What a peer must not send: each packet of wire_golden.h cut at every length or one byte longer, and
- * with one field set to a value that docs/PROTOCOL.md excludes. Every one is refused, and a refused
- * packet leaves the output as it was. */
+/* What a peer must not send: each packet of wire_golden.h cut at every length or one byte longer,
+ * and with one field set to a value that docs/PROTOCOL.md excludes. Every one is refused, and a
+ * refused packet leaves the output as it was. */
 #include "wire/packet.h"
 #include "wire_golden.h"
 
@@ -11,8 +11,8 @@
 
 #include <stdlib.h>
 
-/* A heap copy of exactly `size` bytes, so that AddressSanitizer sees one byte too many; what the packet
- * does not fill is zero. */
+/* A heap copy of exactly `size` bytes, so that AddressSanitizer sees one byte too many; what the
+ * packet does not fill is zero. */
 static uint8_t *copy_of(const uint8_t *bytes, size_t count, size_t size)
 {
     uint8_t *copy = calloc(1, size > 0 ? size : 1);
@@ -102,13 +102,13 @@ static const struct {
     ROW(GOLDEN_FINISH, connection_taken),    ROW(GOLDEN_PING, connection_taken),
     ROW(GOLDEN_CHALLENGE, connection_taken), ROW(GOLDEN_RESPONSE, connection_taken),
     ROW(GOLDEN_CLOSE, connection_taken),     ROW(GOLDEN_PADDING, connection_taken),
-    ROW(GOLDEN_MESSAGE, connection_taken),
-    ROW(GOLDEN_DATA, connection_taken),      ROW(GOLDEN_BRIEF, connection_taken),
-    ROW(GOLDEN_BOTH, connection_taken),      ROW(GOLDEN_AUTH, connection_taken),
-    ROW(GOLDEN_SEAL, connection_taken),      ROW(GOLDEN_HELLO, hello_taken),
-    ROW(GOLDEN_HELLO_AUTH, hello_taken),     ROW(GOLDEN_ACCEPT, accept_taken),
-    ROW(GOLDEN_ACCEPT_SEAL, accept_taken),   ROW(GOLDEN_COOKIE, cookie_taken),
-    ROW(GOLDEN_UNKNOWN, unknown_taken),      ROW(GOLDEN_REFUSED, refused_taken),
+    ROW(GOLDEN_MESSAGE, connection_taken),   ROW(GOLDEN_DATA, connection_taken),
+    ROW(GOLDEN_BRIEF, connection_taken),     ROW(GOLDEN_BOTH, connection_taken),
+    ROW(GOLDEN_AUTH, connection_taken),      ROW(GOLDEN_SEAL, connection_taken),
+    ROW(GOLDEN_HELLO, hello_taken),          ROW(GOLDEN_HELLO_AUTH, hello_taken),
+    ROW(GOLDEN_ACCEPT, accept_taken),        ROW(GOLDEN_ACCEPT_SEAL, accept_taken),
+    ROW(GOLDEN_COOKIE, cookie_taken),        ROW(GOLDEN_UNKNOWN, unknown_taken),
+    ROW(GOLDEN_REFUSED, refused_taken),
 };
 
 static void every_truncation_is_refused(void **state)

@@ -122,8 +122,9 @@ static void any_frame(struct weft_prng *prng, struct weft_wire_frame *f)
 {
     memset(f, 0, sizeof(*f));
     f->type = (enum weft_wire_frame_type)weft_prng_range(prng, 1, WEFT_FRAME_BACKLOG);
-    f->type = f->type == 9 ? (weft_prng_range(prng, 0, 1) == 0 ? WEFT_FRAME_ACK_SHORT : WEFT_FRAME_MESSAGE)
-                           : f->type;
+    f->type = f->type == 9
+                  ? (weft_prng_range(prng, 0, 1) == 0 ? WEFT_FRAME_ACK_SHORT : WEFT_FRAME_MESSAGE)
+                  : f->type;
     switch (f->type) {
     case WEFT_FRAME_ACK:
         any_ack(prng, &f->ack);
@@ -286,8 +287,7 @@ static void frames(void **state)
         for (int i = 0; i < 2; i++) {
             any_frame(&prng, &sent[i]);
             weft_wire_frame_encode(&w, &sent[i]);
-            eliciting |= sent[i].type != WEFT_FRAME_ACK &&
-                         sent[i].type != WEFT_FRAME_ACK_SHORT &&
+            eliciting |= sent[i].type != WEFT_FRAME_ACK && sent[i].type != WEFT_FRAME_ACK_SHORT &&
                          sent[i].type != WEFT_FRAME_CLOSE && sent[i].type != WEFT_FRAME_PADDING;
         }
         assert_false(w.bad);
@@ -471,10 +471,8 @@ static void delays_of_acks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(frames),
-        cmocka_unit_test(packets_with_data),
-        cmocka_unit_test(handshakes),
-        cmocka_unit_test(small_writers_are_marked),
+        cmocka_unit_test(frames),         cmocka_unit_test(packets_with_data),
+        cmocka_unit_test(handshakes),     cmocka_unit_test(small_writers_are_marked),
         cmocka_unit_test(delays_of_acks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

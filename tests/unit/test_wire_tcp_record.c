@@ -29,19 +29,19 @@ static void test_head(void **state)
     assert_int_equal(r.bytes + WEFT_WIRE_RECORD_HEAD_BYTES, WEFT_WIRE_RECORD_BYTES_MAX);
 
     struct weft_wire_record untouched = r;
-    assert_int_equal(head(0x10, 0x02, 3, &r), WEFT_PROTO);     /* version */
-    assert_int_equal(head(VERSION | 3, 0x02, 30, &r), WEFT_PROTO);    /* class */
-    assert_int_equal(head(VERSION | 8, 0x02, 30, &r), WEFT_PROTO);    /* HELLO is no record */
-    assert_int_equal(head(VERSION | 0, 0x00, 30, &r), WEFT_PROTO);    /* nothing in it */
+    assert_int_equal(head(0x10, 0x02, 3, &r), WEFT_PROTO);         /* version */
+    assert_int_equal(head(VERSION | 3, 0x02, 30, &r), WEFT_PROTO); /* class */
+    assert_int_equal(head(VERSION | 8, 0x02, 30, &r), WEFT_PROTO); /* HELLO is no record */
+    assert_int_equal(head(VERSION | 0, 0x00, 30, &r), WEFT_PROTO); /* nothing in it */
     assert_int_equal(head(VERSION | 1, 0x80, 30, &r), WEFT_PROTO);
-    assert_int_equal(head(VERSION | 0, 0x42, 30, &r), WEFT_PROTO);    /* PASS_END: a packet's */
-    assert_int_equal(head(VERSION | 0, 0x06, 30, &r), WEFT_PROTO);    /* priority: a packet's */
-    assert_int_equal(head(VERSION | 0, 0x82, 30, &r), WEFT_PROTO);    /* a key phase without keys */
-    assert_int_equal(head(VERSION | 0, 0x02, 2, &r), WEFT_PROTO);     /* no room for a frame */
+    assert_int_equal(head(VERSION | 0, 0x42, 30, &r), WEFT_PROTO); /* PASS_END: a packet's */
+    assert_int_equal(head(VERSION | 0, 0x06, 30, &r), WEFT_PROTO); /* priority: a packet's */
+    assert_int_equal(head(VERSION | 0, 0x82, 30, &r), WEFT_PROTO); /* a key phase without keys */
+    assert_int_equal(head(VERSION | 0, 0x02, 2, &r), WEFT_PROTO);  /* no room for a frame */
     assert_int_equal(head(VERSION | 1, 0x02, 18, &r), WEFT_PROTO);
     assert_int_equal(head(VERSION | 1, 0x02, 19, &r), WEFT_OK);
     r = untouched;
-    assert_int_equal(head(VERSION | 0, 0x01, 32, &r), WEFT_PROTO);    /* a DATA header alone */
+    assert_int_equal(head(VERSION | 0, 0x01, 32, &r), WEFT_PROTO); /* a DATA header alone */
     assert_int_equal(head(VERSION | 0, 0x03, 35, &r), WEFT_PROTO);
     assert_int_equal(head(VERSION | 0, 0x03, 36, &r), WEFT_OK);
     r = untouched;
@@ -108,7 +108,7 @@ static void test_frames_allowed(void **state)
     n = (size_t)(w.at - b);
     n += frame(b + n, &(struct weft_wire_frame){.type = WEFT_FRAME_CLOSE, .close_code = 2});
     assert_int_equal(weft_wire_record_check(b, n), WEFT_OK);
-    static const uint8_t types[] = {WEFT_FRAME_PING, WEFT_FRAME_ACK,   WEFT_FRAME_DONE,
+    static const uint8_t types[] = {WEFT_FRAME_PING,   WEFT_FRAME_ACK,     WEFT_FRAME_DONE,
                                     WEFT_FRAME_FINISH, WEFT_FRAME_BLOCKED, WEFT_FRAME_READY,
                                     WEFT_FRAME_CLOSE};
     struct weft_reader r = weft_reader_make(b, n);

@@ -286,9 +286,9 @@ static void stranger_room(struct weft_tcp *t)
             continue;
         }
         count++;
-        bool before = oldest == NULL ||
-                      (rank_of(c) == rank_of(oldest) ? c->since_ns < oldest->since_ns
-                                                     : rank_of(c) < rank_of(oldest));
+        bool before =
+            oldest == NULL || (rank_of(c) == rank_of(oldest) ? c->since_ns < oldest->since_ns
+                                                             : rank_of(c) < rank_of(oldest));
         oldest = before ? c : oldest;
     }
     if (count >= t->strangers_max) {

@@ -279,9 +279,9 @@ static bool accept_verify(struct weft_tcp *t, struct tcp_conn *c,
         return false;
     }
     bool mac = weft_tcp_mac_valid(t, c->in, WEFT_ACCEPT_BYTES - WEFT_MAC_BYTES, accept->mac);
-    weft_status status = mac ? weft_noise_accept_read(&c->noise, accept->ephemeral, NULL, 0,
-                                                      accept->tag)
-                             : WEFT_PROTO;
+    weft_status status =
+        mac ? weft_noise_accept_read(&c->noise, accept->ephemeral, NULL, 0, accept->tag)
+            : WEFT_PROTO;
     if (status == WEFT_OK) {
         status = weft_tcp_keys_begin(t, c, &c->noise, true);
     }

@@ -46,14 +46,14 @@ enum {
     TCP_OUT_BYTES = 3 * WEFT_WIRE_RECORD_BYTES_MAX, /* records built ahead of a write, at most */
     TCP_OUT_RECORDS = 32,
     TCP_CONTROL_MAX = 1400, /* control block of a record */
-    TCP_HEAD_ROOM = WEFT_WIRE_RECORD_HEAD_BYTES + 2 + TCP_CONTROL_MAX + WEFT_DATA_BYTES +
-        WEFT_TAG_BYTES,
+    TCP_HEAD_ROOM =
+        WEFT_WIRE_RECORD_HEAD_BYTES + 2 + TCP_CONTROL_MAX + WEFT_DATA_BYTES + WEFT_TAG_BYTES,
     TCP_KEY_BYTES = 16,
 };
 
 /* Keys of one direction of a connection. */
 struct tcp_keys {
-    uint32_t slot;   /* of the provider */
+    uint32_t slot; /* of the provider */
     uint8_t phase;
     uint64_t number; /* number of the next record, from 1: its nonce */
     uint64_t first;  /* number of the first record of this phase */
@@ -62,10 +62,10 @@ struct tcp_keys {
 
 enum tcp_conn_state {
     TCP_CONN_FREE,
-    TCP_CONN_CONNECTING,   /* connect() is in progress */
-    TCP_CONN_HELLO_SENT,     /* HELLO is sent, ACCEPT or REFUSED awaited */
-    TCP_CONN_STRANGER,  /* accepted by the kernel, HELLO awaited, possibly the one with a cookie */
-    TCP_CONN_HALF_OPEN, /* ACCEPT is sent, the first record awaited */
+    TCP_CONN_CONNECTING, /* connect() is in progress */
+    TCP_CONN_HELLO_SENT, /* HELLO is sent, ACCEPT or REFUSED awaited */
+    TCP_CONN_STRANGER,   /* accepted by the kernel, HELLO awaited, possibly the one with a cookie */
+    TCP_CONN_HALF_OPEN,  /* ACCEPT is sent, the first record awaited */
     TCP_CONN_OPEN,
 };
 
@@ -74,14 +74,14 @@ struct tcp_peer;
 struct tcp_conn {
     enum tcp_conn_state state;
     int fd;
-    bool wants_out;        /* epoll reports when there is room to write */
+    bool wants_out; /* epoll reports when there is room to write */
     bool keyed;
     uint8_t mode;          /* enum weft_wire_mode */
     struct tcp_peer *peer; /* NULL: this is a stranger */
     bool asked_cookie;     /* COOKIE was sent or received: at most once */
     bool proven;           /* HALF_OPEN: its HELLO had the cookie of this connection */
     uint64_t since_ns;
-    uint64_t name;         /* as in HELLO */
+    uint64_t name; /* as in HELLO */
     uint64_t incarnation;
     uint8_t cookie[WEFT_COOKIE_VALUE_BYTES]; /* expected in HELLO */
     uint8_t hello[WEFT_HELLO_BYTES];         /* ASKED: what was sent */
@@ -117,12 +117,12 @@ struct tcp_tx {
     uint64_t tag;
     uint64_t user;
     uint64_t deadline_ns;
-    bool was_held;      /* as sent */
+    bool was_held; /* as sent */
     uint8_t rank;
-    uint64_t pace_ns;   /* in tx_waits: until then; WEFT_NEVER = until pace() */
+    uint64_t pace_ns; /* in tx_waits: until then; WEFT_NEVER = until pace() */
     uint64_t rate_bps;
     const uint8_t *base;
-    uint64_t *mask;     /* N bits: as reported by DONE */
+    uint64_t *mask; /* N bits: as reported by DONE */
 };
 
 enum tcp_rx_state {
@@ -137,8 +137,8 @@ struct tcp_rx {
     enum tcp_rx_state state;
     enum weft_msg_outcome outcome;
     enum weft_msg_sink sink;
-    bool unpolled;         /* closed, but its RECEIVED event is still in the ring */
-    bool too_long;         /* BLOCKED forever: more chunks than this end accepts */
+    bool unpolled; /* closed, but its RECEIVED event is still in the ring */
+    bool too_long; /* BLOCKED forever: more chunks than this end accepts */
     uint8_t critical;
     uint16_t chunk_elems;
     uint16_t elem_bytes;
@@ -148,13 +148,13 @@ struct tcp_rx {
     uint32_t critical_left;
     uint32_t received_count;
     uint32_t refused;
-    uint32_t done_next;    /* chunks whose bits DONE has reported */
+    uint32_t done_next; /* chunks whose bits DONE has reported */
     uint64_t seq;
     uint64_t tag;
     uint64_t user;
     uint64_t timeout_ns;
     uint8_t *memory;
-    uint64_t *received;    /* N bits */
+    uint64_t *received; /* N bits */
 };
 
 /* Records that are built and not yet written. */
@@ -176,8 +176,8 @@ struct tcp_peer {
     enum tcp_peer_state state;
     struct tcp_conn *conn; /* NULL between two attempts to connect */
     bool accepted;
-    bool close_said;       /* CLOSE is in a record, which is the last one */
-    bool idle;             /* it sent IDLE: no silence timers for it */
+    bool close_said; /* CLOSE is in a record, which is the last one */
+    bool idle;       /* it sent IDLE: no silence timers for it */
     uint32_t events_unpolled;
     uint64_t name;
     uint64_t incarnation;
@@ -190,7 +190,7 @@ struct tcp_peer {
 
     /* control frames to send */
     bool need_ping;
-    bool need_ack;  /* PING was received */
+    bool need_ack; /* PING was received */
     bool need_idle;
     bool need_close;
     uint16_t close_code;
@@ -204,27 +204,27 @@ struct tcp_peer {
     uint64_t tx_next_seq;
     uint64_t tx_open_from;
     uint64_t tx_active;
-    uint64_t tx_held;   /* the other end has no memory for them yet */
-    uint64_t tx_waits;  /* held by this end, or waiting because of their rate */
+    uint64_t tx_held;    /* the other end has no memory for them yet */
+    uint64_t tx_waits;   /* held by this end, or waiting because of their rate */
     uint64_t tx_pace_ns; /* earliest time at which one of these resumes */
-    uint64_t rx_seq;    /* newest seen */
-    uint64_t rx_live;   /* OPEN */
+    uint64_t rx_seq;     /* newest seen */
+    uint64_t rx_live;    /* OPEN */
     uint64_t rx_held;
     struct tcp_tx *tx;
     struct tcp_rx *rx;
 
     /* timers */
-    bool pinged;           /* PING is not answered yet */
-    uint64_t quiet_ns;     /* silence is measured from here */
+    bool pinged;       /* PING is not answered yet */
+    uint64_t quiet_ns; /* silence is measured from here */
     uint64_t heard_ns;
     uint64_t tx_deadline_ns;
     uint64_t rx_timer_ns;
 
     /* bytes */
     struct tcp_out out;
-    uint8_t *heads;     /* (TCP_OUT_RECORDS, TCP_HEAD_ROOM): all of records but chunks */
-    uint8_t *sealed;    /* (TCP_OUT_BYTES,): records in mode seal */
-    uint8_t *in;        /* (TCP_IN_BYTES,) */
+    uint8_t *heads;  /* (TCP_OUT_RECORDS, TCP_HEAD_ROOM): all of records but chunks */
+    uint8_t *sealed; /* (TCP_OUT_BYTES,): records in mode seal */
+    uint8_t *in;     /* (TCP_IN_BYTES,) */
     uint32_t in_at;
     uint32_t in_end;
 };
@@ -262,7 +262,7 @@ struct weft_tcp {
     uint16_t key_id;
     uint8_t mac_key[WEFT_HASH_BYTES];
     uint64_t rekey_records;
-    uint64_t hellos_full_ns; /* when the bucket of handshakes would be full again */
+    uint64_t hellos_full_ns;   /* when the bucket of handshakes would be full again */
     uint64_t cookies_until_ns; /* each HELLO needs a cookie until then */
     enum weft_ep_hint hint;
     struct weft_ep_counters counters;
@@ -310,11 +310,11 @@ bool weft_tcp_keys_turn(struct weft_tcp *t, struct tcp_conn *c, uint8_t *flags);
 /* The tag of a record whose parts are spans (mode auth), or the record behind its head (seal). */
 weft_status weft_tcp_seal(struct weft_tcp *t, struct tcp_conn *c,
                           const struct weft_crypto_span *head, const struct weft_crypto_span *text,
-                          size_t text_count, uint8_t *out,
-                          uint8_t tag_p[WEFT_TAG_BYTES]);
+                          size_t text_count, uint8_t *out, uint8_t tag_p[WEFT_TAG_BYTES]);
 /* Verify a record of `count` bytes, head included, and decrypt it in place. WEFT_PROTO:
  * authentication failed. */
-weft_status weft_tcp_open_record(struct weft_tcp *t, struct tcp_conn *c, uint8_t *bytes, size_t count);
+weft_status weft_tcp_open_record(struct weft_tcp *t, struct tcp_conn *c, uint8_t *bytes,
+                                 size_t count);
 void weft_tcp_crypto_failed(struct weft_tcp *t);
 
 /* handshake.c */

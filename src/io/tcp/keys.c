@@ -103,9 +103,8 @@ bool weft_tcp_keys_turn(struct weft_tcp *t, struct tcp_conn *c, uint8_t *flags)
 }
 
 weft_status weft_tcp_seal(struct weft_tcp *t, struct tcp_conn *c,
-                          const struct weft_crypto_span *head,
-                          const struct weft_crypto_span *text, size_t text_count, uint8_t *out,
-                          uint8_t tag_p[WEFT_TAG_BYTES])
+                          const struct weft_crypto_span *head, const struct weft_crypto_span *text,
+                          size_t text_count, uint8_t *out, uint8_t tag_p[WEFT_TAG_BYTES])
 {
     const struct weft_crypto *crypto = &t->config.ep.crypto;
     uint64_t nonce = c->send.number++;
@@ -139,6 +138,5 @@ weft_status weft_tcp_open_record(struct weft_tcp *t, struct tcp_conn *c, uint8_t
     size_t clear = c->mode == WEFT_MODE_AUTH ? body : WEFT_WIRE_RECORD_HEAD_BYTES;
     struct weft_crypto_span aad = {bytes, clear};
     return crypto->ops->aead_open(crypto->self, c->recv.slot, c->recv.number++, &aad, 1,
-                                  body > clear ? bytes + clear : NULL, body - clear,
-                                  bytes + body);
+                                  body > clear ? bytes + clear : NULL, body - clear, bytes + body);
 }

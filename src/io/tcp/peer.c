@@ -199,7 +199,7 @@ static void quiet_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
     if (weft_time_add(p->heard_ns, c->idle_timeout_ns) <= now_ns) {
         p->need_close = true;
         p->close_code = WEFT_CLOSE_IDLE;
-        weft_tcp_write(t, p, now_ns); /* if the socket has no room, closing it suffices */
+        weft_tcp_write(t, p, now_ns);    /* if the socket has no room, closing it suffices */
         if (p->state == TCP_PEER_OPEN) { /* writing may have found that the provider fails */
             weft_tcp_peer_down(t, p, WEFT_DOWN_IDLE, WEFT_CLOSE_IDLE, now_ns);
         }

@@ -83,10 +83,9 @@ void weft_tcp_rx_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
 /* Bind a message to posted memory, if any matches. */
 static bool rx_open(struct weft_tcp *t, struct tcp_peer *p, struct tcp_rx *m, uint64_t at_ns)
 {
-    struct weft_expect *x = m->too_long
-                                ? NULL
-                                : weft_expects_match(&t->expects, tcp_peer_idx(t, p), m->tag,
-                                                     m->total, m->elem_bytes);
+    struct weft_expect *x = m->too_long ? NULL
+                                        : weft_expects_match(&t->expects, tcp_peer_idx(t, p),
+                                                             m->tag, m->total, m->elem_bytes);
     if (x == NULL) {
         return false;
     }
@@ -112,8 +111,8 @@ static bool rx_open(struct weft_tcp *t, struct tcp_peer *p, struct tcp_rx *m, ui
  * to the application. A correct sender does not reuse it earlier. */
 static bool slot_over(const struct tcp_peer *p, const struct tcp_rx *m)
 {
-    bool told = m->state == TCP_RX_FREE ||
-                (m->state == TCP_RX_CLOSED && (p->rx_done & bit_of(m)) == 0);
+    bool told =
+        m->state == TCP_RX_FREE || (m->state == TCP_RX_CLOSED && (p->rx_done & bit_of(m)) == 0);
     return told && !m->unpolled;
 }
 

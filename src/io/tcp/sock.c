@@ -167,9 +167,9 @@ int weft_tcp_sock_connect(const struct weft_tcp *t, const struct weft_addr *to)
     const struct weft_addr *from = &t->from;
     bool bound =
         bind(fd, (const struct sockaddr *)(const void *)from->bytes, from->bytes_used) == 0;
-    if (!bound || (connect(fd, (const struct sockaddr *)(const void *)to->bytes, to->bytes_used) !=
-                       0 &&
-                   errno != EINPROGRESS)) {
+    if (!bound ||
+        (connect(fd, (const struct sockaddr *)(const void *)to->bytes, to->bytes_used) != 0 &&
+         errno != EINPROGRESS)) {
         int number = errno;
         (void)close(fd);
         errno = number;

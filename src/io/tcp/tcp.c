@@ -57,9 +57,8 @@ static weft_status tables_new(struct weft_tcp *t)
     t->rx_arena = calloc(peers * WEFT_MSGS_MAX, sizeof(*t->rx_arena));
     t->bitmaps = calloc(peers * WEFT_MSGS_MAX * 2 * words, sizeof(*t->bitmaps));
     t->bytes = calloc(peers, TCP_IN_BYTES + TCP_OUT_BYTES + TCP_OUT_RECORDS * TCP_HEAD_ROOM);
-    if (t->conns == NULL || t->peers == NULL || t->ready == NULL ||
-        t->events == NULL || t->tx_arena == NULL || t->rx_arena == NULL || t->bitmaps == NULL ||
-        t->bytes == NULL) {
+    if (t->conns == NULL || t->peers == NULL || t->ready == NULL || t->events == NULL ||
+        t->tx_arena == NULL || t->rx_arena == NULL || t->bitmaps == NULL || t->bytes == NULL) {
         return WEFT_NOMEM;
     }
     peers_init(t);
@@ -69,8 +68,8 @@ static weft_status tables_new(struct weft_tcp *t)
 static weft_status open_sockets(struct weft_tcp *t, struct weft_error *error)
 {
     struct weft_addr addr;
-    weft_status status = weft_sock_addr_usable(t->config.host, t->config.port,
-                                               t->base.loopback_only, &addr, error);
+    weft_status status =
+        weft_sock_addr_usable(t->config.host, t->config.port, t->base.loopback_only, &addr, error);
     if (status == WEFT_OK) {
         status = weft_sock_addr_parse(t->config.host, 0, &t->from, error);
     }
@@ -425,8 +424,7 @@ weft_status weft_tcp_open(const struct weft_tcp_config *config, struct weft_driv
     t->epoll_fd = -1;
     t->pid = getpid();
     t->listen_again_ns = WEFT_NEVER;
-    t->rekey_records = config->ep.rekey_packets != 0 ? config->ep.rekey_packets
-                                                     : UINT64_C(1) << 23;
+    t->rekey_records = config->ep.rekey_packets != 0 ? config->ep.rekey_packets : UINT64_C(1) << 23;
     weft_prng_split(&t->prng, config->ep.seed, config->ep.incarnation);
     status = tables_new(t);
     if (status != WEFT_OK) {

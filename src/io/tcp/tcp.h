@@ -25,8 +25,8 @@ struct weft_tcp;
 
 struct weft_tcp_config {
     struct weft_before_send before_send;
-    const char *host;         /* address to bind: numeric IPv4 or IPv6, or "localhost" */
-    uint16_t port;            /* port to listen on; 0 = any free port */
+    const char *host; /* address to bind: numeric IPv4 or IPv6, or "localhost" */
+    uint16_t port;    /* port to listen on; 0 = any free port */
     uint32_t busy_poll_us;
     uint8_t insecure_network; /* 1: allow mode none beyond loopback */
     const char *cc;           /* TCP_CONGESTION; NULL = the host's default */

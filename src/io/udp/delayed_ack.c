@@ -185,7 +185,7 @@ static uint32_t delayed_ack_chunk_elems(void *self, weft_peer peer, uint16_t ele
 }
 
 static weft_status delayed_ack_send(void *self, const struct weft_msg_send *send, uint64_t now_ns,
-                             uint64_t *seq_p)
+                                    uint64_t *seq_p)
 {
     struct weft_delayed_ack *ack = self;
     const struct weft_msgr *inner = &ack->config.inner;
@@ -196,7 +196,7 @@ static weft_status delayed_ack_send(void *self, const struct weft_msg_send *send
 }
 
 static weft_status delayed_ack_pace(void *self, weft_peer peer, uint64_t seq,
-                             const struct weft_msg_pace *pace, uint64_t now_ns)
+                                    const struct weft_msg_pace *pace, uint64_t now_ns)
 {
     struct weft_delayed_ack *ack = self;
     const struct weft_msgr *inner = &ack->config.inner;
@@ -217,7 +217,7 @@ static weft_status delayed_ack_withdraw(void *self, weft_peer peer, uint64_t seq
 }
 
 static weft_status delayed_ack_expect(void *self, const struct weft_msg_expect *expect,
-                               weft_expect_id *id_p)
+                                      weft_expect_id *id_p)
 {
     struct weft_delayed_ack *ack = self;
     const struct weft_msgr *inner = &ack->config.inner;

@@ -25,8 +25,8 @@ struct weft_delayed_ack;
 typedef void weft_delayed_ack_send(void *arg);
 
 struct weft_delayed_ack_config {
-    uint64_t gap_ns;         /* > 0; WEFT_NEVER: delay always */
-    struct weft_msgr inner;  /* the endpoint's */
+    uint64_t gap_ns;        /* > 0; WEFT_NEVER: delay always */
+    struct weft_msgr inner; /* the endpoint's */
     weft_delayed_ack_send *send;
     void *arg;
 };

@@ -30,7 +30,6 @@ void weft_udp_errors_watch(struct weft_udp_errors *errors);
 /* Read the error queue if the option is set; true when the option is cleared, because no connection
  * is being made. An error about a peer that is up by now is discarded. */
 bool weft_udp_errors_read(struct weft_udp_errors *errors, const struct weft_ep *ep,
-                          struct weft_unreached *unreached,
-                          struct weft_socket_counters *counters);
+                          struct weft_unreached *unreached, struct weft_socket_counters *counters);
 
 #endif

@@ -26,14 +26,14 @@ struct weft_udp {
     struct weft_driver base;
     int socket_fd;
     struct weft_blocking_receive blocking;
-    bool slept;   /* this step, and not inside the receive call */
-    bool flowing; /* the last step received datagrams */
-    bool handled; /* the handler has been called since the endpoint was last touched */
-    uint64_t taken_ns; /* when the last batch was received */
-    bool more_to_receive; /* the last batch was full */
-    bool more_to_send;    /* the last flush stopped at its limit */
+    bool slept;              /* this step, and not inside the receive call */
+    bool flowing;            /* the last step received datagrams */
+    bool handled;            /* the handler has been called since the endpoint was last touched */
+    uint64_t taken_ns;       /* when the last batch was received */
+    bool more_to_receive;    /* the last batch was full */
+    bool more_to_send;       /* the last flush stopped at its limit */
     uint32_t timers_put_off; /* batches received since the timers became due */
-    bool on_link; /* not bound to loopback */
+    bool on_link;            /* not bound to loopback */
     struct weft_ep *ep;
     struct weft_rx *rx;
     struct weft_sender sender;

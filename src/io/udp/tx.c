@@ -292,9 +292,9 @@ static bool send_short(struct weft_sender *sender, const struct weft_tx *burst,
         used += burst->iov[i].bytes;
     }
     counters->send_calls++;
-    ssize_t sent = sendto(sender->fd, bytes, used, MSG_DONTWAIT,
-                          (const struct sockaddr *)(const void *)burst->addr.bytes,
-                          burst->addr.bytes_used);
+    ssize_t sent =
+        sendto(sender->fd, bytes, used, MSG_DONTWAIT,
+               (const struct sockaddr *)(const void *)burst->addr.bytes, burst->addr.bytes_used);
     if (sent < 0) {
         return false; /* the general path sends it again, and handles the error */
     }

@@ -16,7 +16,7 @@ struct weft_sender {
     int family;
     /* sendmmsg, unless a test replaces it. */
     int (*send)(int fd, struct mmsghdr *messages, unsigned int count, int flags);
-    bool gso; /* becomes false, permanently, when the kernel or the route refuses a burst */
+    bool gso;         /* becomes false, permanently, when the kernel or the route refuses a burst */
     bool fragmenting; /* the socket's setting: DF clear */
     enum weft_ecn ecn; /* the socket's setting: the ECN mark of messages without one of their own */
     uint32_t unlike;   /* consecutive short datagrams that needed another mark */

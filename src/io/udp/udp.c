@@ -60,8 +60,8 @@ static uint32_t window_of(uint32_t wanted, uint32_t packet_bytes, uint32_t buffe
 static weft_status open_socket(const struct weft_udp_config *config, struct weft_udp *udp,
                                struct weft_addr *addr_p, struct weft_error *error)
 {
-    weft_status status = weft_sock_addr_usable(config->host, config->port,
-                                               udp->base.loopback_only, addr_p, error);
+    weft_status status =
+        weft_sock_addr_usable(config->host, config->port, udp->base.loopback_only, addr_p, error);
     if (status != WEFT_OK) {
         return status;
     }
@@ -97,7 +97,7 @@ static weft_status open_endpoint(const struct weft_udp_config *config, struct we
         ep.packet_bytes = config->loopback_packet_bytes;
     }
     ep.rx_window = window_of(ep.rx_window, ep.packet_bytes, udp->facts.recv_buffer_bytes);
-    ep.same_host = loopback; /* a socket bound to it reaches nothing else */
+    ep.same_host = loopback;   /* a socket bound to it reaches nothing else */
     ep.host_queue = !loopback; /* loopback has no queue */
     if (ep.packet_bytes_sure == 0 && !loopback) {
         ep.packet_bytes_sure = SURE_BYTES; /* longer packets are probed first */
@@ -348,8 +348,8 @@ weft_status weft_udp_open(const struct weft_udp_config *config, struct weft_driv
     udp->peers_max = config->ep.peers_max;
     udp->observer = config->observer;
     weft_inject_loss_init(&udp->loss, &config->loss);
-    udp->base.msgr = udp->delayed_ack != NULL ? weft_delayed_ack_msgr(udp->delayed_ack)
-                                              : weft_ep_msgr(udp->ep);
+    udp->base.msgr =
+        udp->delayed_ack != NULL ? weft_delayed_ack_msgr(udp->delayed_ack) : weft_ep_msgr(udp->ep);
     weft_clock_timers_exact();
     *driver_p = &udp->base;
     return WEFT_OK;

@@ -44,13 +44,13 @@ struct weft_udp_config {
                                 * many consecutive sleeps ended by a datagram, sleep inside the
                                 * receive call, which may miss a deadline by a tick of the kernel's
                                 * clock. 0 (default): never */
-    uint64_t delayed_ack_ns; /* > 0: when a step ends with nothing to send but a DONE, the DONE is
-                              * delayed to the next step, if the last step followed within this
-                              * time; if no step follows, a thread sends it after 2 to 4 ms. 0
-                              * (default): it is sent at once */
-    uint8_t gso;                  /* 0: one datagram for each message, as where GSO is refused */
-    uint8_t gro;                  /* 0: do not request merged datagrams */
-    uint8_t insecure_network;     /* 1: allow mode none beyond loopback, where any host may write */
+    uint64_t delayed_ack_ns;   /* > 0: when a step ends with nothing to send but a DONE, the DONE is
+                                * delayed to the next step, if the last step followed within this
+                                * time; if no step follows, a thread sends it after 2 to 4 ms. 0
+                                * (default): it is sent at once */
+    uint8_t gso;               /* 0: one datagram for each message, as where GSO is refused */
+    uint8_t gro;               /* 0: do not request merged datagrams */
+    uint8_t insecure_network;  /* 1: allow mode none beyond loopback, where any host may write */
     struct weft_inject_loss_config loss; /* injected loss: drop on arrival */
     struct weft_ep_config ep;
 };
