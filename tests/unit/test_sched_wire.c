@@ -189,13 +189,13 @@ static void plans_come_back_or_are_refused(void **state)
     assert_int_equal(plan_back.hop, WEFT_SCHED_AGGREGATORS_MAX);
     assert_int_equal(plan_back.group, 70000);
     assert_int_equal(plan_back.members, 256);
+    assert_int_equal(plan_back.grants[0].members, 256);
     PLAN(WEFT_OK, (a.flags = WEFT_SCHED_ADMITS, a.admitted = 13));
     assert_true(plan_back.admitted == 13 && plan_back.taken == 0);
     PLAN(WEFT_OK, a.taken = 13);
     assert_true(plan_back.admitted == 0 && plan_back.taken == 13 && plan_back.flags == 0);
     PLAN(WEFT_PROTO, a.flags = 0x02);
     PLAN(WEFT_PROTO, a.flags = 0x80 | WEFT_SCHED_ADMITS);
-    assert_int_equal(plan_back.grants[0].members, 256);
     PLAN(WEFT_OK, (hop(&a, 1, 1, 2), a.grants[1].members = 1));
     assert_int_equal(plan_back.grants[0].members, 2);
     assert_int_equal(plan_back.grants[1].members, 1);

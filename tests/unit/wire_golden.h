@@ -108,7 +108,7 @@ static const uint8_t GOLDEN_BACKLOG[] = {
 static const uint8_t GOLDEN_MESSAGE[] = {
     GOLDEN_HEADER(0x20, 0x02),
     0x00, 30,                                       /* 24 + 2 x 3 */
-    0x0c, 0x03, 0x01, 0x00,                         /* MESSAGE, priority 3, critical 1 */
+    0x0d, 0x03, 0x01, 0x00,                         /* MESSAGE, priority 3, critical 1 */
     0x71, 0x72, 0x73, 0x74,                         /* msg */
     0x00, 0x00, 0x00, 0x02,                         /* total */
     0x00, 0x04, 0x00, 0x03,                         /* chunk_elems, elem_bytes */
