@@ -104,8 +104,8 @@ enum {
     WEFT_CC_PACKETS_FIRST = 32,
     WEFT_CC_PACKETS_MIN = 4,
     /* Minimum window after a reduction by delay alone: the smaller of these. */
-    WEFT_CC_PACKETS_DELAY = 24,
-    WEFT_CC_BYTES_DELAY = 36000,
+    WEFT_CC_PACKETS_DELAY = 96,
+    WEFT_CC_BYTES_DELAY = 144000,
 };
 
 /* Initial state of all algorithms. */
@@ -116,8 +116,8 @@ void weft_cc_loss_measure(struct weft_cc_loss *loss, const struct weft_cc_sample
 /* Above the target delay: the fraction (ppm) by which delay alone reduces the window in a round;
  * else 0. */
 uint32_t weft_cc_delay_excess(const struct weft_cc_sample *sample);
-/* The same, limited so that WEFT_CC_PACKETS_DELAY remain. Credit bounds the queue of such small
- * windows, and with delayed acknowledgements (ack.c) a sender needs that many packets in flight. */
+/* The same, limited so that WEFT_CC_PACKETS_DELAY remain: credit bounds the queue of such windows
+ * (cc_delay.c). */
 uint32_t weft_cc_delay_cut(const struct weft_cc *cc, const struct weft_cc_sample *sample);
 void weft_cc_cut(struct weft_cc *cc, uint32_t fraction_ppm);
 /* Growth in slow start for this ACK; weft_cc_limit then applies the window's limits and sets the

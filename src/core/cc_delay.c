@@ -6,9 +6,10 @@
  * 1 Gbit/s) must not count as congestion. A receiver whose process waits longer for a processor
  * keeps a longer queue, and its max_ack_delay, which is less than the duration of that queue,
  * indicates this. Above the target the window shrinks by 0.8 x the fraction of the round trip that
- * is above it, by at most half, and to no less than 24 packets or 36,000 bytes. A queue of that
- * size at a receiver's link is bounded by credit anyway, and at half a millisecond per packet it
- * exceeds any target. With a window of a dozen packets, senders stalled although they held credit.
+ * is above it, by at most half, and to no less than 96 packets or 144,000 bytes. The queue of so
+ * many packets at a receiver's link is bounded by credit anyway. While TCP fills the queue of a link
+ * on the path, the delay is above the target whatever weft sends; a window of 24 packets then made
+ * three round trips of a reply of 47, and each of them waited in that queue.
  *
  * Source: Swift (Kumar et al., SIGCOMM 2020) section 3.1. Without its scaling of the target by hops
  * and flows, and without its pacing below one packet: credits bound the number of packets.

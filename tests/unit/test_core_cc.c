@@ -141,7 +141,9 @@ static void test_delay_holds_the_queue_at_its_target(void **state)
     for (size_t i = 0; i < 2; i++) {
         struct weft_cc cc = cc_named(names[i]);
         uint64_t now = 0;
-        round_trip(&cc, &now, 0, 0, rtt_ns);
+        for (int k = 0; k < 3; k++) {
+            round_trip(&cc, &now, 0, 0, rtt_ns);
+        }
         uint64_t before = cc.cwnd_bytes;
         round_trip(&cc, &now, 0, 0, 28 * rtt_ns); /* 5.6 ms, target 2.8 ms: 0.8 x 0.5 */
         assert_false(cc.slow_start);
@@ -152,8 +154,8 @@ static void test_delay_holds_the_queue_at_its_target(void **state)
     }
 }
 
-/* Delay alone does not reduce the window below the packets that receivers' credit keeps in queues;
- * loss does, and so do long packets. */
+/* Delay alone does not reduce the window below the packets whose queue receivers' credit bounds; loss
+ * does, and with long packets it is fewer. */
 static void test_delay_leaves_what_credit_keeps_standing(void **state)
 {
     (void)state;
@@ -163,21 +165,21 @@ static void test_delay_leaves_what_credit_keeps_standing(void **state)
         uint64_t now = 0;
         for (int k = 0; k < 20; k++) {
             round_trip(&cc, &now, 0, 0, 100 * rtt_ns);
-            assert_true(cc.cwnd_bytes + PACKET > 24 * PACKET);
+            assert_true(k < 2 || cc.cwnd_bytes + PACKET > 96 * PACKET);
         }
-        assert_true(cc.cwnd_bytes <= 25 * PACKET);
+        assert_true(cc.cwnd_bytes <= 97 * PACKET);
         uint64_t least = cc.cwnd_bytes;
         for (int k = 0; k < 40; k++) {
             round_trip(&cc, &now, 500000, 0, 100 * rtt_ns);
             least = weft_min_u64(least, cc.cwnd_bytes);
         }
-        assert_true(least < 24 * PACKET);
+        assert_true(least < 96 * PACKET);
         cc = cc_named(names[i]);
         cc.packet_bytes = 8972;
         for (int k = 0; k < 40; k++) {
             round_trip(&cc, &now, 0, 0, 100 * rtt_ns);
         }
-        assert_in_range(cc.cwnd_bytes, 4 * 8972, 5 * 8972);
+        assert_in_range(cc.cwnd_bytes, 16 * 8972, 17 * 8972);
     }
 }
 
