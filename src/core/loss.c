@@ -11,7 +11,12 @@
 
 #include "base/assert.h"
 
-enum { ANSWER_FACTOR = 4, OUTLIER_FACTOR = 8, TURN_PROBES_MAX = 2 };
+enum {
+    ANSWER_FACTOR = 4,
+    OUTLIER_FACTOR = 8,
+    TURN_PROBES_MAX = 2,
+    SHORT_OVERTAKEN_MAX = 128, /* packets, in which far less credit is granted than 2^15 */
+};
 
 /* On a host that is not overloaded, no process waits longer than this for a processor. */
 static const uint64_t answer_ns_max = 100 * WEFT_NS_PER_MS;
@@ -463,6 +468,22 @@ void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, uint64_t pn,
     ack_act(ep, p, pn, ack, true, at_ns, now_ns);
 }
 
+/* Complete credit, open_from and ce. What this end knows is not newer than a packet that no other has
+ * overtaken, so the nearest number is at most the true one. In an overtaken packet the same low bits
+ * may be those of a newer number: 129 messages may be confirmed meanwhile, and a wrong open_from
+ * would make this end ignore the next ones forever. */
+static void short_numbers(const struct peer *p, uint64_t pn, const struct weft_wire_ack_short *s,
+                          struct weft_wire_ack *ack)
+{
+    uint64_t overtaken = p->sec.seen_largest > pn ? p->sec.seen_largest - pn : 0;
+    int16_t credit = (int16_t)(s->credit - (uint16_t)p->allowed.limit);
+    int8_t from = (int8_t)(s->open_from - (uint8_t)p->rx.open_from);
+    int8_t ce = (int8_t)(s->ce - (uint8_t)p->recovery.ce_seen);
+    ack->credit = p->allowed.limit + (overtaken < SHORT_OVERTAKEN_MAX ? (uint32_t)credit : 0);
+    ack->open_from = (uint32_t)p->rx.open_from + (overtaken == 0 ? (uint32_t)from : 0);
+    ack->ce = p->recovery.ce_seen + (overtaken == 0 ? (uint32_t)ce : 0);
+}
+
 void weft_core_ack_short_recv(struct weft_ep *ep, struct peer *p, uint64_t pn,
                               const struct weft_wire_ack_short *s, uint64_t at_ns, uint64_t now_ns)
 {
@@ -484,10 +505,7 @@ void weft_core_ack_short_recv(struct weft_ep *ep, struct peer *p, uint64_t pn,
     ack.delay_step = s->delay_step;
     ack.largest = largest;
     ack.delay = (uint32_t)s->delay << 4;
-    ack.credit = p->allowed.limit + (uint32_t)(int16_t)(s->credit - (uint16_t)p->allowed.limit);
-    uint32_t from = (uint32_t)p->rx.open_from;
-    ack.open_from = from + (uint32_t)(int8_t)(s->open_from - (uint8_t)from);
-    ack.ce = p->recovery.ce_seen + (uint32_t)(int8_t)(s->ce - (uint8_t)p->recovery.ce_seen);
+    short_numbers(p, pn, s, &ack);
     ack.words[0] = s->mask >> above;
     ack.words[1] = above > 0 ? s->mask << (64 - above) : 0;
     ack.word_count = above > 0 && largest >= 64 ? 2 : 1;
