@@ -442,7 +442,7 @@ static void ack_take(struct weft_ep *ep, struct peer *p, const struct weft_wire_
     trace_round(ep, p, &sample);
 }
 
-/* counts: the ACK is a long one, with clock and ECN counts. */
+/* counts: the ACK has ECN counts, of all packets acknowledged so far. */
 static void ack_act(struct weft_ep *ep, struct peer *p, uint64_t pn,
                     const struct weft_wire_ack *ack, bool counts, uint64_t at_ns, uint64_t now_ns)
 {
@@ -465,7 +465,8 @@ void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, uint64_t pn,
         return;
     }
     ack_echo_set(&p->ack, ack->clock, at_ns);
-    ack_act(ep, p, pn, ack, true, at_ns, now_ns);
+    /* If a later ACK_SHORT has overtaken it, packets are acknowledged that its counts lack. */
+    ack_act(ep, p, pn, ack, pn > p->path.ecn_short_pn, at_ns, now_ns);
 }
 
 /* Complete credit, open_from and ce. What this end knows is not newer than a packet that no other has
@@ -511,6 +512,7 @@ void weft_core_ack_short_recv(struct weft_ep *ep, struct peer *p, uint64_t pn,
     ack.word_count = above > 0 && largest >= 64 ? 2 : 1;
     /* The peer sends chunks: their acknowledgements measure its round trips, without an echo. */
     ack_echo_forget(&p->ack);
+    path_ecn_short(&p->path, pn);
     ack_act(ep, p, pn, &ack, false, at_ns, now_ns);
 }
 

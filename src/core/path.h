@@ -53,7 +53,8 @@ struct path {
     uint32_t ecn_acked; /* marked packets acknowledged since the counts were looked at */
     uint32_t ecn_ect;   /* counts of the newest ACK */
     uint32_t ecn_ce;
-    uint64_t ecn_largest; /* its `largest` */
+    uint64_t ecn_largest;  /* its `largest` */
+    uint64_t ecn_short_pn; /* newest packet with ACK_SHORT, which has no counts */
 
     /* another address: path.c */
     struct challenge challenge[CHALLENGES];
@@ -78,6 +79,12 @@ static inline void path_response_due_set(struct path *path, uint64_t token)
 static inline void path_response_sent(struct path *path)
 {
     path->response_due = false;
+}
+
+/* Packet pn had ACK_SHORT. */
+static inline void path_ecn_short(struct path *path, uint64_t pn)
+{
+    path->ecn_short_pn = weft_max_u64(path->ecn_short_pn, pn);
 }
 
 /* The packet size that a packet of so many bytes counts as. Sizes include room for a tag in every

@@ -186,6 +186,46 @@ static void numbers_are_completed_by_what_is_known(void **state)
     net_free(net);
 }
 
+static bool drop_from_1(struct net *net, struct net_datagram *d)
+{
+    (void)net;
+    return d->from_end != 1;
+}
+
+/* An ACK that arrives after a later ACK_SHORT counts fewer marked packets than are acknowledged by
+ * then. That is no sign that the path erases marks. */
+static void an_overtaken_acknowledgement_does_not_disable_ecn(void **state)
+{
+    (void)state;
+    struct net *net = joined(WEFT_MODE_AUTH);
+    struct weft_ep *ep = net->end[0].ep;
+    struct peer *p = inspect_peer(ep, 0);
+    net->tap = drop_from_1;
+    uint64_t first = p->recovery.pn_next;
+    net_message(net, 0, net->end[0].peer, 1, sent, 4 * 352 * sizeof(float), memory[1]);
+    net_run(net, 100 * WEFT_NS_PER_US);
+    uint64_t last = p->recovery.pn_next - 1;
+    assert_in_range(last, first + 3, 60);
+    assert_true(weft_core_ecn_marks(ep, p));
+    struct weft_wire_ack_short newer = ack_of(p, last, UINT64_MAX << (64 - last));
+    struct weft_wire_ack older = {.largest = first,
+                                  .credit = p->allowed.limit,
+                                  .open_from = (uint32_t)p->rx.open_from,
+                                  .ect = p->path.ecn_ect + 1,
+                                  .ce = p->path.ecn_ce,
+                                  .word_count = 1,
+                                  .words = {UINT64_MAX >> (63 - first) & ~UINT64_C(1)}};
+    weft_core_ack_short_recv(ep, p, 1001, &newer, net->now_ns, net->now_ns);
+    weft_core_ack_recv(ep, p, 1000, &older, net->now_ns, net->now_ns);
+    assert_int_equal(net_counters(net, 0)->ecn_failed, 0);
+    /* The next one has all counts; if marks are missing there, they were erased. */
+    older.largest = last;
+    older.words[0] = UINT64_MAX >> (63 - last) & ~UINT64_C(1);
+    weft_core_ack_recv(ep, p, 1002, &older, net->now_ns, net->now_ns);
+    assert_int_equal(net_counters(net, 0)->ecn_failed, 1);
+    net_free(net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -195,6 +235,7 @@ int main(void)
         cmocka_unit_test(one_direction_has_long_acknowledgements),
         cmocka_unit_test(numbers_that_were_never_sent_are_refused),
         cmocka_unit_test(numbers_are_completed_by_what_is_known),
+        cmocka_unit_test(an_overtaken_acknowledgement_does_not_disable_ecn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
