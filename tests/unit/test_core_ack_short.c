@@ -226,6 +226,119 @@ static void an_overtaken_acknowledgement_does_not_disable_ecn(void **state)
     net_free(net);
 }
 
+/* Short messages that share packets beside long ones, both ways: both kinds of frames, and packets
+ * lost, doubled and overtaken by up to 20 ms. */
+enum { SHORTS = 120, SHORT_FLOATS = 8 };
+
+static struct {
+    float memory[2][SHORTS + 1][SHORT_FLOATS];
+    uint32_t received[2][SHORTS + 1];
+    uint32_t sent[2][SHORTS + 1];
+} few;
+
+static void few_event(struct net *net, uint32_t end, const struct weft_msg_event *event)
+{
+    (void)net;
+    if (event->type == WEFT_EVENT_RECEIVED && event->tag <= SHORTS) {
+        assert_int_equal(event->outcome, WEFT_MSG_COMPLETE);
+        few.received[end][event->tag]++;
+    } else if (event->type == WEFT_EVENT_SENT && event->tag <= SHORTS) {
+        assert_int_equal(event->outcome, WEFT_MSG_COMPLETE);
+        few.sent[end][event->tag]++;
+    }
+}
+
+static bool few_put(struct net *net, uint32_t from, uint64_t tag, const float *values,
+                    uint32_t floats, float *to)
+{
+    const struct weft_msg_expect expect = {.peer = WEFT_PEER_ANY,
+                                           .sink = WEFT_SINK_COPY,
+                                           .tag = tag,
+                                           .tag_mask = UINT64_MAX,
+                                           .memory = to,
+                                           .memory_bytes = floats * sizeof(float),
+                                           .count = 1,
+                                           .timeout_ns = WEFT_NEVER};
+    const struct weft_msg_send send = {.peer = net->end[from].peer,
+                                       .base = values,
+                                       .total = floats,
+                                       .elem_bytes = sizeof(float),
+                                       .shares = floats <= SHORT_FLOATS,
+                                       .tag = tag,
+                                       .deadline_ns = WEFT_NEVER};
+    weft_expect_id id;
+    uint64_t seq;
+    weft_status status = net_msg_send(net, from, &send, &seq);
+    assert_true(status == WEFT_OK || status == WEFT_AGAIN);
+    if (status == WEFT_OK) {
+        assert_int_equal(net_msg_expect(net, 1 - from, &expect, &id), WEFT_OK);
+    }
+    return status == WEFT_OK;
+}
+
+static void few_run(struct net *net)
+{
+    uint32_t put[2] = {0, 0};
+    memset(&few, 0, sizeof(few));
+    for (uint32_t end = 0; end < 2; end++) {
+        assert_true(few_put(net, end, 0, sent, FLOATS, memory[1 - end]));
+    }
+    while (put[0] < SHORTS || put[1] < SHORTS) {
+        for (uint32_t end = 0; end < 2; end++) {
+            net->end[end].ep->credit.round_shared = true;
+            net->end[end].ep->credit.rounds_shared = true;
+            uint64_t burst = weft_prng_below(&net->prng, 12);
+            for (uint64_t i = 0; i < burst && put[end] < SHORTS; i++) {
+                uint32_t tag = put[end] + 1;
+                if (!few_put(net, end, tag, sent + tag, SHORT_FLOATS, few.memory[1 - end][tag])) {
+                    break;
+                }
+                put[end]++;
+            }
+        }
+        net_run(net, weft_prng_below(&net->prng, 2000) * WEFT_NS_PER_US);
+    }
+    net_run(net, 60 * WEFT_NS_PER_S);
+    for (uint32_t end = 0; end < 2; end++) {
+        assert_memory_equal(memory[end], sent, sizeof(sent));
+        for (uint32_t tag = 0; tag <= SHORTS; tag++) {
+            assert_int_equal(few.received[end][tag], 1);
+            assert_int_equal(few.sent[end][tag], 1);
+        }
+        for (uint32_t tag = 1; tag <= SHORTS; tag++) {
+            assert_memory_equal(few.memory[end][tag], sent + tag, SHORT_FLOATS * sizeof(float));
+        }
+        assert_false(weft_ep_busy(net->end[end].ep));
+        assert_int_equal(net_counters(net, end)->bad_ack, 0);
+        assert_int_equal(net_counters(net, end)->bad_range, 0);
+    }
+}
+
+static void both_frames_on_a_bad_path(void **state)
+{
+    (void)state;
+    uint64_t rides = 0, shared = 0;
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        struct net *net = joined((uint8_t)(seed % 3));
+        weft_prng_init(&net->prng, seed);
+        net->loss_ppm = seed % 4 == 0 ? 0 : 50000;
+        net->duplicate_ppm = 50000;
+        net->late_ppm = 50000;
+        net->late_ns = 20 * WEFT_NS_PER_MS;
+        net->on_event = few_event;
+        for (uint32_t end = 0; end < 2; end++) {
+            net->end[end].gap_ns = 20 * WEFT_NS_PER_US;
+        }
+        few_run(net);
+        rides += count.rides;
+        shared += net_counters(net, 0)->messages_shared + net_counters(net, 1)->messages_shared;
+        net_free(net);
+    }
+    print_message("%llu rides, %llu shared\n", (unsigned long long)rides,
+                  (unsigned long long)shared);
+    assert_true(rides > 0 && shared > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -236,6 +349,7 @@ int main(void)
         cmocka_unit_test(numbers_that_were_never_sent_are_refused),
         cmocka_unit_test(numbers_are_completed_by_what_is_known),
         cmocka_unit_test(an_overtaken_acknowledgement_does_not_disable_ecn),
+        cmocka_unit_test(both_frames_on_a_bad_path),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
