@@ -111,14 +111,10 @@ holds "the rest went without a grant" killed '.counters | .sched_direct > 10 and
     .sched_asked == '$((24 * epochs))' and .sched_granted + .sched_direct == .sched_asked'
 holds "and each is closed once" killed ".counters.shard_updates_closed == $((48 * epochs))"
 holds "a dead one has no figures" killed '.scheduler.planned == null'
-rm -f killed.out
-train killed --scheduler on --mode asp --read-credits 1 --workers 4 --epochs 12 &
-job=$!
-tap_at_exit 'kill $job 2>/dev/null; wait'
-tap_run "one that admits reads is killed" kill_own
-wait "$job"
-tap_is "the job ends well" $? 0
-holds "reads do not wait any more" killed '.counters | .sched_reads_waited > 10 and
+kill_in admits "scheduler 0" --scheduler on --mode asp --read-credits 1 --workers 4
+tap_is "one that admits reads is killed" $? 0
+tap_is "the job ends well" "$status" 0
+holds "reads do not wait any more" admits '.counters | .sched_reads_waited > 10 and
     .sched_reads_waited < .client_updates and .sched_reads_direct <= 4'
 
 # granted: by the scheduler, so far.
