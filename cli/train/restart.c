@@ -87,6 +87,9 @@ int weft_train_restart(struct train *train)
     run.metrics = train->metrics_options;
     run.aggregators = train->aggregators;
     run.scheduler = train->job.scheduler;
+    if (train->has_own_scheduler) {
+        weft_args_add(&run.scheduler_args, "--read-credits=%u", train->read_credits);
+    }
     struct weft_run_watch watch;
     if (train->report != NULL || train->json) {
         weft_train_follow(train, &watch);
@@ -110,6 +113,7 @@ int weft_train_restart(struct train *train)
     }
     weft_args_fini(&run.server_args);
     weft_args_fini(&run.aggregator_args);
+    weft_args_fini(&run.scheduler_args);
     weft_args_fini(&run.worker_args);
     return status;
 }

@@ -64,6 +64,10 @@ tap_run "ssp with one credit" train slow --mode ssp:1 --scheduler on --read-cred
     --servers 2 --batch 512
 holds "nobody waits for ever" slow '.counters.sched_reads_direct == 0 and
     .counters.sched_silences == 0'
+tap_run "credits beside replicas" train replicated --mode asp --scheduler on --read-credits 1 --workers 2 \
+    --servers 1 --replicas 1 --div-max 1 --on-server-death promote
+holds "reads wait for their admission there, too" replicated '.counters.sched_reads_waited > 10 and
+    .scheduler.read_credits == 1'
 tap_run "updates that are too short for a grant" train short --model lr --mode asp --scheduler on \
     --read-credits 1 --workers 4 --servers 1 --batch 512
 holds "return their credits, too" short '.counters | .sched_asked == 0 and .sched_reads_waited > 50 and
