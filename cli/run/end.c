@@ -1,5 +1,6 @@
-/* The end of `weft run`: the servers are told to stop, and what they report on the way is printed or
- * passed on: what became of the last checkpoint, and for `weft train` the counters.
+/* The end of `weft run`: aggregators, servers and the scheduler are told to stop. What they report
+ * then is printed or passed on: what became of the last checkpoint, and for `weft train` the
+ * counters.
  *
  * A server that does not exit is killed after its grace period, which is long where it may be
  * writing a checkpoint. Who does not want to wait for that sends another signal. */
@@ -29,12 +30,14 @@ bool weft_run_print(const struct weft_slot *slot, const cJSON *message)
     return true;
 }
 
-/* The errors of servers in a run that has failed are mostly effects of the failure. */
+/* Errors in a run that has failed are mostly effects of the failure. */
 static void note_message(struct run *run, const struct weft_supervisor_event *event, bool good)
 {
     const char *name = weft_channel_text(event->object, "event");
     struct weft_run_watch *watch = run->options->watch;
-    if (strcmp(event->slot->role, "server") != 0) {
+    const char *role = event->slot->role;
+    if (strcmp(role, "server") != 0 && strcmp(role, "aggregator") != 0 &&
+        strcmp(role, "scheduler") != 0) {
         return;
     }
     if (good && !event->slot->is_retired && watch != NULL && strcmp(name, "done") == 0) {
@@ -44,7 +47,8 @@ static void note_message(struct run *run, const struct weft_supervisor_event *ev
     }
 }
 
-static void note_exit(struct run *run, const struct weft_slot *slot, bool good)
+/* when: was it told to stop? */
+static void note_exit(struct run *run, const struct weft_slot *slot, bool good, const char *when)
 {
     char how[160];
     if (!good || strcmp(slot->role, "server") != 0 || slot->is_retired || slot->wait_status == 0) {
@@ -53,11 +57,23 @@ static void note_exit(struct run *run, const struct weft_slot *slot, bool good)
     weft_slot_ending(slot, how, sizeof(how));
     if (weft_run_servers_have(run->options, "checkpoint")) {
         (void)weft_fail(&run->error, WEFT_PEER,
-                        "all workers have finished, but server %u %s when it was told to stop, and its "
-                        "last checkpoint may be missing",
-                        slot->rank, how);
+                        "all workers have finished, but server %u %s %s it was told to stop, and "
+                        "its last checkpoint may be missing",
+                        slot->rank, how, when);
     } else {
-        fprintf(stderr, "weft run: server %u %s when it was told to stop\n", slot->rank, how);
+        fprintf(stderr, "weft run: server %u %s %s it was told to stop\n", slot->rank, how, when);
+    }
+}
+
+/* It died, and would have been started again. */
+static void note_absent(struct run *run, const struct weft_slot *slot)
+{
+    if (!slot->is_running && slot->wait_status != 0 && run->error.text[0] == '\0' &&
+        weft_run_servers_have(run->options, "checkpoint")) {
+        (void)weft_fail(&run->error, WEFT_PEER,
+                        "all workers have finished, but server %u has died and was not running "
+                        "again, and its last checkpoint may be missing",
+                        slot->rank);
     }
 }
 
@@ -88,7 +104,10 @@ void weft_run_end_servers(struct run *run, bool good)
     for (uint32_t s = 0; s < run->options->servers; s++) {
         struct weft_slot *slot = run_server(run, s);
         graces[s] = slot->grace_ns;
-        if (good && run->options->watch != NULL) {
+        if (good) {
+            note_absent(run, slot);
+        }
+        if (good && run->options->watch != NULL && run->interrupted == 0) {
             slot->grace_ns = weft_max_u64(slot->grace_ns, last_message_ns);
         }
     }
@@ -100,7 +119,7 @@ void weft_run_end_servers(struct run *run, bool good)
             note_message(run, &event, good);
             cJSON_Delete(event.object);
         } else if (event.type == WEFT_SUPERVISOR_EXITED) {
-            note_exit(run, event.slot, good);
+            note_exit(run, event.slot, good, "when");
         } else if (event.type == WEFT_SUPERVISOR_SIGNAL && waited_ns >= signal_ns) {
             note_signal(run, event.signal, waited_ns, graces);
             signal_ns = waited_ns + same_signal_ns;
@@ -111,21 +130,18 @@ void weft_run_end_servers(struct run *run, bool good)
 void weft_run_end_role(struct run *run, const char *role, bool good)
 {
     const uint64_t begun_ns = weft_clock_now_ns();
-    const struct weft_run_watch *watch = good ? run->options->watch : NULL;
     uint64_t waited_ns = 0;
-    while (run->interrupted == 0 && weft_supervisor_press(&run->supervisor, role, waited_ns) > 0) {
+    while (weft_supervisor_press(&run->supervisor, role, waited_ns) > 0) {
         struct weft_supervisor_event event;
         weft_supervisor_next(&run->supervisor, look_ns, &event);
         waited_ns = weft_max_u64(weft_clock_now_ns() - begun_ns, 1);
         if (event.type == WEFT_SUPERVISOR_SIGNAL) {
             run->interrupted = event.signal;
+        } else if (event.type == WEFT_SUPERVISOR_EXITED) {
+            note_exit(run, event.slot, good, "before"); /* a server's */
         } else if (event.type == WEFT_SUPERVISOR_MESSAGE) {
-            const bool is_last = strcmp(weft_channel_text(event.object, "event"), "done") == 0;
-            if (watch != NULL && is_last && strcmp(event.slot->role, role) == 0) {
-                watch->message(watch->arg, &run->supervisor, event.slot, event.object);
-            }
+            note_message(run, &event, good);
             cJSON_Delete(event.object);
         }
     }
-    weft_supervisor_stop(&run->supervisor, role);
 }

@@ -124,13 +124,14 @@ bool weft_run_replica_exit(struct run *run, struct weft_slot *slot, const char *
 bool weft_run_print(const struct weft_slot *slot, const cJSON *message);
 
 /* Stop the servers. Each gets its grace period, and in a run with a watch that is good at least
- * half a minute, so that its last message arrives; a signal ends that extra time, and another one
- * the grace periods. Sets run->interrupted at a signal, and run->error when a server failed whose
- * last checkpoint would be a result of the run. */
+ * half a minute, so that its last message arrives; a signal, also an earlier one, ends that extra
+ * time, and another one the grace periods. Sets run->interrupted at a signal, and run->error when a
+ * server failed whose last checkpoint would be a result of the run. */
 void weft_run_end_servers(struct run *run, bool good);
 
-/* Stop the processes of a role, each within its grace period. In a run that is good the watch gets
- * their last messages. A signal sets run->interrupted. */
+/* Stop the processes of another role, each within its grace period. In a run that is good the watch
+ * gets their last messages. A signal sets run->interrupted. A server that dies meanwhile, and what
+ * servers report, counts as in weft_run_end_servers. */
 void weft_run_end_role(struct run *run, const char *role, bool good);
 
 /* ---- aggregators.c --------------------------------------------------------------------------- */

@@ -94,7 +94,9 @@ static void give_up(struct run *run, struct weft_slot *slot, bool is_worker, con
     const char *more = run->options->restarts > 0 ? ", once more than --restart allows" : "";
     if (is_worker && run->gone.text[0] != '\0') { /* an effect of that */
         run->error = run->error.text[0] == '\0' ? run->gone : run->error;
-    } else if (!is_worker && run->gone.text[0] == '\0' && may_be_complete(run)) {
+    } else if (!is_worker && run->gone.text[0] != '\0') { /* not the first one */
+        fprintf(stderr, "weft run: %s %u %s%s\n", slot->role, slot->rank, how, more);
+    } else if (!is_worker && may_be_complete(run)) {
         (void)weft_fail(&run->gone, WEFT_PEER, "%s %u %s%s", slot->role, slot->rank, how, more);
         run->give_up_ns = weft_clock_now_ns() + gone_patience_ns;
     } else if (is_worker && run->options->on_death == WEFT_DEATH_SHRINK &&

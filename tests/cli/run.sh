@@ -165,6 +165,30 @@ background kept "$weft" run -n 1 --server-options "--checkpoint $PWD/kept" -- sh
     './kills_server kept.out 0.2; exit 0'
 wait $last
 tap_is "nor may it die where it was to write a checkpoint" $? 1
+# shellcheck disable=SC2016
+background both "$weft" run -n 1 -s 2 -- sh -c \
+    'kill -9 $(sed -n "s/^weft run: server [01]: pid //p" both.out); sleep 0.1; exit 0'
+wait $last
+tap_is "several servers may die as the last worker ends" $? 0
+# It dies so often that it would be started again in 1.6 s only.
+cat >kills_again <<'END'
+#!/bin/sh
+before=
+for _ in 1 2 3 4 5 6; do
+    while pid=$(sed -n 's/^weft run: server 0: pid //p' "$1" | tail -n 1) && [ "$pid" = "$before" ]; do
+        sleep 0.01
+    done
+    kill -9 "$pid"
+    before=$pid
+done
+END
+chmod +x kills_again
+background due "$weft" run -n 1 --restart 9 --server-options "--checkpoint $PWD/due" -- sh -c \
+    './kills_again due.out; exit 0'
+wait $last
+tap_is "one that was to be started again has written no last checkpoint" $? 1
+tap_like "in words" "$(cat due.out)" \
+    '^weft run: all workers have finished, but server 0 has died .* checkpoint may be missing; stopped'
 
 # A server that hangs when it is told to stop: in the write of its trace to a pipe that is almost full.
 # It may be writing a checkpoint, so it has two minutes; who does not want to wait says so again.
