@@ -31,8 +31,10 @@ static int check_rest(const struct weft_command *command, struct server *server)
                                   "directory");
     }
     /* What is selected is selected from the rows that are tracked. */
-    server->each.shard.hot_top = (uint32_t)weft_max_u64(
-        server->each.shard.hot_top, (uint64_t)server->each.shard.hot_rows * 3 / 2 + 1);
+    if (server->each.shard.hot_rows > 0) {
+        server->each.shard.hot_top = (uint32_t)weft_max_u64(
+            server->each.shard.hot_top, (uint64_t)server->each.shard.hot_rows * 3 / 2 + 1);
+    }
     server->checkpoints.journal.job = weft_journal_job(server->membership.launch.job);
     if (server->keepalive_ms == UINT32_MAX) {
         server->keepalive_ms = server->each.shard.on_death == WEFT_DEATH_WAIT ? 0 : KEEPALIVE_MS;

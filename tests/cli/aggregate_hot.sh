@@ -59,6 +59,19 @@ tap_is "whole pushes come by the aggregator, which are more rows" \
 job 20 10
 tap_is "a worker with less memory: whole pushes" "$(($(figure rows_in aggregate.out) > split))" 1
 
+# All of a server that tracks no rows: without hot rows nothing makes it track some.
+"$WEFT_BIN" server --port 0 --workers 1 --hot-top 0 --metrics 0 >server.out 2>server.err &
+server=$!
+tap_until grep -q '^metrics: ' server.out
+tap_run "a job at a server with --hot-top 0" "$WEFT_BIN" worker --servers "127.0.0.1:$(port_of server.out)" \
+    --workers 1 --epochs 1 --batch 256
+python3 -c 'import sys, urllib.request
+sys.stdout.write(urllib.request.urlopen(sys.argv[1], timeout=60).read().decode())' \
+    "$(sed -n 's/^metrics: \(.*\)metrics$/\1/p' server.out)hot?table=0&k=5" >hot.json
+tap_run "tracks none" jq -e '.is_declared and .rows == []' hot.json
+kill "$server"
+wait "$server"
+
 # ---- weft train ----------------------------------------------------------------------------------
 
 tap_run "weft train" "$WEFT_BIN" train --via on --hot-rows 20 --workers 3 --servers 2 --epochs 40 \
