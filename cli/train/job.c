@@ -185,8 +185,16 @@ int weft_job_settle(const struct weft_command *command, struct weft_job *job)
                              : weft_options_usage(command, "%s", error.text);
 }
 
+/* Aggregators of a worker: --via, else WEFT_VIA; NULL = none. */
+static const char *via_of(const struct weft_job *job)
+{
+    const char *via = job->via != NULL ? job->via : getenv("WEFT_VIA");
+    return via != NULL && via[0] != '\0' ? via : NULL;
+}
+
 static int check_scheduler(const struct weft_command *command, const struct weft_job *job)
 {
+    const char *via = via_of(job);
     if (job->tau_max > 0 && job->scheduler == NULL) {
         return weft_options_usage(command,
                                   "--tau-max requires --scheduler, which enforces the bound");
@@ -200,25 +208,23 @@ static int check_scheduler(const struct weft_command *command, const struct weft
                                   "--tau-max cannot be used with --model lda, whose counts "
                                   "must not be dropped");
     }
-    if (job->scheduler != NULL && job->via != NULL && strcmp(job->via, "coordinator") == 0) {
+    if (job->scheduler != NULL && via != NULL && strcmp(via, "coordinator") == 0) {
         return weft_options_usage(command, "--scheduler cannot be used with --via coordinator: it "
                                            "needs a list of aggregators that is the same for all "
                                            "workers");
     }
-    if (job->tau_max > 0 && job->via != NULL) {
+    if (job->tau_max > 0 && via != NULL) {
         return weft_options_usage(command,
-                                  "--tau-max cannot be used with --via: a sum does not say "
-                                  "which model each of its updates was computed from, and "
-                                  "a server could not remove a late one from it");
+                                  "--tau-max cannot be used with --via or WEFT_VIA: a sum does not "
+                                  "say which model each of its updates was computed from, and a "
+                                  "server could not remove a late one from it");
     }
     return WEFT_OPTIONS_RUN;
 }
 
 static int check_hot_rows(const struct weft_command *command, const struct weft_job *job)
 {
-    const char *environment = getenv("WEFT_VIA");
-    bool has_via = job->via != NULL || (environment != NULL && environment[0] != '\0');
-    if (job->hot_rows > 0 && !has_via) {
+    if (job->hot_rows > 0 && via_of(job) == NULL) {
         return weft_options_usage(command,
                                   "--hot-rows requires --via or WEFT_VIA: hot rows are sent "
                                   "through an aggregator, all others to the servers");

@@ -489,6 +489,7 @@ static int check(const struct weft_command *command, struct train *train)
         return weft_options_usage(command, "--resume requires --checkpoint DIR");
     }
     int status = check_scheduler(command, train);
+    (void)unsetenv("WEFT_SCHEDULER"); /* of workers only; --scheduler is that of servers, too */
     status = status == WEFT_OPTIONS_RUN ? check_read_credits(command, train) : status;
     status = status == WEFT_OPTIONS_RUN ? weft_train_restart_check(command, train) : status;
     if (status != WEFT_OPTIONS_RUN) {

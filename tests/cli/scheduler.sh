@@ -20,6 +20,12 @@ holds() {
 }
 
 tap_run "a job without a scheduler" train off --save off.model
+WEFT_SCHEDULER=127.0.0.1:9
+export WEFT_SCHEDULER
+tap_run "the environment of a training names one" train named
+unset WEFT_SCHEDULER
+holds "which only --scheduler does" named '.scheduler == null and .counters.sched_asked == null and
+    .counters.client_updates == 0'
 tap_run "and one with" train on --scheduler on --save on.model
 tap_run "bsp: the same model, bit for bit" cmp off.model on.model
 holds "without: nothing is asked, nothing counted" off '.scheduler == null and
@@ -246,6 +252,11 @@ wrong "counts" 'counts must not be dropped' train --model lda --format docword -
     --scheduler on --tau-max 3 --mode asp
 wrong "a bound with an aggregator" 'does not say which model each of its updates' worker --servers 127.0.0.1:9 \
     --scheduler 127.0.0.1:9 --via 127.0.0.1:8 --mode asp --tau-max 3
+WEFT_VIA=127.0.0.1:8
+export WEFT_VIA
+wrong "with one of the environment" 'does not say which model each of its updates' worker \
+    --servers 127.0.0.1:9 --scheduler 127.0.0.1:9 --mode asp --tau-max 3
+unset WEFT_VIA
 wrong "aggregators that the coordinator names" 'cannot be used with --via coordinator' worker \
     --coordinator 127.0.0.1:9 --scheduler 127.0.0.1:9 --via coordinator --mode asp
 wrong "credits without a scheduler" 'read-credits requires --scheduler on' train --mode asp --read-credits 2
