@@ -77,21 +77,33 @@ static void note_absent(struct run *run, const struct weft_slot *slot)
     }
 }
 
+/* Those that were replaced, too. */
+static void kill_servers(struct run *run, int signal)
+{
+    for (uint32_t i = 0; i < run->supervisor.count; i++) {
+        struct weft_slot *slot = &run->supervisor.slots[i];
+        if (slot->role != NULL && strcmp(slot->role, "server") == 0) {
+            slot->grace_ns = 1;
+        }
+    }
+    fprintf(stderr, "weft run: signal %d (%s) again; killing the servers\n", signal,
+            strsignal(signal));
+}
+
 /* graces: each server's grace_ns of before. */
 static void note_signal(struct run *run, int signal, uint64_t waited_ns, const uint64_t *graces)
 {
     const bool again = run->interrupted != 0;
     run->interrupted = signal;
+    if (again) {
+        kill_servers(run, signal);
+        return;
+    }
     for (uint32_t s = 0; s < run->options->servers; s++) {
         struct weft_slot *slot = run_server(run, s);
         const uint64_t own_ns = graces[s] != 0 ? graces[s] : run->supervisor.policy.grace_ns;
-        slot->grace_ns = again ? 1
-                               : weft_min_u64(weft_max_u64(slot->grace_ns, own_ns),
-                                              weft_time_add(waited_ns, own_ns));
-    }
-    if (again) {
-        fprintf(stderr, "weft run: signal %d (%s) again; killing the servers\n", signal,
-                strsignal(signal));
+        slot->grace_ns =
+            weft_min_u64(weft_max_u64(slot->grace_ns, own_ns), weft_time_add(waited_ns, own_ns));
     }
 }
 
