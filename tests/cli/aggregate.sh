@@ -136,8 +136,6 @@ tap_is "which had pushes" "$(($(figure pushes_absorbed named.out) > 10))" 1
 "$WEFT_BIN" train --via off >usage.out 2>&1
 tap_is "--via off: wrong usage" $? 2
 tap_like "it says what there is" "$(cat usage.out)" '"off" is neither on nor the HOST:PORT'
-"$WEFT_BIN" train --via on --restart 1 --checkpoint ckpt >usage.out 2>&1
-tap_is "--via on with --restart: wrong usage" $? 2
 
 # ---- more than two aggregators -------------------------------------------------------------------
 
