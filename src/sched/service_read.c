@@ -39,7 +39,9 @@ void service_read_forget(struct weft_sched_service *service, uint32_t worker, ui
 static void pass(struct weft_sched_service *service, uint32_t worker, uint64_t now_ns)
 {
     struct service_worker *w = &service->workers[worker];
-    if (!service_admits(service) || service_has_update(w) || w->state == UPDATE_HELD) {
+    /* A worker that has expired would take a credit: its request waits until it is heard again. */
+    if (!service_admits(service) || !w->is_here || service_has_update(w) ||
+        w->state == UPDATE_HELD) {
         return;
     }
     if (w->read_state == READ_WANTED &&

@@ -350,6 +350,24 @@ static void who_is_gone_keeps_no_credit(void **state)
     }
 }
 
+/* It has asked for its next read, and falls silent while its update is under way. */
+static void who_is_silent_gets_no_credit(void **state)
+{
+    (void)state;
+    struct job job;
+    begin(&job, WEFT_SCHED_ASP, WEFT_NEVER, 1);
+    ask_to_read(&job, 0, 1);
+    assert_true(may_read(&job, 0));
+    assert_int_equal(ask(&job, 0, 1, 0), WEFT_SCHED_SEND);
+    ask_to_read(&job, 0, 2);
+    weft_sched_daemon_disconnected(job.daemon[0]);
+    pass(&job, 4 * WEFT_NS_PER_S);
+    assert_int_equal(weft_sched_service_counters(job.service)->expired, 1);
+    ask_to_read(&job, 1, 1);
+    assert_true(may_read(&job, 1));
+    end(&job);
+}
+
 /* It has read for another purpose, and is alive. */
 static void a_credit_expires(void **state)
 {
@@ -541,6 +559,7 @@ int main(void)
         cmocka_unit_test(a_drop_returns_the_credit),
         cmocka_unit_test(a_worker_returns_the_credit),
         cmocka_unit_test(who_is_gone_keeps_no_credit),
+        cmocka_unit_test(who_is_silent_gets_no_credit),
         cmocka_unit_test(a_credit_expires),
         cmocka_unit_test(a_silent_scheduler_stops_nobody),
         cmocka_unit_test(a_daemon_waits_for_its_own_admission),
