@@ -193,18 +193,20 @@ static uint64_t *look_at(struct weft_aggregator *agg, const struct agg_below *be
         return &agg->counters.direct_form;
     }
     const bool ends = (view->request.flags & WEFT_AGGREGATE_ENDS) != 0;
+    uint32_t newest = 0;
     for (uint32_t i = 0; i < view->members; i++) {
         members[i] = (struct agg_member){.push = weft_aggregate_member_at(view, i),
                                          .answer = i == 0 ? below->answer : AGG_NONE};
         if (!ends && members[i].push.clock == 0) {
             members[i].push.clock = tag->number;
         }
-        if (members[i].push.clock > tag->number) {
-            return &agg->counters.direct_form;
-        }
+        newest = members[i].push.clock > newest ? members[i].push.clock : newest;
         if (is_strange(agg, spec, &members[i].push)) {
             return &agg->counters.direct_form;
         }
+    }
+    if (!ends && newest != tag->number) {
+        return &agg->counters.direct_form;
     }
     *input_p = (struct agg_input){
         .table = tag->table,

@@ -230,12 +230,17 @@ static enum weft_rpc_status validate(struct weft_shard *shard, uint16_t index, u
                                      const struct weft_aggregate_view *view, bool again)
 {
     struct weft_table *table = shard_table(shard, index);
+    uint32_t newest = view->clocks == NULL ? clock : 0;
     for (uint32_t i = 0; i < view->members; i++) {
         struct weft_aggregate_member member = weft_aggregate_member_at(view, i);
         enum weft_rpc_status status = member_check(shard, index, clock, &member, again);
         if (status != WEFT_RPC_OK) {
             return status;
         }
+        newest = member.clock > newest ? member.clock : newest;
+    }
+    if (newest != clock) {
+        return WEFT_RPC_BAD_REQUEST;
     }
     weft_table_begin(table, clock);
     return rows_check(shard, table, view);

@@ -490,8 +490,9 @@ static void several_clocks(void **state)
     a.clocks[0] = 2;
     a.clocks_count = 1;
     assert_int_equal(aggregate(b, 2, a), WEFT_RPC_BAD_REQUEST);
-    assert_int_equal(rows_with(b->shard, 0), ROWS);
     a.clocks_count = 2;
+    assert_int_equal(aggregate(b, 3, a), WEFT_RPC_BAD_REQUEST); /* the tag has the latest */
+    assert_int_equal(rows_with(b->shard, 0), ROWS);
     assert_int_equal(aggregate(b, 2, a), WEFT_RPC_OK);
     assert_int_equal(rows_with(b->shard, 2), ROWS);
     push(b, WORKER, 2, 1); /* both come direct as well */

@@ -444,6 +444,7 @@ enum {
     OTHER_PROCESS, /* than the one that is connected here with the member's rank */
     WHOLE,
     AGAIN,
+    CLOCK_BEFORE, /* that of the tag: a member's */
     HOSTILE
 };
 
@@ -464,6 +465,9 @@ static size_t hostile_sum(const struct bench *b, uint8_t *out, uint32_t what)
     uint8_t *at = out + WEFT_AGGREGATE_HEAD_BYTES;
     weft_aggregate_member_pack(&member, at);
     at += WEFT_AGGREGATE_MEMBER_BYTES;
+    const uint32_t clocks = what == CLOCK_BEFORE, clock = 1;
+    memcpy(at, &clock, clocks * sizeof(clock));
+    at += clocks * sizeof(clock);
     const size_t ids_bytes = weft_ids_pack_block(&id, 1, 0, at, &taken);
     memset(at, what == BAD_IDS ? 0xff : at[0], 1);
     const uint16_t count = what == ZERO_COUNT ? 0 : 1;
@@ -471,6 +475,7 @@ static size_t hostile_sum(const struct bench *b, uint8_t *out, uint32_t what)
     memcpy(at + ids_bytes, &count, sizeof(count));
     memcpy(at + ids_bytes + sizeof(count), sums, sizeof(sums));
     weft_aggregate_head_pack(&request, what == NO_MEMBERS ? 0 : 1, ids_bytes, out);
+    weft_aggregate_head_clocks(out, clocks);
     return (size_t)(at - out) + ids_bytes + sizeof(count) + sizeof(sums) - (what == CUT_SHORT);
 }
 
@@ -536,6 +541,9 @@ static void a_hostile_child(void **state)
         assert_int_equal(counters_of(&b, 0)->rows_in, 0);
         assert_int_equal(counters_of(&b, 0)->aggregates_in, 2 + what);
     }
+    send_tagged(&b, 0, child, (struct weft_rpc_tag){.op = WEFT_RPC_AGGREGATE, .number = 2},
+                sum[CLOCK_BEFORE], hostile_sum(&b, sum[CLOCK_BEFORE], CLOCK_BEFORE));
+    assert_int_equal(counters_of(&b, 0)->rows_in, 0);
     /* A well-formed one is added once. The shard does not know the session. */
     send_bytes(&b, child, WEFT_RPC_AGGREGATE, sum[WHOLE], hostile_sum(&b, sum[WHOLE], WHOLE));
     assert_int_equal(counters_of(&b, 0)->rows_in, 1);
