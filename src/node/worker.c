@@ -405,7 +405,8 @@ weft_status weft_worker_open(struct weft_worker *worker, const struct weft_worke
 
 /* Open the connections that it parked, if their servers answer, for as long as it would wait for a reply
  * over any connection: a busy host may need seconds, and a rank that just falls silent is declared dead
- * when its lease ends. False: it has parked none. */
+ * when its lease ends. No longer than any lease lasts: the peer timeout may be WEFT_NEVER. False: it has
+ * parked none. */
 static bool unpark(struct weft_worker *worker)
 {
     if (!worker->has_via || worker->client == NULL) {
@@ -413,7 +414,9 @@ static bool unpark(struct weft_worker *worker)
     }
     bool any = false;
     uint64_t now_ns = weft_clock_now_ns();
-    const uint64_t end_ns = weft_time_add(now_ns, weft_max_u64(unpark_ns, worker->peer_timeout_ns));
+    const uint64_t most_ns = WEFT_RPC_PARK_MS_MAX * WEFT_NS_PER_MS;
+    const uint64_t end_ns = weft_time_add(
+        now_ns, weft_min_u64(weft_max_u64(unpark_ns, worker->peer_timeout_ns), most_ns));
     while (weft_ps_client_unpark(worker->client, now_ns) && now_ns < end_ns) {
         any = true;
         weft_worker_progress(worker, unpark_step_ns);
