@@ -220,8 +220,8 @@ struct weft_fabric_server_counters {
 
 /* Errors:  WEFT_TIMEOUT  a shard did not reply within 5 s, because a callback has not returned.
  * Thread:  any, except a shard's. */
-WEFT_API weft_status weft_fabric_server_counters_get(
-    struct weft_fabric_server *server, struct weft_fabric_server_counters *counters_p);
+WEFT_API weft_status weft_fabric_server_counters_get(struct weft_fabric_server *server,
+                                                     struct weft_fabric_server_counters *counters_p);
 
 /* Close the connections to the workers, join the threads, and free the server, including the
  * model. No callback runs after it returns. NULL is allowed.

@@ -113,7 +113,7 @@ for mode in bsp asp; do
     tap_run_fails "a refused clock ends a worker ($mode)" 1 "$WEFT_BIN" worker --security none \
         --servers "127.0.0.1:$(cat "$tap_tmp/forgetful")" --workers 1 --mode $mode --batch 1000 --peer-timeout 60
     tap_like "which says what to do ($mode)" "$(cat "$tap_tmp/run.out")" \
-        "refused clock .* end the other process, or start the job anew"
+        "refused clock .* end the other process, or restart the job"
     exec 3>&-
     wait "$server"
 done
