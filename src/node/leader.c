@@ -29,7 +29,9 @@ void weft_leader_fini(struct weft_leader *leader)
     pthread_cond_destroy(&leader->turn);
 }
 
-/* The thread sleeps until looks_ns, or until signalled. */
+/* The thread sleeps until looks_ns, or until woken. It is the only one that sleeps on `turn`, and yet
+ * it is woken by broadcast: glibc before 2.41 can lose a signal to a wait that has already ended
+ * (https://sourceware.org/bugzilla/show_bug.cgi?id=25847). */
 static void sleep_until_turn(struct weft_leader *leader)
 {
     if (leader->looks_ns == WEFT_NEVER) {
@@ -106,7 +108,7 @@ void weft_leader_leave(struct weft_leader *leader, uint64_t now_ns, bool more)
     if (more) {
         weft_leader_hurry(leader);
     } else if (leader->looks_ns > now_ns + grace_ns) {
-        pthread_cond_signal(&leader->turn);
+        pthread_cond_broadcast(&leader->turn);
     }
 }
 
@@ -114,6 +116,6 @@ void weft_leader_hurry(struct weft_leader *leader)
 {
     if (leader->who == WEFT_LEADS_NOBODY && !leader->hurry) {
         leader->hurry = true;
-        pthread_cond_signal(&leader->turn);
+        pthread_cond_broadcast(&leader->turn);
     }
 }
