@@ -419,7 +419,7 @@ static void a_silent_scheduler_stops_nobody(void **state)
     assert_false(weft_sched_daemon_reads_wait(job.daemon[1])); /* nor do the next */
     assert_int_equal(direct_of(&job, 1), 1);
     assert_int_equal(weft_sched_daemon_counters(job.daemon[1])->silences, 1);
-    /* Another scheduler: the reports have who has read, and nobody else may. */
+    /* Another scheduler: it learns from the reports which worker has read, and admits no other. */
     weft_sched_service_free(job.service);
     for (uint32_t p = 0; p < PROCESSES; p++) {
         weft_sched_daemon_disconnected(job.daemon[p]);
