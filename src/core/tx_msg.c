@@ -146,6 +146,7 @@ weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct w
         critical_init(m, send->critical_mask, critical);
     }
     perm_choose(ep, m, send->cut);
+    tx_backlog_reached(&p->tx, p->allowed.sent);
     if (!m->held) {
         /* The receiver learns of this message only after the earlier ones, so BACKLOG must announce
          * it. */

@@ -71,6 +71,12 @@ static inline void tx_backlog_sent(struct tx_msgs *t, uint32_t end)
     t->need_backlog = false;
     t->backlog_end = (int32_t)(end - t->backlog_end) > 0 ? end : t->backlog_end;
 }
+/* After `sent` DATA packets an earlier end has been reached. Ends are compared modulo 2^32, so one
+ * that were 2^31 behind would seem to be ahead. */
+static inline void tx_backlog_reached(struct tx_msgs *t, uint32_t sent)
+{
+    t->backlog_end = (int32_t)(sent - t->backlog_end) > 0 ? sent : t->backlog_end;
+}
 /* After `sent` DATA packets one is sent with first_passes messages, of which `uncounted` are no
  * DATA packets. If nothing is left then, BACKLOG is redundant; but if the receiver may expect more
  * DATA packets than there will be, it is due. */
@@ -80,7 +86,7 @@ static inline void tx_backlog_shared(struct tx_msgs *t, uint32_t sent, uint32_t 
     uint32_t end = sent + (uint32_t)t->unsent - uncounted;
     bool over = (int32_t)(t->backlog_end - end) > 0;
     t->need_backlog = over || (t->need_backlog && t->unsent > first_passes);
-    t->backlog_end = (int32_t)(sent - t->backlog_end) > 0 ? sent : t->backlog_end;
+    tx_backlog_reached(t, sent);
 }
 /* Mark whether the message may be confirmed late. */
 static inline void tx_answer_mark(struct tx_msgs *t, uint64_t seq, bool answer)
