@@ -227,9 +227,12 @@ static uint32_t burst_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
         if (m == NULL) {
             break;
         }
-        if (tx->packets == 0 && tx_share_likely(&p->tx, m)) {
+        if (tx_share_likely(&p->tx, m)) {
             struct tx_share share;
             weft_core_share_select(p, CONTROL_OFFSET, p->path.packet_bytes, 2, &share);
+            if (share.count > 0 && tx->packets > 0) {
+                break; /* the next burst is their packet */
+            }
             if (share.count > 0) {
                 return control_build(ep, p, p->path.packet_bytes, false, now_ns, tx);
             }

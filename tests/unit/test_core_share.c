@@ -172,9 +172,29 @@ static void order_is_kept(void **state)
     all_arrived(9);
     static const uint32_t order[] = {8, 0, 1, 2, 3, 4, 5, 6, 7};
     assert_memory_equal(box.order, order, sizeof(order));
-    assert_int_equal(net_counters(net, 0)->messages_shared, 4); /* the others are of its burst */
+    assert_int_equal(net_counters(net, 0)->messages_shared, 6); /* 8 and 0 to 3; 5 to 7 */
     quiet(net);
     net_free(net);
+}
+
+/* The burst with the last chunks of a long message ends before the short ones behind it. */
+static void those_behind_a_long_message_share(void **state)
+{
+    (void)state;
+    for (uint32_t chunks = 1; chunks <= 5; chunks++) {
+        struct net *net = joined(WEFT_MODE_AUTH);
+        static float values[5 * 352], memory[5 * 352];
+        net_message(net, 0, net->end[0].peer, 1, values, chunks * 352 * sizeof(float), memory);
+        for (uint32_t i = 0; i < 4; i++) {
+            post(net, i);
+            put(net, i, 16, 0, true);
+        }
+        net_run(net, WEFT_NS_PER_S);
+        assert_int_equal(net_counters(net, 0)->data_sent, chunks + 1);
+        assert_int_equal(net_counters(net, 0)->messages_shared, 3);
+        quiet(net);
+        net_free(net);
+    }
 }
 
 enum { ALONE = 6 };
@@ -625,6 +645,7 @@ int main(void)
         cmocka_unit_test(eight_messages_are_one_packet),
         cmocka_unit_test(what_does_not_fit_goes_alone),
         cmocka_unit_test(order_is_kept),
+        cmocka_unit_test(those_behind_a_long_message_share),
         cmocka_unit_test(an_old_backlog_is_not_ahead),
         cmocka_unit_test(an_answer_may_be_several),
         cmocka_unit_test(a_lost_packet_is_sent_again_as_one),
