@@ -505,7 +505,7 @@ static uint32_t control_build(struct weft_ep *ep, struct peer *p, uint32_t bytes
     }
     if (m != NULL) {
         pacer_spend(&p->pacer, p->cc.rate_bps, tx->bytes);
-        if (shorter) {
+        if (due) {
             weft_core_egress_passed(ep, tx->bytes + WIRE_BYTES);
         }
     }

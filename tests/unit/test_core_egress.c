@@ -384,6 +384,33 @@ static void chunks_wait_for_the_host_s_queue_and_control_does_not(void **state)
     net_free(net);
 }
 
+/* A short message in the packet of an acknowledgement is sent out of its turn, whatever the queue.
+ * Its bytes are in the queue too. */
+static void chunks_beside_acknowledgements_use_the_limit(void **state)
+{
+    (void)state;
+    struct net *net = rig_new(1);
+    struct weft_ep *ep = net->end[0].ep;
+    uint32_t to[SENT_MAX];
+    uint64_t bytes;
+    weft_ep_queued(ep, 0, net->now_ns);
+    uint64_t room = ep->egress.room_bytes;
+    assert_true(room > 2000);
+    inspect_peer(ep, 0)->ack.at_once = true;
+    weft_core_peer_ready(ep, inspect_peer(ep, 0));
+    assert_int_equal(hand_over(net, to, &bytes), 1);
+    assert_int_equal(ep->egress.room_bytes, room); /* an acknowledgement alone uses nothing */
+    net_message(net, 0, 0, 1, source, 400, memory);
+    inspect_peer(ep, 0)->ack.at_once = true;
+    weft_core_peer_ready(ep, inspect_peer(ep, 0));
+    assert_int_equal(hand_over(net, to, &bytes), 1);
+    assert_in_range(bytes, 400, 600);
+    assert_int_equal(ep->egress.room_bytes, room - bytes - 42); /* with Ethernet, IP and UDP */
+    net_run(net, 100 * WEFT_NS_PER_MS);
+    assert_int_equal(net->end[0].sent, 1);
+    net_free(net);
+}
+
 /* The queue drained by a link of 1 byte per 8 ns, read when end 0 requests it. */
 struct queue {
     uint64_t bytes;
@@ -674,6 +701,7 @@ int main(void)
         cmocka_unit_test(an_old_backlog_stays_over),
         cmocka_unit_test(every_eighth_burst_is_the_oldest_message_s),
         cmocka_unit_test(chunks_wait_for_the_host_s_queue_and_control_does_not),
+        cmocka_unit_test(chunks_beside_acknowledgements_use_the_limit),
         cmocka_unit_test(the_limit_follows_what_keeps_the_link_busy),
         cmocka_unit_test(the_rate_is_that_of_a_queue_that_was_never_empty),
         cmocka_unit_test(on_a_slow_link_four_packets_are_enough),
