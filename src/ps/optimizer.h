@@ -21,7 +21,8 @@
  *
  * AdaDelay's t is the current clock of the fastest worker, where the paper counts the server's
  * updates. Its delay is the number of clocks since the one for which the gradient was computed.
- * Without delay it is Adagrad.
+ * Without delay it is Adagrad. Gradients of several clocks that an aggregator has summed count with
+ * the mean of their a.
  *
  * Source: docs/papers.md.
  */

@@ -225,6 +225,19 @@ static enum weft_rpc_status rows_check(struct weft_shard *shard, struct weft_tab
     return WEFT_RPC_OK;
 }
 
+/* The sums cannot be taken apart. To first order of the delays a step of all of them together is as
+ * long as those of each alone if AdaDelay's a is the mean of theirs. */
+static float fresh_of(const struct weft_table *table, uint32_t clock,
+                      const struct weft_aggregate_view *view)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < view->members; i++) {
+        const uint32_t own = weft_aggregate_member_at(view, i).clock;
+        sum += (double)weft_table_fresh(table, own != 0 ? own : clock);
+    }
+    return (float)(sum / view->members);
+}
+
 /* Everything that can be wrong with it. */
 static enum weft_rpc_status validate(struct weft_shard *shard, uint16_t index, uint32_t clock,
                                      const struct weft_aggregate_view *view, bool again)
@@ -242,7 +255,7 @@ static enum weft_rpc_status validate(struct weft_shard *shard, uint16_t index, u
     if (newest != clock) {
         return WEFT_RPC_BAD_REQUEST;
     }
-    weft_table_begin(table, clock);
+    weft_table_begin_sums(table, fresh_of(table, clock, view));
     return rows_check(shard, table, view);
 }
 

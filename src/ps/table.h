@@ -169,6 +169,12 @@ void weft_table_set_newest(struct weft_table *table, uint32_t newest);
 /* Until the next begin, applied gradients belong to this clock. */
 void weft_table_begin(struct weft_table *table, uint32_t clock);
 
+/* AdaDelay's a for a gradient of this clock. */
+float weft_table_fresh(const struct weft_table *table, uint32_t clock);
+
+/* As weft_table_begin, for sums of gradients of several clocks. fresh: the mean of their a. */
+void weft_table_begin_sums(struct weft_table *table, float fresh);
+
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 /* The initial weights of row id. Shape: out (dim,). */

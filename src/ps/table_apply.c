@@ -28,14 +28,24 @@ void weft_table_set_newest(struct weft_table *table, uint32_t newest)
     table->newest = newest > table->newest ? newest : table->newest;
 }
 
-void weft_table_begin(struct weft_table *table, uint32_t clock)
+float weft_table_fresh(const struct weft_table *table, uint32_t clock)
 {
     uint32_t newest = table->newest > table->now ? table->newest : table->now;
     float delay = clock < newest ? (float)(newest - clock) : 0;
-    table->fresh = (float)newest / ((float)newest + delay);
+    return (float)newest / ((float)newest + delay);
+}
+
+void weft_table_begin_sums(struct weft_table *table, float fresh)
+{
+    table->fresh = fresh;
     if (table->spec.eviction == WEFT_EVICTION_TTL) {
         weft_table_sweep(table);
     }
+}
+
+void weft_table_begin(struct weft_table *table, uint32_t clock)
+{
+    weft_table_begin_sums(table, weft_table_fresh(table, clock));
 }
 
 static inline void note_use(struct weft_table *table, struct weft_table_row *row, uint32_t block)

@@ -510,6 +510,33 @@ static void several_clocks(void **state)
     bench_free(b);
 }
 
+/* AdaDelay: in clock 4 of the fastest, gradients of clocks 4 and 1 have a = 1 and 4 / 7. Their sum
+ * has the mean, 11 / 14, whatever the order of the members: s = 1 + 4 a, step = 2 / sqrt(s / a). */
+static void a_late_member_makes_the_step_shorter(void **state)
+{
+    (void)state;
+    struct weft_table_spec spec = asp;
+    spec.optimizer = WEFT_OPTIMIZER_ADADELAY;
+    spec.accumulator = 1;
+    for (uint32_t late = 0; late < 3; late++) { /* 2: neither is */
+        struct bench *b = opened(spec);
+        struct aggregate a = usual;
+        float weight;
+        for (uint32_t clock = 1; clock <= 3; clock++) {
+            clock_of(b, late == 0 ? OTHER : WORKER, clock);
+        }
+        a.clocks_count = late < 2 ? 2 : 0;
+        a.clocks[late % 2] = 1;
+        a.clocks[1 - late % 2] = 4;
+        assert_int_equal(aggregate(b, 4, a), WEFT_RPC_OK);
+        (void)weft_table_read(weft_shard_table(b->shard, 0), 1, &weight);
+        float step = late < 2 ? 0.87098905F : 0.89442719F;
+        assert_true(__builtin_fabsf(weight - step) < 1e-6F);
+        assert_int_equal(rows_with(b->shard, weight), ROWS);
+        bench_free(b);
+    }
+}
+
 static void which_tables(void **state)
 {
     (void)state;
@@ -695,6 +722,7 @@ int main(void)
         cmocka_unit_test(who_may),
         cmocka_unit_test(contradicts_itself),
         cmocka_unit_test(several_clocks),
+        cmocka_unit_test(a_late_member_makes_the_step_shorter),
         cmocka_unit_test(which_tables),
         cmocka_unit_test(bsp_means),
         cmocka_unit_test(the_dead_are_not_in_a_mean),
