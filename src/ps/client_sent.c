@@ -52,10 +52,15 @@ void weft_ps_count_flow(struct weft_ps_client *client, struct ps_part *part,
     uint32_t sent = packed ? part->rows : event->total - head_elems;
     uint32_t got = packed ? delivered_rows(client, part, event) : delivered(event, head_elems);
     bool is_short = event->received < event->chunks;
-    if (event->outcome == WEFT_MSG_UNKNOWN && (part->bound_ppm == 0 || event->chunks == 1) &&
-        part->answer == ANSWER_CLOSED) {
-        /* It was answered, so the chunk with its head had arrived; but who answered, its shard or
-         * the aggregator, died before it confirmed the last chunks. */
+    /* It was answered, so the chunk with its head had arrived; but who answered, its shard or the
+     * aggregator, died before it confirmed the last chunks. */
+    const bool unconfirmed = event->outcome == WEFT_MSG_UNKNOWN && part->answer == ANSWER_CLOSED;
+    const bool passed = unconfirmed && part->refusal == REFUSAL_PASSED;
+    if (passed) { /* which chunks the shard refused is not known: some, or all */
+        got = 0;
+        is_short = true;
+        weft_ps_part_missed(client, part);
+    } else if (unconfirmed && (part->bound_ppm == 0 || event->chunks == 1)) {
         got = sent;
         is_short = false;
     }
@@ -75,7 +80,7 @@ void weft_ps_count_flow(struct weft_ps_client *client, struct ps_part *part,
     if (is_push && (is_short || event->refused > 0)) {
         weft_ps_push_missed(client, part, event);
     }
-    if (is_push && is_short) {
+    if (is_push && is_short && !passed) {
         weft_ps_residual_keep(client, part, event);
     }
 }

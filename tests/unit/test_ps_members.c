@@ -745,6 +745,63 @@ static void a_push_whose_clock_is_passed_is_absent(void **state)
     assert_in_range(partly, 1, 40);
 }
 
+static struct fake_message *push_from(const struct cluster *c, uint32_t node)
+{
+    for (uint32_t i = 0; i < FAKE_MESSAGES; i++) {
+        struct fake_message *m = &c->net->messages[i];
+        if (m->live && m->from == node && m->send.tag >> 56 == WEFT_RPC_PUSH) {
+            return m;
+        }
+    }
+    return NULL;
+}
+
+/* The shard refuses it, and dies before the worker hears which chunks it refused. Those that
+ * reached the shard are no evidence then. */
+static void a_passed_push_without_an_end_is_absent(void **state)
+{
+    (void)state;
+    struct cluster_config config = cluster_config(1, 2);
+    config.shard.on_death = WEFT_DEATH_SHRINK;
+    config.shard.chunks_max = 64;
+    config.incarnation = 10;
+    config.client.reconnect_ns = 1000 * WEFT_NS_PER_S;
+    struct cluster *c = cluster_new(&config, 2, 1);
+    struct weft_table_spec spec = spec_of(WEFT_TABLE_BSP, 2);
+    cluster_open(c, &spec);
+    weft_ps_op late = push_many(c, 1);
+    fake_break(c->net, 0, 2);
+    assert_int_equal(cluster_wait(c, 0, push_many(c, 0)).elements_delivered, MANY);
+    cluster_clock(c, 0, 0);
+    cluster_run(c);
+    assert_int_equal(weft_shard_clock(c->shard[0], 0), 1);
+    comes_back_to(c, 1, 0);
+    struct fake_message *m;
+    while ((m = push_from(c, 2)) == NULL || m->left > 0) {
+        assert_true(cluster_step(c));
+    }
+    struct fake_message copy = *m;
+    struct weft_msg_event *event = fake_event(&c->net->nodes[0], WEFT_EVENT_RECEIVED);
+    fake_event_grid(&c->net->nodes[0], event, m, false);
+    m->live = false;
+    cluster_poll(c);
+    cluster_run(c);
+    assert_int_equal(weft_ps_client_counters(c->client[1])->pushes_skipped, 1);
+    assert_false(weft_ps_op_done(c->client[1], late, NULL));
+    copy.refused = 0; /* only DONE has it */
+    event = fake_event(&c->net->nodes[2], WEFT_EVENT_SENT);
+    fake_event_grid(&c->net->nodes[2], event, &copy, true);
+    event->outcome = WEFT_MSG_UNKNOWN;
+    cluster_poll(c);
+    struct weft_ps_result result = cluster_wait(c, 1, late);
+    assert_int_equal(result.status, WEFT_OK);
+    assert_int_equal(result.elements_sent, MANY);
+    assert_int_equal(result.elements_delivered, 0);
+    assert_int_equal(result.rpcs_short, 1);
+    assert_int_equal(result.rows_missed, MANY);
+    cluster_free(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -769,6 +826,7 @@ int main(void)
         cmocka_unit_test(who_was_away_goes_on_where_the_others_are),
         cmocka_unit_test(the_clock_of_rows_goes_on_without_the_slowest),
         cmocka_unit_test(a_push_whose_clock_is_passed_is_absent),
+        cmocka_unit_test(a_passed_push_without_an_end_is_absent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
