@@ -24,14 +24,13 @@ static const uint64_t retry_pause_ns = WEFT_NS_PER_S;
 
 struct ps_hot_link {
     struct weft_hot_set set;
-    bool wanted;
     uint64_t ask_ns; /* not before; WEFT_NEVER: its set is too large */
 };
 
 struct ps_hots {
     struct ps_hot_link *links; /* (tables_max, shards) */
+    uint64_t *wanted;          /* a bit for each link: to be asked for */
     uint64_t *unpacked;
-    bool wanted;   /* of some link, perhaps */
     bool asked;    /* memory is posted for the reply */
     bool sending;  /* the transport has `request` */
     bool open;     /* the request counts among the shard's pulls_open */
@@ -57,7 +56,9 @@ weft_status weft_ps_hots_init(struct weft_ps_client *client)
     hots->reply = malloc(hots->reply_bytes);
     hots->unpacked = calloc(config->hot_rows, sizeof(*hots->unpacked));
     hots->links = calloc(links, sizeof(*hots->links));
-    if (hots->reply == NULL || hots->unpacked == NULL || hots->links == NULL) {
+    hots->wanted = calloc(WEFT_BITS_WORDS(links), sizeof(*hots->wanted));
+    if (hots->reply == NULL || hots->unpacked == NULL || hots->links == NULL ||
+        hots->wanted == NULL) {
         return WEFT_NOMEM;
     }
     weft_status status = WEFT_OK;
@@ -79,6 +80,7 @@ void weft_ps_hots_fini(struct weft_ps_client *client)
         weft_hot_set_fini(&hots->links[i].set);
     }
     free(hots->links);
+    free(hots->wanted);
     free(hots->unpacked);
     free(hots->reply);
     free(hots);
@@ -120,11 +122,12 @@ bool weft_ps_hot_is_cold(const struct weft_ps_client *client, uint16_t table, ui
 
 void weft_ps_hot_want(struct weft_ps_client *client, uint16_t table, uint64_t now_ns)
 {
-    for (uint32_t s = 0; client->hots != NULL && s < client->config.shards; s++) {
-        struct ps_hot_link *link = hot_link(client, table, s);
-        link->wanted |=
-            now_ns >= link->ask_ns && (ps_link_of(client, table, s)->can & WEFT_RPC_CAN_HOT) != 0;
-        client->hots->wanted |= link->wanted;
+    struct ps_hots *hots = client->hots;
+    for (uint32_t s = 0; hots != NULL && s < client->config.shards; s++) {
+        const struct ps_hot_link *link = hot_link(client, table, s);
+        if (now_ns >= link->ask_ns && (ps_link_of(client, table, s)->can & WEFT_RPC_CAN_HOT) != 0) {
+            weft_bits_set(hots->wanted, (size_t)(link - hots->links));
+        }
     }
 }
 
@@ -134,9 +137,9 @@ static bool may_ask(const struct weft_ps_client *client, uint32_t index)
     const uint32_t shard = index % client->config.shards;
     const struct ps_shard_end *end = &client->ends[shard];
     const struct ps_link *link = &client->links[index];
-    return client->hots->links[index].wanted && link->opened && !link->gone && !link->resuming &&
-           (link->can & WEFT_RPC_CAN_HOT) != 0 && !end->down && !end->away &&
-           end->pulls_open < WEFT_MSGS_MAX / 2 && weft_ps_via_open(client, table, shard);
+    return link->opened && !link->gone && !link->resuming && (link->can & WEFT_RPC_CAN_HOT) != 0 &&
+           !end->down && !end->away && end->pulls_open < WEFT_MSGS_MAX / 2 &&
+           weft_ps_via_open(client, table, shard);
 }
 
 static void ask(struct weft_ps_client *client, uint32_t index, uint64_t now_ns)
@@ -190,28 +193,33 @@ static void ask(struct weft_ps_client *client, uint32_t index, uint64_t now_ns)
     hots->asked = hots->sending = hots->open = true;
     hots->link = index;
     hots->rpc_id = request.rpc_id;
-    hots->links[index].wanted = false;
+    weft_bits_clear(hots->wanted, index);
     end->pulls_open++;
     end->pulls_asked++;
     client->counters.hot_asked++;
 }
 
+/* Ask for the first wanted link in [from, to) that may be asked for. */
+static void ask_first(struct weft_ps_client *client, size_t from, size_t to, uint64_t now_ns)
+{
+    const struct ps_hots *hots = client->hots;
+    for (size_t i = weft_bits_next_one(hots->wanted, to, from); i < to && !hots->asked;
+         i = weft_bits_next_one(hots->wanted, to, i + 1)) {
+        if (may_ask(client, (uint32_t)i)) {
+            ask(client, (uint32_t)i, now_ns);
+        }
+    }
+}
+
 void weft_ps_hot_progress(struct weft_ps_client *client, uint64_t now_ns)
 {
-    struct ps_hots *hots = client->hots;
-    const uint32_t links = client->config.tables_max * client->config.shards;
-    if (hots == NULL || !hots->wanted || hots->asked || hots->sending) {
+    const struct ps_hots *hots = client->hots;
+    if (hots == NULL || hots->asked || hots->sending) {
         return;
     }
-    bool wanted = false;
-    for (uint32_t i = 1; i <= links && !hots->asked; i++) { /* the one behind the last is first */
-        const uint32_t index = (hots->link + i) % links;
-        if (may_ask(client, index)) {
-            ask(client, index, now_ns);
-        }
-        wanted |= hots->links[index].wanted || hots->asked;
-    }
-    hots->wanted = wanted;
+    const size_t last = hots->link; /* the one behind it is first */
+    ask_first(client, last + 1, (size_t)client->config.tables_max * client->config.shards, now_ns);
+    ask_first(client, 0, last + 1, now_ns);
 }
 
 /* ---- replies --------------------------------------------------------------------------------- */
@@ -225,7 +233,8 @@ static void take(struct weft_ps_client *client, struct ps_hot_link *link,
     if (event->outcome != WEFT_MSG_COMPLETE) {
         return; /* PEER_DOWN follows */
     }
-    bool good = weft_rpc_reply_unpack(hots->reply, WEFT_RPC_REPLY_BYTES, &reply) == WEFT_OK &&
+    bool good = (size_t)event->total * event->elem_bytes >= WEFT_RPC_REPLY_BYTES &&
+                weft_rpc_reply_unpack(hots->reply, WEFT_RPC_REPLY_BYTES, &reply) == WEFT_OK &&
                 reply.rpc_id == hots->rpc_id &&
                 (reply.status == WEFT_RPC_OK
                      ? event->elem_bytes == 1 && event->total >= WEFT_RPC_REPLY_BYTES
