@@ -190,7 +190,8 @@ struct weft_ps_config {
                                    * aggregator, at most this many of each table and shard, and all
                                    * others to the servers, which select them (`weft server
                                    * --hot-rows`, at most this many); <= 65536. Not with a
-                                   * scheduler. 0 (default) = send whole pushes through it */
+                                   * scheduler or update_bytes_min. 0 (default) = send whole
+                                   * pushes through it */
 };
 
 /* Write the defaults. Shape: size is sizeof(*config_p) in the caller's version of this header. */

@@ -640,7 +640,8 @@ def connect(servers=None, *, security="auth", timeout=60.0, key=None, **config):
     several workers, or several of these with "/" between them if there is a scheduler, or
     "coordinator": the one that the coordinator assigns, preferably with the same rack (the name of this
     worker's rack or host); None = WEFT_VIA, "" = none. hot_rows: with via, send only so many rows with
-    many updates through it, and all others to the servers (`weft server --hot-rows`). scheduler:
+    many updates through it, and all others to the servers (`weft server --hot-rows`); not with a
+    scheduler or update_bytes_min. scheduler:
     "host:port" of the job's `weft scheduler`, with consistency="bsp", "ssp:N" or "asp" of all tables, and
     tau_max, the delay bound; see Result.dropped; None = WEFT_SCHEDULER, "" = none.
     """

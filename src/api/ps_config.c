@@ -308,6 +308,12 @@ weft_status weft_api_ps_config_read(const struct weft_ps_config *theirs,
             "an update; leave out one of them (scheduler \"\" = none, also of "
             "WEFT_SCHEDULER)");
     }
+    if (status == WEFT_OK && ours_p->hot_rows > 0 && ours_p->update_bytes_min > 0) {
+        return weft_fail(
+            error, WEFT_INVALID,
+            "hot_rows does not go with update_bytes_min: all rows of an update take one "
+            "path; leave out one of them");
+    }
     return status == WEFT_OK ? range_check(ours_p, error) : status;
 }
 

@@ -282,6 +282,8 @@ static void what_does_not_fit_is_refused(void **state)
     must_fail(&config, "hot_rows does not go with scheduler");
     config.scheduler = "";
     config.tau_max = 0;
+    must_fail(&config, "hot_rows does not go with update_bytes_min");
+    config.update_bytes_min = 0;
     config.hot_rows = 65537;
     must_fail(&config, "hot_rows is 65537");
     config = config_for(&job, 0);
