@@ -73,11 +73,12 @@ struct weft_engine {
 
 /* ---- the engine's side ----------------------------------------------------------------------- */
 
+/* One thread waits; for the broadcast see sleep_until_turn in node/leader.c. */
 static void wake(struct weft_engine *engine, atomic_bool *waits, pthread_cond_t *cond)
 {
     if (atomic_load(waits)) {
         pthread_mutex_lock(&engine->lock);
-        pthread_cond_signal(cond);
+        pthread_cond_broadcast(cond);
         pthread_mutex_unlock(&engine->lock);
     }
 }

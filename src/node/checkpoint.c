@@ -327,7 +327,7 @@ bool weft_checkpoint_request(struct weft_checkpoint *checkpoint)
     pthread_mutex_lock(&checkpoint->lock);
     checkpoint->requested = true;
     checkpoint->next_ns = 0;
-    pthread_cond_signal(&checkpoint->changed);
+    pthread_cond_broadcast(&checkpoint->changed);
     pthread_mutex_unlock(&checkpoint->lock);
     return true;
 }
@@ -349,7 +349,7 @@ void weft_checkpoint_end(struct weft_checkpoint *checkpoint, bool make_last)
     } else {
         checkpoint->stop = true;
     }
-    pthread_cond_signal(&checkpoint->changed);
+    pthread_cond_broadcast(&checkpoint->changed);
     pthread_mutex_unlock(&checkpoint->lock);
     pthread_join(checkpoint->thread, NULL);
     checkpoint->started = false;

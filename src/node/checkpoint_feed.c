@@ -233,7 +233,7 @@ static void take_wish(struct weft_checkpoint_feed *feed, const struct weft_shard
     } else if (free) {
         checkpoint->wanted_clock = clock;
     }
-    pthread_cond_signal(&checkpoint->changed);
+    pthread_cond_broadcast(&checkpoint->changed);
     pthread_mutex_unlock(&checkpoint->lock);
 }
 

@@ -408,7 +408,7 @@ void weft_recorder_finish(struct weft_recorder *recorder)
     pthread_mutex_lock(&recorder->lock);
     bool was_finished = recorder->finished;
     recorder->stop = recorder->finished = true;
-    pthread_cond_signal(&recorder->stopped);
+    pthread_cond_broadcast(&recorder->stopped);
     pthread_mutex_unlock(&recorder->lock);
     if (was_finished) {
         return;

@@ -122,7 +122,7 @@ static void lend(struct weft_delayed_ack *ack)
     atomic_store(&ack->state, LENT);
     if (atomic_load(&ack->asleep)) {
         pthread_mutex_lock(&ack->lock);
-        pthread_cond_signal(&ack->wake);
+        pthread_cond_broadcast(&ack->wake);
         pthread_mutex_unlock(&ack->lock);
     }
 }
@@ -317,7 +317,7 @@ void weft_delayed_ack_free(struct weft_delayed_ack *ack)
     if (ack->has_thread) {
         pthread_mutex_lock(&ack->lock);
         ack->stopping = true;
-        pthread_cond_signal(&ack->wake);
+        pthread_cond_broadcast(&ack->wake);
         pthread_mutex_unlock(&ack->lock);
         int rc = pthread_join(ack->thread, NULL);
         WEFT_ASSERT(rc == 0);
