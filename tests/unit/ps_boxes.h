@@ -600,4 +600,24 @@ static inline void random_job(struct bench *b, uint32_t faults)
     assert_false(weft_shard_busy(b->c.shard[SHARD]));
 }
 
+/* Seeds of random jobs: `count` from 1 on; or from WEFT_TEST_SEED on, WEFT_TEST_SEEDS of them,
+ * which are too few, or others, for what is asserted about all jobs together. */
+struct seeds {
+    uint64_t first;
+    uint64_t end;
+    bool is_chosen;
+};
+
+[[maybe_unused]] static struct seeds seeds_of(uint64_t count)
+{
+    const char *first = getenv("WEFT_TEST_SEED"), *some = getenv("WEFT_TEST_SEEDS");
+    struct seeds seeds = {.first = 1, .is_chosen = first != NULL};
+    if (first != NULL) {
+        seeds.first = strtoull(first, NULL, 0);
+        count = 1;
+    }
+    seeds.end = seeds.first + (some != NULL ? strtoull(some, NULL, 0) : count);
+    return seeds;
+}
+
 #endif

@@ -13,6 +13,27 @@
 
 #include <cmocka.h>
 
+/* The daemon of process p of a job: workers first, then servers. link_bps: of each direction; 0 =
+ * unknown. */
+[[maybe_unused]] static struct weft_sched_daemon *
+sched_daemon_of(uint32_t p, uint32_t workers, uint32_t shards, enum weft_sched_mode mode,
+                uint64_t tau_max, uint64_t link_bps)
+{
+    struct weft_sched_daemon_config config;
+    struct weft_sched_daemon *daemon;
+    const bool is_worker = p < workers;
+    weft_sched_daemon_config_default(&config);
+    config.role = is_worker ? WEFT_SCHED_WORKER : WEFT_SCHED_SERVER;
+    config.index = is_worker ? p : p - workers;
+    config.workers = workers;
+    config.shards = shards;
+    config.mode = is_worker ? mode : 0;
+    config.tau_max = is_worker ? tau_max : 0;
+    config.up_bps = config.down_bps = link_bps;
+    assert_int_equal(weft_sched_daemon_new(&config, &daemon), WEFT_OK);
+    return daemon;
+}
+
 /* daemons: (count,), by the number of their connection. */
 static inline void sched_exchange(struct weft_sched_service *service,
                                   struct weft_sched_daemon *const *daemons, uint32_t count,

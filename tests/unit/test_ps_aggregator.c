@@ -637,12 +637,10 @@ static void one_job(uint64_t seed, struct weft_shard_counters *sum,
 static void whatever_happens(void **state)
 {
     (void)state;
-    const char *first = getenv("WEFT_TEST_SEED"), *count = getenv("WEFT_TEST_SEEDS");
-    uint64_t seed = first != NULL ? strtoull(first, NULL, 0) : 1;
-    uint64_t end = seed + (count != NULL ? strtoull(count, NULL, 0) : first != NULL ? 1 : SEEDS);
+    const struct seeds seeds = seeds_of(SEEDS);
     struct weft_shard_counters sum = {0};
     struct weft_ps_client_counters workers = {0};
-    for (; seed < end; seed++) {
+    for (uint64_t seed = seeds.first; seed < seeds.end; seed++) {
         one_job(seed, &sum, &workers);
     }
     print_message("%llu aggregates of %llu pushes, %llu refused; %llu pushes in all\n",
@@ -654,7 +652,7 @@ static void whatever_happens(void **state)
     print_message("%llu clocks told by the aggregator, %llu by workers after all\n",
                   (unsigned long long)workers.via_clocks_taken,
                   (unsigned long long)workers.via_clocks_direct);
-    if (first == NULL) { /* the jobs are such that all of this happens */
+    if (!seeds.is_chosen) { /* the jobs are such that all of this happens */
         assert_true(sum.aggregates > 10 * SEEDS && sum.aggregates_refused > 0);
         assert_true(sum.aggregate_pushes > sum.aggregates);
         assert_true(sum.pushes > sum.aggregate_pushes);

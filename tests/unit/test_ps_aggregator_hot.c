@@ -251,12 +251,10 @@ static void one_job(uint64_t seed, struct weft_shard_counters *sum,
 static void whatever_happens(void **state)
 {
     (void)state;
-    const char *first = getenv("WEFT_TEST_SEED"), *count = getenv("WEFT_TEST_SEEDS");
-    uint64_t seed = first != NULL ? strtoull(first, NULL, 0) : 1;
-    uint64_t end = seed + (count != NULL ? strtoull(count, NULL, 0) : first != NULL ? 1 : SEEDS);
+    const struct seeds seeds = seeds_of(SEEDS);
     struct weft_shard_counters sum = {0};
     struct weft_ps_client_counters workers = {0};
-    for (; seed < end; seed++) {
+    for (uint64_t seed = seeds.first; seed < seeds.end; seed++) {
         one_job(seed, &sum, &workers);
     }
     print_message(
@@ -268,7 +266,7 @@ static void whatever_happens(void **state)
         "rows of pushes that were split: %llu hot, %llu cold; %llu hot parts sent direct\n",
         (unsigned long long)workers.rows_hot, (unsigned long long)workers.rows_cold,
         (unsigned long long)workers.via_direct);
-    if (first == NULL) { /* the jobs are such that all of this happens */
+    if (!seeds.is_chosen) { /* the jobs are such that all of this happens */
         assert_true(sum.aggregates > SEEDS && sum.pushes > sum.aggregate_pushes);
         assert_true(sum.hot_epochs > 2 * SEEDS && workers.hot_epochs > 2 * SEEDS);
         assert_true(workers.rows_hot > 10 * SEEDS && workers.rows_cold > 10 * SEEDS);

@@ -15,6 +15,7 @@
 #include "base/prng.h"
 #include "sched/daemon.h"
 #include "sched/service.h"
+#include "sched_exchange.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -189,18 +190,9 @@ static void deliver(struct job *job)
 
 static void start_daemon(struct job *job, uint32_t p)
 {
-    struct weft_sched_daemon_config config;
-    bool is_worker = p < job->workers;
-    weft_sched_daemon_config_default(&config);
-    config.role = is_worker ? WEFT_SCHED_WORKER : WEFT_SCHED_SERVER;
-    config.index = is_worker ? p : p - job->workers;
-    config.workers = job->workers;
-    config.shards = job->shards;
-    config.mode = is_worker ? job->mode : 0;
-    config.tau_max = is_worker ? job->tau_max : 0;
-    config.up_bps = config.down_bps = UINT64_C(1000000000);
     job->process[p].incarnation++;
-    assert_int_equal(weft_sched_daemon_new(&config, &job->process[p].daemon), WEFT_OK);
+    job->process[p].daemon = sched_daemon_of(p, job->workers, job->shards, job->mode, job->tau_max,
+                                             UINT64_C(1000000000));
 }
 
 static void start_scheduler(struct job *job)

@@ -139,16 +139,7 @@ struct job {
 
 static void start_daemon(struct job *job, uint32_t p)
 {
-    struct weft_sched_daemon_config config;
-    const bool is_worker = p < WORKERS;
-    weft_sched_daemon_config_default(&config);
-    config.role = is_worker ? WEFT_SCHED_WORKER : WEFT_SCHED_SERVER;
-    config.index = is_worker ? p : p - WORKERS;
-    config.workers = WORKERS;
-    config.shards = SHARDS;
-    config.mode = is_worker ? job->mode : 0;
-    config.tau_max = is_worker ? job->tau_max : 0;
-    assert_int_equal(weft_sched_daemon_new(&config, &job->daemon[p]), WEFT_OK);
+    job->daemon[p] = sched_daemon_of(p, WORKERS, SHARDS, job->mode, job->tau_max, 0);
 }
 
 static void connect_process(struct job *job, uint32_t p)
