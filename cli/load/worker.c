@@ -123,7 +123,6 @@ static weft_status send_request(struct weft_load_worker *worker, struct weft_loa
         uint32_t shard = (uint32_t)weft_prng_below(&worker->prng, context->load->servers.count);
         return weft_ps_ask(worker->node.client, TABLE, shard, now_ns, &request->op);
     }
-    draw_ids(worker, request->ids);
     if (request->kind == WEFT_LOAD_PUSH) {
         return weft_ps_push(worker->node.client, TABLE, request->ids, context->gradients, rows, 0,
                             now_ns, &request->op);
@@ -132,18 +131,27 @@ static weft_status send_request(struct weft_load_worker *worker, struct weft_loa
                         &request->op);
 }
 
+/* AGAIN: a connection to a shard that was parked is being reopened. */
+static void try_to_send(struct weft_load_worker *worker, struct weft_load_request *request)
+{
+    weft_status status = send_request(worker, request, weft_clock_now_ns());
+    request->unsent = status != WEFT_OK;
+    if (request->unsent && status != WEFT_AGAIN) {
+        (void)fail(worker, status, weft_status_text(status));
+    }
+}
+
 static void begin(struct weft_load_worker *worker, struct weft_load_request *request,
                   uint64_t due_ns)
 {
     request->kind = draw_kind(worker);
     request->due_ns = due_ns;
-    weft_status status = send_request(worker, request, weft_clock_now_ns());
-    if (status != WEFT_OK) {
-        (void)fail(worker, status, weft_status_text(status));
-        return;
+    if (worker->context->load->workload.rows > 0) {
+        draw_ids(worker, request->ids);
     }
     request->busy = true;
     worker->busy_count++;
+    try_to_send(worker, request);
 }
 
 /* Exponentially distributed time to the next arrival, at the rate of one worker. */
@@ -161,10 +169,14 @@ static void begin_due(struct weft_load_worker *worker)
     uint64_t now_ns = weft_clock_now_ns();
     for (uint32_t i = 0; i < workload->in_flight; i++) {
         struct weft_load_request *request = &worker->requests[i];
-        if (!worker->is_running || request->busy || worker->state != WEFT_LOAD_READY) {
-            continue;
+        if (!worker->is_running || worker->state != WEFT_LOAD_READY) {
+            return;
         }
-        if (workload->rate <= 0) {
+        if (request->busy) {
+            if (request->unsent) {
+                try_to_send(worker, request);
+            }
+        } else if (workload->rate <= 0) {
             begin(worker, request, weft_clock_now_ns());
         } else if (worker->next_ns <= now_ns) {
             uint64_t due_ns = worker->next_ns;
@@ -210,7 +222,8 @@ static void take_finished(struct weft_load_worker *worker)
     struct weft_ps_result result;
     for (uint32_t i = 0; i < worker->context->load->workload.in_flight; i++) {
         struct weft_load_request *request = &worker->requests[i];
-        if (request->busy && weft_ps_op_done(worker->node.client, request->op, &result)) {
+        if (request->busy && !request->unsent &&
+            weft_ps_op_done(worker->node.client, request->op, &result)) {
             finished(worker, request, &result);
         }
     }
@@ -318,6 +331,11 @@ void weft_load_worker_halt(struct weft_load_worker *worker)
         }
     }
     worker->is_running = false;
+    for (uint32_t i = 0; i < workload->in_flight; i++) {
+        struct weft_load_request *request = &worker->requests[i];
+        worker->busy_count -= request->busy && request->unsent;
+        request->busy = request->busy && !request->unsent;
+    }
 }
 
 /* ---- beginning and end ----------------------------------------------------------------------- */

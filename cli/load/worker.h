@@ -79,6 +79,7 @@ enum weft_load_state {
 
 struct weft_load_request {
     bool busy;
+    bool unsent; /* busy, but the client could not take it yet; has no op */
     enum weft_load_kind kind;
     weft_ps_op op;
     uint64_t due_ns;
