@@ -212,10 +212,12 @@ int weft_cli_run(int argc, char **argv)
          .max = WEFT_SHARD_AGGREGATORS_MAX},
         {"aggregator-options", "WORDS", "for every `weft aggregate`, as --server-options",
          WEFT_OPTION_CUSTOM, .value = &run.aggregator_args, .parse = parse_words, .fallback = "none"},
-        {"scheduler", "on|HOST:PORT", "the job's transfer scheduler: on = start `weft scheduler` as a process\n"
-         "of the run, HOST:PORT = use a running one. Workers get its address in\n"
-         "WEFT_SCHEDULER, and the list of all aggregators in WEFT_VIA",
-         WEFT_OPTION_STRING, .value = &run.scheduler, .fallback = "none"},
+        {"scheduler", "on|off|HOST:PORT",
+         "the job's transfer scheduler: on = start `weft scheduler` as a process\n"
+         "of the run, HOST:PORT = use a running one, off = none, whatever\n"
+         "WEFT_SCHEDULER is. Workers get its address in WEFT_SCHEDULER, and the\n"
+         "list of all aggregators in WEFT_VIA",
+         WEFT_OPTION_STRING, .value = &run.scheduler, .fallback = "WEFT_SCHEDULER, else none"},
         {"scheduler-options", "WORDS", "for `weft scheduler`, as --server-options", WEFT_OPTION_CUSTOM,
          .value = &run.scheduler_args, .parse = parse_words, .fallback = "none"},
         {"job", "NAME", "WEFT_JOB of all processes", WEFT_OPTION_STRING, .value = &run.job,
@@ -240,6 +242,9 @@ int weft_cli_run(int argc, char **argv)
         .options = options,
     };
     int status = weft_options_parse(&command, split(&run, argc, argv), argv);
+    if (status == WEFT_OPTIONS_RUN) {
+        status = weft_run_settle_scheduler(&command, &run);
+    }
     if (status == WEFT_OPTIONS_RUN) {
         status = check(&command, &run);
     }

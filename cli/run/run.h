@@ -88,6 +88,10 @@ int weft_run_check_replicas(const struct weft_command *command,
 int weft_run_check_aggregators(const struct weft_command *command,
                                const struct weft_run_options *options);
 
+/* Without --scheduler use that of WEFT_SCHEDULER, if there is one; with --scheduler off use none.
+ * Prints a usage error. */
+int weft_run_settle_scheduler(const struct weft_command *command, struct weft_run_options *options);
+
 /* The same of --scheduler, HOST:PORT included. */
 int weft_run_check_scheduler(const struct weft_command *command,
                              const struct weft_run_options *options);

@@ -6,6 +6,34 @@
 #include "cli/node_options.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Workers would read WEFT_SCHEDULER and servers would not, so it is a default of --scheduler. */
+int weft_run_settle_scheduler(const struct weft_command *command, struct weft_run_options *options)
+{
+    struct weft_launch_address address;
+    uint32_t count;
+    const char *text = getenv("WEFT_SCHEDULER");
+    if (options->scheduler != NULL && strcmp(options->scheduler, "off") == 0) {
+        options->scheduler = NULL;
+        (void)unsetenv("WEFT_SCHEDULER");
+        return WEFT_OPTIONS_RUN;
+    }
+    if (options->scheduler != NULL || text == NULL || text[0] == '\0' ||
+        weft_run_servers_have(options, "scheduler")) {
+        return WEFT_OPTIONS_RUN;
+    }
+    if (weft_launch_servers_parse(text, &address, 1, &count) != NULL || count != 1) {
+        return weft_options_usage(
+            command,
+            "WEFT_SCHEDULER is \"%.80s\"; it must be the HOST:PORT printed by "
+            "`weft scheduler`, with a numeric host; --scheduler off ignores it",
+            text);
+    }
+    options->scheduler = text;
+    return WEFT_OPTIONS_RUN;
+}
 
 int weft_run_check_scheduler(const struct weft_command *command,
                              const struct weft_run_options *options)

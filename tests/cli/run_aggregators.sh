@@ -109,6 +109,22 @@ at='127.0.0.1:[0-9]*'
 tap_like "it is told of all, and of the scheduler" "$(cat told.out)" \
     "^\[worker 0\] via $at,$at/$at,$at of $at\$"
 
+# WEFT_SCHEDULER without --scheduler: workers and servers use the same one, or none.
+# told_of <options>: the scheduler of the command, and of the servers by their arguments.
+told_of() {
+    # shellcheck disable=SC2016
+    WEFT_SCHEDULER=127.0.0.1:9 "$WEFT_BIN" run "$@" -- sh -c 'echo worker "${WEFT_SCHEDULER-unset}"
+        for child in $(cat /proc/$PPID/task/*/children); do
+            tr "\0" "\n" <"/proc/$child/cmdline" | sed -n "s/^--scheduler=/server /p"
+        done' 2>&1 | sed -n 's/^\[worker 0\] //p' | sort -u | paste -s -d ' '
+}
+tap_is "that of the environment is the servers', too" "$(told_of)" "server 127.0.0.1:9 worker 127.0.0.1:9"
+tap_is "unless an option names another one" "$(told_of --scheduler 127.0.0.1:8)" \
+    "server 127.0.0.1:8 worker 127.0.0.1:8"
+tap_is "off: there is none" "$(told_of --scheduler off)" "worker unset"
+tap_is "servers may have one that is theirs alone" \
+    "$(told_of --server-options "--scheduler=127.0.0.1:8")" "server 127.0.0.1:8 worker 127.0.0.1:9"
+
 # A server dies, and its replica at another address takes its place. The aggregator follows, long before its
 # connection to the dead one times out.
 "$WEFT_BIN" run -n 2 --peer-timeout 60 --metrics 127.0.0.1:0 --aggregators 1 --replicas 1 --div-max 0 \
@@ -137,6 +153,10 @@ wrong "too many" 'aggregators' --aggregators 65
 wrong "options without any" 'aggregator-options requires --aggregators' --aggregator-options x
 wrong "too many for a scheduler" 'at most 32' --aggregators 33 --scheduler on
 wrong "a scheduler at no address" 'must be the HOST:PORT' --scheduler nowhere
+WEFT_SCHEDULER=on
+export WEFT_SCHEDULER
+wrong "nor one of the environment" 'WEFT_SCHEDULER is "on"' --aggregators 1
+unset WEFT_SCHEDULER
 wrong "options of no scheduler" 'scheduler-options requires --scheduler on' --scheduler-options x
 wrong "a second scheduler" 'leave it out' --scheduler on --server-options "--scheduler 127.0.0.1:1"
 wrong "a second number" 'leave it out' --aggregators 1 --server-options "--aggregators 3"
