@@ -60,6 +60,7 @@ struct world {
     struct end victim;
     struct end other;
     uint8_t mode;
+    bool turns; /* the ends grant credit in turns, as in an all-to-all: they send ACK_SHORT */
     struct weft_tx tx;
 };
 
@@ -511,6 +512,34 @@ static void op_forge_finish(struct weft_reader *in)
     frame_deliver(&f);
 }
 
+/* Several short messages in frames. */
+static void op_forge_messages(struct weft_reader *in)
+{
+    static const uint8_t zeros[64];
+    uint8_t body[FORGED_BYTES_MAX];
+    uint8_t how = weft_read_u8(in);
+    struct weft_writer w = weft_writer_make(body, sizeof(body));
+    weft_write_zeros(&w, 2);
+    for (unsigned i = 0; i <= how % 3; i++) {
+        struct weft_wire_frame f = {.type = WEFT_FRAME_MESSAGE};
+        f.message.priority = (how >> 2) & 7;
+        f.message.critical = (how >> 5) & 1;
+        f.message.msg = weft_read_u8(in);
+        f.message.msg -= how & 0x80 ? 128 : 0; /* far below or above */
+        f.message.total = 1 + weft_read_u8(in) % 16;
+        f.message.chunk_elems = (uint16_t)(f.message.total + (how & 0x40 ? 1 : 0));
+        f.message.elem_bytes = 1 + weft_read_u8(in) % 4;
+        f.message.tag = i;
+        f.message.payload = zeros;
+        weft_wire_frame_encode(&w, &f);
+    }
+    size_t count = (size_t)(w.at - body);
+    WEFT_ASSERT(!w.bad);
+    w = weft_writer_make(body, 2);
+    weft_write_u16(&w, (uint16_t)(count - 2));
+    forged_deliver(WEFT_FLAG_CONTROL, 1, body, count);
+}
+
 static void op_forge_data(struct weft_reader *in)
 {
     struct weft_wire_data d = {0};
@@ -560,6 +589,10 @@ static void operation(struct weft_reader *in)
 {
     uint8_t op = weft_read_u8(in);
     struct end *e = op & 0x80 ? &world.other : &world.victim;
+    for (uint32_t i = 0; world.turns && i < 2; i++) {
+        world.net.end[i].ep->credit.round_shared = true;
+        world.net.end[i].ep->credit.rounds_shared = true;
+    }
     switch (op % 16) {
     case 0:
         op_forge_bytes(in);
@@ -575,7 +608,7 @@ static void operation(struct weft_reader *in)
         op_forge_done(in);
         break;
     case 5:
-        op_forge_finish(in);
+        op & 0x10 ? op_forge_messages(in) : op_forge_finish(in);
         break;
     case 6:
         op_forge_data(in);
@@ -676,6 +709,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint16_t longest = packet_bytes[first % WEFT_ARRAY_COUNT(packet_bytes)];
     world.mode = first / 3 % 3;
     bool rekey = first / 9 % 2 == 1;
+    world.turns = first / 18 % 2 == 1;
     end_open(&world.victim, 1, longest, rekey);
     end_open(&world.other, 2, longest, rekey);
     op_connect();
