@@ -58,8 +58,9 @@ class Rig:
         boxes = [(rack + 1) * self.leaf_hosts + args.rack_workers for rack in range(args.racks)]
         rates = [word for host in boxes if args.box_rate for way in ("up", "down")
                  for word in (f"--{way}link", f"{host}={args.box_rate}")]
-        subprocess.run([self.weft, "lab", "up", LAB, "--topology", "spine-leaf", "--spines", "1",
-                        "--leaves", str(args.racks + 1), "--hosts", str(self.leaf_hosts), "--rate",
+        subprocess.run([self.weft, "lab", "up", LAB, "--until-pid", str(os.getpid()), "--topology",
+                        "spine-leaf", "--spines", "1", "--leaves", str(args.racks + 1), "--hosts",
+                        str(self.leaf_hosts), "--rate",
                         args.rate, "--core-rate", args.core_rate, *rates], check=True,
                        stdout=subprocess.DEVNULL)
 

@@ -255,7 +255,8 @@ def main():
     lab = f"contended{os.getpid()}"
     hosts = args.servers + args.workers + args.aggregators + 2  # the scheduler, and one with no process
     subprocess.run([args.weft, "lab", "up", lab, "--hosts", str(hosts), "--rate", f"{args.rate:g}mbit",
-                    "--buffer", "450kb"], check=True, stdout=subprocess.DEVNULL)
+                    "--buffer", "450kb", "--until-pid", str(os.getpid())], check=True,
+                   stdout=subprocess.DEVNULL)
     try:
         with other_traffic(args, lab, hosts):
             reports = measure(args, folder, lab)

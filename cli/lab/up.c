@@ -30,10 +30,11 @@ static void print_lab(const struct weft_lab_spec *spec, const struct weft_lab_in
            info->name, info->name);
 }
 
-static int make(const struct weft_lab_options *o)
+static int make(const struct weft_lab_options *o, uint32_t until_pid)
 {
     int stop_fd = weft_stop_fd(SIGQUIT);
-    struct weft_lab_start start = {.spec = &o->spec, .trace = &o->trace, .stop_fd = stop_fd};
+    struct weft_lab_start start = {
+        .spec = &o->spec, .trace = &o->trace, .stop_fd = stop_fd, .until_pid = (pid_t)until_pid};
     struct weft_lab_info info;
     struct weft_error error = {.text = ""};
     weft_status status = weft_lab_start(&start, &info, &error);
@@ -49,8 +50,16 @@ int weft_cli_lab_up(int argc, char **argv)
 {
     static struct weft_lab_options o;
     const char *name = NULL;
+    uint32_t until_pid = 0;
     weft_lab_options_init(&o);
-    const struct weft_option options[] = {WEFT_LAB_OPTIONS(&o), {0}};
+    const struct weft_option options[] = {
+        WEFT_LAB_OPTIONS(&o),
+        {"until-pid", "PID",
+         "end the lab when this process ends, however it ends: in a script,\n"
+         "--until-pid $$", WEFT_OPTION_U32, .value = &until_pid, .min = 1, .max = INT32_MAX,
+         .fallback = ""},
+        {0},
+    };
     const struct weft_command command = {
         .name = "lab up",
         .summary = "create a lab that stays until `weft lab down`",
@@ -65,6 +74,7 @@ int weft_cli_lab_up(int argc, char **argv)
         "more.",
         .example = "  weft lab up demo --hosts 9 --rate 1gbit --buffer 128kb --loss 0.01\n"
                    "  weft lab up slow --hosts 3 --uplink 1=100mbit --downlink 1=100mbit\n"
+                   "  weft lab up mine --hosts 2 --until-pid $$\n"
                    "  weft lab up core --topology spine-leaf --spines 2 --leaves 4 --hosts 8 "
                    "--core-rate 2gbit",
         .options = options,
@@ -75,7 +85,7 @@ int weft_cli_lab_up(int argc, char **argv)
     }
     status = weft_lab_options_spec(&o, &command, name);
     if (status == WEFT_OPTIONS_RUN) {
-        status = make(&o);
+        status = make(&o, until_pid);
     }
     weft_lab_options_fini(&o);
     return status;

@@ -165,19 +165,25 @@ static void collect(const char *name, pid_t background)
     }
 }
 
-/* Runs until SIGTERM; SIGKILL works as well. */
-static void hold(struct weft_lab_spec *spec, struct weft_lab_play *play, pid_t background)
+/* Runs until SIGTERM, or until the process of until_fd ends (-1 = none); SIGKILL works as well. */
+static void hold(struct weft_lab_spec *spec, struct weft_lab_play *play, pid_t background,
+                 int until_fd)
 {
     sigset_t signals;
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGCHLD);
     sigprocmask(SIG_BLOCK, &signals, NULL);
-    struct pollfd signal_fd = {.fd = signalfd(-1, &signals, SFD_CLOEXEC), .events = POLLIN};
+    struct pollfd fds[2] = {{.fd = signalfd(-1, &signals, SFD_CLOEXEC), .events = POLLIN},
+                            {.fd = until_fd, .events = POLLIN}};
     for (;;) {
-        if (poll(&signal_fd, 1, wait_ms(play)) > 0) {
+        int ready = poll(fds, 2, wait_ms(play));
+        if (ready > 0 && fds[1].revents != 0) {
+            return;
+        }
+        if (ready > 0) {
             struct signalfd_siginfo info;
-            ssize_t bytes = read(signal_fd.fd, &info, sizeof(info));
+            ssize_t bytes = read(fds[0].fd, &info, sizeof(info));
             if (bytes == (ssize_t)sizeof(info) && info.ssi_signo == SIGTERM) {
                 return;
             }
@@ -196,24 +202,33 @@ static int open_log(const char *name)
 }
 
 /* Detach from the terminal, the signals and the files of the caller, which may exit before the
- * lab: another process may wait for the end of an inherited pipe. `dialogue` stays open. */
-static void detach(int log_fd, int dialogue)
+ * lab: another process may wait for the end of an inherited pipe. `dialogue` stays open, and
+ * *until_fd_p, at another number. */
+static void detach(int log_fd, int dialogue, int *until_fd_p)
 {
+    int last = dialogue;
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     dup2(null, STDIN_FILENO);
     dup2(null, STDOUT_FILENO);
     dup2(log_fd, STDERR_FILENO);
+    if (*until_fd_p >= 0) {
+        last++;
+        if (*until_fd_p != last) {
+            (void)dup3(*until_fd_p, last, O_CLOEXEC);
+        }
+        *until_fd_p = last;
+    }
     if (dialogue > STDERR_FILENO + 1) {
         (void)close_range(STDERR_FILENO + 1, (unsigned)dialogue - 1, 0);
     }
-    (void)close_range((unsigned)dialogue + 1, UINT_MAX, 0);
+    (void)close_range((unsigned)last + 1, UINT_MAX, 0);
     prctl(PR_SET_PDEATHSIG, 0);
     if (chdir("/") != 0) {
         fprintf(stderr, "weft lab: chdir: %s\n", strerror(errno));
     }
 }
 
-[[gnu::noreturn]] static void holder_run(const struct weft_lab_start *start, int fd)
+[[gnu::noreturn]] static void holder_run(const struct weft_lab_start *start, int fd, int until_fd)
 {
     static const struct weft_lab_rate_trace no_trace;
     static struct weft_lab_spec spec;
@@ -238,12 +253,12 @@ static void detach(int log_fd, int dialogue)
         _exit(1);
     }
     if (!start->tied) {
-        detach(log_fd, fd);
+        detach(log_fd, fd, &until_fd);
     }
     close(fd);
     struct weft_lab_play play = {.trace = start->trace != NULL ? start->trace : &no_trace,
                                  .start_ns = weft_lab_now_ns()};
-    hold(&spec, &play, background);
+    hold(&spec, &play, background, until_fd);
     _exit(0);
 }
 
@@ -336,14 +351,14 @@ static weft_status lead(const struct weft_lab_start *start, pid_t pid, int fd, c
 }
 
 static weft_status start_with(const struct weft_lab_start *start, cJSON *facts, int pair[2],
-                              struct weft_error *error)
+                              int until_fd, struct weft_error *error)
 {
     const char *name = start->spec->name;
     pid_t pid = 0;
     weft_status status = fork_first(&pid, error);
     if (status == WEFT_OK && pid == 0) {
         close(pair[0]);
-        holder_run(start, pair[1]);
+        holder_run(start, pair[1], until_fd);
     }
     if (status == WEFT_OK) {
         close(pair[1]);
@@ -362,13 +377,28 @@ weft_status weft_lab_start(const struct weft_lab_start *start, struct weft_lab_i
                            struct weft_error *error)
 {
     int pair[2];
+    int until_fd = -1;
+    if (start->until_pid != 0) { /* before the fork: the holder has other process ids */
+        until_fd = (int)syscall(SYS_pidfd_open, start->until_pid, 0);
+        if (until_fd < 0) {
+            return weft_fail(error, errno == ESRCH ? WEFT_NOTFOUND : WEFT_IO, "--until-pid %d: %s",
+                             (int)start->until_pid, strerror(errno));
+        }
+    }
     cJSON *facts = weft_lab_spec_json(start->spec);
     if (facts == NULL || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
+        weft_status failed = weft_fail(error, WEFT_IO, "cannot make a socket: %s", strerror(errno));
         cJSON_Delete(facts);
-        return weft_fail(error, WEFT_IO, "cannot make a socket: %s", strerror(errno));
+        if (until_fd >= 0) {
+            close(until_fd);
+        }
+        return failed;
     }
-    weft_status status = start_with(start, facts, pair, error);
+    weft_status status = start_with(start, facts, pair, until_fd, error);
     close(pair[0]);
+    if (until_fd >= 0) {
+        close(until_fd);
+    }
     if (pair[1] >= 0) {
         close(pair[1]);
     }

@@ -13,6 +13,7 @@
 #include "lab/rate_trace.h"
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 struct weft_lab_start {
     const struct weft_lab_spec *spec;
@@ -20,6 +21,7 @@ struct weft_lab_start {
     bool tied;   /* the lab ends when the calling process ends; it prints to the caller's
                   * standard error */
     int stop_fd; /* readable = cancel and undo (a signalfd); -1 = none */
+    pid_t until_pid; /* the lab ends when this process ends; 0 = none. Not with tied */
 };
 
 /* Create the lab, verify that it works and register it. After a failure nothing is left.
@@ -29,6 +31,7 @@ struct weft_lab_start {
  *          WEFT_UNSUPPORTED  a program or a feature is missing; the text names it.
  *          WEFT_TIMEOUT      the network was made but did not work.
  *          WEFT_STATE        stop_fd was readable.
+ *          WEFT_NOTFOUND     no process has until_pid.
  *          WEFT_IO           not root, or a step failed.
  * Thread:  the process has one thread. */
 [[nodiscard]] weft_status weft_lab_start(const struct weft_lab_start *start,

@@ -110,6 +110,20 @@ tap_is "its entry is gone" "$(entries "$b")" 0
 tap_run_fails "down twice" 1 "$weft" lab down "$b"
 tap_run "the first still runs" "$weft" lab exec "$a" 1 -- true
 
+# ---- a lab that ends with a process ------------------------------------------------------------
+sleep "$mark" &
+owner=$!
+tap_run "up for as long as a process runs" "$weft" lab up "$b" --hosts 2 --until-pid "$owner"
+tap_run "it is up" "$weft" lab exec "$b" 1 -- true
+holder=$(lab_fact "$b" holder)
+kill -KILL "$owner"
+tap_run "the process is killed: the holder ends" lab_until 120 gone "$holder"
+tap_run_fails "the lab is gone" 1 "$weft" lab exec "$b" 1 -- true
+wait "$owner" 2>/dev/null
+tap_run_fails "no such process" 1 "$weft" lab up "$b" --hosts 2 --until-pid "$owner"
+tap_like "it says so" "$(cat "$tap_tmp/run.out")" "until-pid $owner: No such process"
+tap_is "and leaves nothing" "$(entries "$b")" 0
+
 # ---- the holder is killed ----------------------------------------------------------------------
 "$weft" lab exec "$a" 0 -- sleep "$mark" &
 exec=$!
