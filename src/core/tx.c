@@ -2,8 +2,7 @@
  *
  * Order: the handshake; a probe; a packet with control frames if any are due (a small chunk, or
  * several short messages, are added if they fit); then, in the peer's turn (egress.c), chunks, as
- * many as window, credit and pacer allow, sent directly from the caller's buffer. Short messages
- * share packets there, too (share.c).
+ * many as window, credit and pacer allow, from the caller's buffer, or several short messages.
  */
 #include "core/internal.h"
 
@@ -197,9 +196,8 @@ static bool burst_data(struct weft_ep *ep, struct peer *p, struct weft_tx *tx, s
     struct weft_wire_packet packet = header_make(p, flags);
     weft_wire_header_encode(&w, &packet);
     WEFT_ASSERT(!w.bad && !body.bad);
-    tx->fragment |=
-        weft_core_path_room(p, bytes) >
-        p->path.packet_bytes; /* the packet size has shrunk since the message was divided */
+    /* The packet size has shrunk since the message was divided. */
+    tx->fragment |= weft_core_path_room(p, bytes) > p->path.packet_bytes;
     tx_iov(tx, head, head_bytes);
     tx_iov(tx, chunk_at(m, chunk), payload);
     chunk_prefetch(m);
@@ -230,11 +228,10 @@ static uint32_t burst_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
         if (tx_share_likely(&p->tx, m)) {
             struct tx_share share;
             weft_core_share_select(p, CONTROL_OFFSET, p->path.packet_bytes, 2, &share);
-            if (share.count > 0 && tx->packets > 0) {
-                break; /* the next burst is their packet */
-            }
-            if (share.count > 0) {
-                return control_build(ep, p, p->path.packet_bytes, false, now_ns, tx);
+            if (share.count > 0) { /* their packet is this burst, or the next one */
+                return tx->packets > 0
+                           ? tx->packets
+                           : control_build(ep, p, p->path.packet_bytes, false, now_ns, tx);
             }
         }
         most = tx->packets == 0 ? weft_core_egress_burst(ep, p, m) : most;
