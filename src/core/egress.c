@@ -250,7 +250,11 @@ static void rate_measure(struct egress *e, uint64_t bytes, uint64_t now_ns)
         }
         return;
     }
-    egress_share_sample(&e->share, e->limit_bytes, drained, now_ns - e->queued_ns, now_ns);
+    bool counted = e->link_bytes > e->queued_link_bytes && e->queued_link_bytes > 0;
+    egress_share_receivers(&e->share, e->receivers);
+    egress_share_sample(&e->share, e->limit_bytes, drained,
+                        counted ? e->link_bytes - e->queued_link_bytes : 0,
+                        now_ns - e->queued_ns, now_ns);
     e->early_shift = 0;
 }
 
@@ -341,6 +345,16 @@ void weft_ep_queue_siblings(struct weft_ep *ep, bool siblings)
     egress_share_siblings(&ep->egress.share, siblings);
 }
 
+bool weft_ep_link_asked(const struct weft_ep *ep)
+{
+    return egress_share_asks(&ep->egress.share);
+}
+
+void weft_ep_link_sent(struct weft_ep *ep, uint64_t total_bytes)
+{
+    ep->egress.link_bytes = total_bytes;
+}
+
 void weft_ep_queued(struct weft_ep *ep, uint64_t reported_bytes, uint64_t now_ns)
 {
     struct egress *e = &ep->egress;
@@ -349,8 +363,10 @@ void weft_ep_queued(struct weft_ep *ep, uint64_t reported_bytes, uint64_t now_ns
     limit_adapt(e, bytes);
     if (e->handed_over) {
         e->queued_bytes = bytes;
+        e->queued_link_bytes = e->link_bytes;
         e->queued_ns = now_ns;
     }
+    e->link_bytes = 0;
     e->asked = false;
     e->late = false;
     e->handed_over = false;

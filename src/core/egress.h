@@ -29,6 +29,8 @@ struct egress {
     uint64_t report_ns;    /* time of the next report; WEFT_NEVER = none */
     uint64_t queued_bytes; /* at the first report after chunks were last sent */
     uint64_t queued_ns;
+    uint64_t queued_link_bytes; /* total sent by the link then; 0 = not known */
+    uint64_t link_bytes;        /* the same now, for the report that follows */
     struct egress_share share; /* drain rate of the queue, and whether other traffic is in it */
     uint64_t limit_bytes;
     uint64_t few_bytes;       /* four packets */

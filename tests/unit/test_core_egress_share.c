@@ -11,6 +11,10 @@ struct line {
     double own;
     double other;
     double drained; /* of its own, in all */
+    double sent;    /* by the link, in all */
+    bool counts;    /* the driver counts what the link sends */
+    bool counts_own; /* that count is of the endpoint's bytes only */
+    bool in_turn;    /* flows are served in turn, as by fq_codel: the other traffic has its half */
     uint64_t late_ns;
 };
 
@@ -40,11 +44,24 @@ static void pass(struct line *line, uint64_t ns)
     for (double left_s = (double)ns * 1e-9; left_s > 0 && line->own > 0; left_s -= step_s) {
         double bytes = (double)line->rate_bps / 8 * (left_s < step_s ? left_s : step_s);
         double part = bytes * line->own / (line->own + line->other);
+        if (line->in_turn && line->other > 0) {
+            part = bytes / 4;
+        }
         part = part < line->own ? part : line->own;
+        line->sent += line->other > 0 && !line->counts_own ? bytes : part;
         line->own -= part;
         line->drained += part;
     }
     line->net->now_ns += ns;
+}
+
+static void report(struct line *line)
+{
+    struct weft_ep *ep = line->net->end[0].ep;
+    if (line->counts && weft_ep_link_asked(ep)) {
+        weft_ep_link_sent(ep, 1000000 + (uint64_t)line->sent);
+    }
+    weft_ep_queued(ep, (uint64_t)line->own, line->net->now_ns);
 }
 
 /* Run for this time with an endpoint that always has chunks to send. Returns its share of the
@@ -57,11 +74,11 @@ static double run(struct line *line, uint64_t ns)
     double before = line->drained;
     while (line->net->now_ns < until_ns) {
         weft_core_egress_turn(ep, line->net->now_ns);
-        weft_ep_queued(ep, (uint64_t)line->own, line->net->now_ns);
+        report(line);
         while (e->room_bytes > 0) {
             line->own += (double)e->room_bytes;
             weft_core_egress_sent(ep, e->room_bytes);
-            weft_ep_queued(ep, (uint64_t)line->own, line->net->now_ns);
+            report(line);
         }
         uint64_t wait_ns = e->report_ns - line->net->now_ns;
         pass(line, wait_ns + (wait_ns * 7919 + line->net->now_ns) % (2 * line->late_ns));
@@ -185,6 +202,73 @@ static void siblings_are_not_other_traffic(void **state)
     line_free(line);
 }
 
+/* With a count no trial is needed: the link's rate is known after the first phase. */
+static void a_count_of_the_link_finds_other_traffic_at_once(void **state)
+{
+    (void)state;
+    static const double others[] = {30000, 60000, 160000};
+    for (uint32_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        struct line *line = line_new();
+        line->counts = true;
+        line->other = others[i];
+        line->net->end[0].ep->egress.receivers = 8;
+        (void)run(line, 300 * WEFT_NS_PER_MS);
+        const struct egress_share *share = &egress_of(line)->share;
+        assert_true(share->shared);
+        assert_in_range(share->link_bps, rate_bps_first / 100 * 95, rate_bps_first / 100 * 105);
+        for (uint32_t j = 0; j < 20; j++) {
+            double part = run(line, 250 * WEFT_NS_PER_MS);
+            assert_true(part > 0.38 && part < 0.75);
+            assert_false(share->trial);
+        }
+        line->other = 0;
+        (void)run(line, WEFT_NS_PER_S);
+        assert_true(run(line, WEFT_NS_PER_S) > 0.98);
+        assert_in_range(egress_of(line)->limit_bytes, 12000, 25100);
+        assert_false(weft_ep_link_asked(line->net->end[0].ep));
+        line_free(line);
+    }
+}
+
+/* In a container the interface counts this endpoint's bytes only. */
+static void a_count_of_own_bytes_changes_nothing(void **state)
+{
+    (void)state;
+    struct line *line = line_new();
+    line->other = 60000;
+    (void)run(line, 2 * WEFT_NS_PER_S);
+    double without = run(line, WEFT_NS_PER_S);
+    line_free(line);
+    line = line_new();
+    line->other = 60000;
+    line->counts = line->counts_own = true;
+    (void)run(line, 2 * WEFT_NS_PER_S);
+    assert_true(run(line, WEFT_NS_PER_S) > without - 0.05);
+    line_free(line);
+}
+
+/* A longer queue of its own gains an endpoint nothing there, so the limit returns to one unit and
+ * stays there most of the time. */
+static void where_flows_are_served_in_turn_the_limit_is_one_unit(void **state)
+{
+    (void)state;
+    struct line *line = line_new();
+    line->counts = true;
+    line->in_turn = true;
+    line->net->end[0].ep->egress.receivers = 8;
+    (void)run(line, WEFT_NS_PER_S);
+    line->other = 60000;
+    (void)run(line, 4 * WEFT_NS_PER_S);
+    assert_true(egress_of(line)->share.shared);
+    uint32_t longer = 0;
+    for (uint32_t i = 0; i < 400; i++) {
+        (void)run(line, 25 * WEFT_NS_PER_MS);
+        longer += egress_of(line)->limit_bytes > 25100;
+    }
+    assert_in_range(longer, 0, 60);
+    line_free(line);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -194,6 +278,9 @@ int main(void)
         cmocka_unit_test(when_the_other_traffic_ends_the_limit_falls),
         cmocka_unit_test(a_slower_link_is_told_from_other_traffic),
         cmocka_unit_test(late_looks_do_not_pass_for_other_traffic),
+        cmocka_unit_test(a_count_of_the_link_finds_other_traffic_at_once),
+        cmocka_unit_test(a_count_of_own_bytes_changes_nothing),
+        cmocka_unit_test(where_flows_are_served_in_turn_the_limit_is_one_unit),
         cmocka_unit_test(siblings_are_not_other_traffic),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@
  *   delayed_ack.c       a DONE that is sent in the owner's next step
  *   blocking_receive.c  sleeping inside the receive call
  *   inject_loss.c       injected loss
+ *   link_counter.c      bytes sent by the interface, of all programs
  *   probe.c             what sockets of this host can do, for `weft doctor`
  */
 #ifndef WEFT_IO_UDP_INTERNAL_H
@@ -17,6 +18,7 @@
 #include "io/udp/blocking_receive.h"
 #include "io/udp/delayed_ack.h"
 #include "io/udp/errors.h"
+#include "io/udp/link_counter.h"
 #include "io/udp/rx.h"
 #include "io/udp/socket.h"
 #include "io/udp/tx.h"
@@ -40,6 +42,8 @@ struct weft_udp {
     struct weft_udp_errors errors;
     bool gso_before; /* error reports are on; they may look like a refusal of GSO */
     struct weft_inject_loss loss;
+    struct weft_link_counter link;
+    struct weft_addr link_to; /* receiver of the first burst; bytes_used = 0: none yet */
     struct weft_sock_facts facts;
     uint32_t peers_max;
     struct weft_udp_observer observer;

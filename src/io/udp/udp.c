@@ -163,6 +163,7 @@ static void release(struct weft_udp *udp)
     atomic_fetch_sub(&on_links, udp->on_link);
     weft_ep_free(udp->ep);
     weft_rx_free(udp->rx);
+    weft_link_counter_close(&udp->link);
     weft_poller_close(&udp->base.poller);
     if (udp->socket_fd >= 0) {
         (void)close(udp->socket_fd);
@@ -337,6 +338,7 @@ weft_status weft_udp_open(const struct weft_udp_config *config, struct weft_driv
     weft_driver_init(&udp->base, &udp_ops, &setup);
     udp->socket_fd = -1;
     weft_blocking_receive_init(&udp->blocking);
+    weft_link_counter_init(&udp->link);
     weft_status status = open_parts(config, udp, error);
     if (status != WEFT_OK) {
         release(udp);
