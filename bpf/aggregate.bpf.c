@@ -8,20 +8,27 @@
  *   aggregate   on the interface. Packets to a UDP port other than that of the settings, IPv6, packets
  *               with IP options, fragments, and weft packets of another class go to the kernel's
  *               network stack unchanged.
+ *   toward, spread   send replies, see below.
  *   control     run by the loader alone (BPF_PROG_TEST_RUN): its packet is a command for one bank;
  *               executing it needs the bank's lock. Never attached.
  *
  * It cannot verify who sent a packet: there is no AES-GCM here. docs/AGGREGATION.md says where it may
  * be used.
  *
- * A complete sum is sent to all members by a redirect to the map `ports`; for each copy the program
- * `toward` writes the member's addresses. Every other reply leaves by the interface on which its
- * request arrived.
+ * Replies leave in one of two ways (settings.through_queue):
+ *
+ *   past the queues     a complete sum goes to all members by a redirect to the map `ports`; for each
+ *                       copy the program `toward` writes the member's addresses. Every other reply
+ *                       leaves by the interface on which its request arrived (XDP_TX).
+ *   through the queues  the program passes the reply on with a note (struct weft_aggregate_note), and
+ *                       `spread`, a tc program at the ingress of the same interface, sends it: copies
+ *                       with each member's addresses, through the queue of the member's interface.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/in.h>
 #include <linux/ip.h>
+#include <linux/pkt_cls.h>
 #include <linux/udp.h>
 
 #include <bpf/bpf_endian.h>
@@ -82,13 +89,22 @@ struct {
     __uint(value_size, sizeof(struct bpf_devmap_val));
 } ports SEC(".maps");
 
-/* Key: the index of the interface that leads to the member. */
+/* Key: the member's number. */
 struct {
-    __uint(type, BPF_MAP_TYPE_HASH);
+    __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(max_entries, WEFT_AGG_MEMBERS_MAX);
     __type(key, __u32);
     __type(value, struct weft_aggregate_member);
 } members SEC(".maps");
+
+/* Key: the index of an interface. Value: the number of the member behind it, for `toward`; with
+ * several, the last that was learnt. */
+struct {
+    __uint(type, BPF_MAP_TYPE_HASH);
+    __uint(max_entries, WEFT_AGG_MEMBERS_MAX);
+    __type(key, __u32);
+    __type(value, __u32);
+} behind SEC(".maps");
 
 struct frame {
     struct ethhdr eth;
@@ -142,16 +158,87 @@ static __always_inline void ip_sum(struct frame *frame)
     frame->ip.check = (__u16) ~(sum + (sum >> 16));
 }
 
-static __always_inline int dense(struct frame *frame, __u8 *bytes, __u8 *end,
-                                 const struct weft_agg_config *config, struct weft_wire_agg *packet,
-                                 struct weft_agg_counts *tally)
+/* Not memcmp: the compiler would call it, and there is none here. */
+static __always_inline bool same_mac(const __u8 *a, const __u8 *b)
 {
+    __u8 different = 0;
+    for (int i = 0; i < ETH_ALEN; i++) {
+        different |= a[i] ^ b[i];
+    }
+    return different == 0;
+}
+
+/* Store where the member sent this packet from. Two processors may store at once; then the next
+ * packet mends it. */
+static __always_inline void learn(const struct xdp_md *ctx, const struct frame *frame, __u32 member)
+{
+    __u32 ifindex = ctx->ingress_ifindex;
+    struct weft_aggregate_member *known = lookup(&members, member);
+    if (known == NULL) {
+        return;
+    }
+    if (known->ifindex == ifindex && known->address == frame->ip.saddr &&
+        known->port == frame->udp.source &&
+        same_mac(known->mac, frame->eth.h_source)) {
+        return;
+    }
+    known->address = frame->ip.saddr;
+    known->port = frame->udp.source;
+    __builtin_memcpy(known->mac, frame->eth.h_source, ETH_ALEN);
+    known->member = (__u16)member;
+    known->ifindex = ifindex;
+    (void)bpf_map_update_elem(&behind, &ifindex, &member, BPF_ANY);
+}
+
+/* Begin the packet's epoch if it is later than the box's. Only forward, also if two processors do
+ * so: a slot that went back would forget rounds that its members have seen. Slots read the epoch
+ * under their lock. */
+static __always_inline void follow(struct weft_agg_config *config, __u32 epoch)
+{
+    __u32 own = config->dense_epoch;
+    for (int tries = 0; tries < 4 && (__s32)(epoch - own) > 0; tries++) {
+        __u32 seen = __sync_val_compare_and_swap(&config->dense_epoch, own, epoch);
+        if (seen == own) {
+            return;
+        }
+        own = seen;
+    }
+}
+
+/* Send the frame, which is a reply now. */
+static __always_inline int reply(struct xdp_md *ctx, const struct weft_aggregate_settings *s,
+                                 __u32 to)
+{
+    if (!s->through_queue) {
+        return to == WEFT_AGGREGATE_TO_SENDER ? XDP_TX
+                                              : (int)bpf_redirect_map(&ports, 0, BPF_F_BROADCAST);
+    }
+    if (bpf_xdp_adjust_meta(ctx, -(int)sizeof(struct weft_aggregate_note)) != 0) {
+        return XDP_DROP;
+    }
+    struct weft_aggregate_note *note = (void *)(long)ctx->data_meta;
+    if ((void *)(note + 1) > (void *)(long)ctx->data) {
+        return XDP_DROP;
+    }
+    note->mark = WEFT_AGGREGATE_MARK;
+    note->to = to;
+    return XDP_PASS;
+}
+
+static __always_inline int dense(struct xdp_md *ctx, struct frame *frame, __u8 *bytes, __u8 *end,
+                                 struct weft_aggregate_settings *s,
+                                 struct weft_wire_agg *packet, struct weft_agg_counts *tally)
+{
+    const struct weft_agg_config *config = &s->config;
     struct slot *slot = lookup(&slots, packet->place);
     if (slot == NULL) {
         weft_agg_count(tally, WEFT_AGG_FOREIGN);
         return XDP_DROP;
     }
     __u8 *values = bytes + WEFT_AGG_HEADER_BYTES;
+    if (s->learns) {
+        follow(&s->config, packet->epoch);
+    }
     bpf_spin_lock(&slot->lock);
     struct weft_agg_outcome out =
         weft_agg_dense_receive(&slot->dense, config, packet, values, end, tally);
@@ -160,17 +247,21 @@ static __always_inline int dense(struct frame *frame, __u8 *bytes, __u8 *end,
     }
     bpf_spin_unlock(&slot->lock);
     weft_agg_count(tally, out.verdict);
+    if (s->learns && out.verdict >= WEFT_AGG_SUMMED) {
+        learn(ctx, frame, packet->member);
+    }
     if (out.action == WEFT_AGG_DROP) {
         return XDP_DROP;
     }
     turn(frame);
     weft_wire_agg_encode(bytes, packet);
-    return out.action == WEFT_AGG_ANSWER ? XDP_TX
-                                         : (int)bpf_redirect_map(&ports, 0, BPF_F_BROADCAST);
+    return reply(ctx, s,
+                 out.action == WEFT_AGG_ANSWER ? WEFT_AGGREGATE_TO_SENDER : WEFT_AGGREGATE_TO_ALL);
 }
 
 /* The reply's length differs from the request's, so the frame is resized. */
 static __always_inline int acknowledge(struct xdp_md *ctx, __u32 count,
+                                       const struct weft_aggregate_settings *s,
                                        struct weft_wire_agg *packet, const struct weft_agg_ack *ack)
 {
     enum { BYTES = WEFT_AGG_HEADER_BYTES + WEFT_AGG_ACK_BYTES };
@@ -189,10 +280,11 @@ static __always_inline int acknowledge(struct xdp_md *ctx, __u32 count,
     weft_agg_ack_head(packet, ack);
     weft_wire_agg_encode(bytes, packet);
     weft_agg_ack_encode(bytes + WEFT_AGG_HEADER_BYTES, ack);
-    return XDP_TX;
+    return reply(ctx, s, WEFT_AGGREGATE_TO_SENDER);
 }
 
 static __always_inline int rows(struct xdp_md *ctx, const __u8 *bytes, const __u8 *end, __u32 count,
+                                const struct weft_aggregate_settings *s,
                                 struct weft_wire_agg *packet, struct weft_agg_counts *tally)
 {
     struct bank *bank = lookup(&banks, packet->place);
@@ -208,7 +300,7 @@ static __always_inline int rows(struct xdp_md *ctx, const __u8 *bytes, const __u
                         &ack);
     bpf_spin_unlock(&bank->lock);
     weft_agg_count(tally, out.verdict);
-    return out.action == WEFT_AGG_DROP ? XDP_DROP : acknowledge(ctx, count, packet, &ack);
+    return out.action == WEFT_AGG_DROP ? XDP_DROP : acknowledge(ctx, count, s, packet, &ack);
 }
 
 SEC("xdp")
@@ -235,25 +327,70 @@ int aggregate(struct xdp_md *ctx)
         weft_agg_count(tally, verdict);
         return XDP_DROP;
     }
-    return packet.kind == WEFT_AGG_DENSE ? dense(frame, bytes, end, &s->config, &packet, tally)
-                                         : rows(ctx, bytes, end, count, &packet, tally);
+    return packet.kind == WEFT_AGG_DENSE ? dense(ctx, frame, bytes, end, s, &packet, tally)
+                                         : rows(ctx, bytes, end, count, s, &packet, tally);
+}
+
+/* The part of a sum that differs between members. */
+struct sum_head {
+    struct frame frame;
+    __u8 bytes[8]; /* of the aggregation header: up to the member's number */
+} __attribute__((packed));
+
+static __always_inline void address(struct sum_head *head,
+                                    const struct weft_aggregate_member *member)
+{
+    __builtin_memcpy(head->frame.eth.h_dest, member->mac, ETH_ALEN);
+    head->frame.ip.daddr = member->address;
+    head->frame.udp.dest = member->port;
+    weft_wire_put_u16(head->bytes + 6, member->member);
+    ip_sum(&head->frame);
 }
 
 /* A sum about to leave by the interface to a member. */
 SEC("xdp/devmap")
 int toward(struct xdp_md *ctx)
 {
-    struct frame *frame = (void *)(long)ctx->data;
-    struct weft_aggregate_member *member = lookup(&members, ctx->egress_ifindex);
-    if (member == NULL || (void *)(frame + 1) + 8 > (void *)(long)ctx->data_end) {
+    struct sum_head *head = (void *)(long)ctx->data;
+    __u32 *number = lookup(&behind, ctx->egress_ifindex);
+    struct weft_aggregate_member *member = number != NULL ? lookup(&members, *number) : NULL;
+    if (member == NULL || (void *)(head + 1) > (void *)(long)ctx->data_end) {
         return XDP_DROP;
     }
-    __builtin_memcpy(frame->eth.h_dest, member->mac, ETH_ALEN);
-    frame->ip.daddr = member->address;
-    frame->udp.dest = member->port;
-    weft_wire_put_u16((__u8 *)(frame + 1) + 6, member->member);
-    ip_sum(frame);
+    address(head, member);
     return XDP_PASS;
+}
+
+/* Replies that `aggregate` has passed on. It writes nothing to the note: that would make the kernel
+ * copy a packet that a capture shares, and lose the note. */
+SEC("tc")
+int spread(struct __sk_buff *skb)
+{
+    struct weft_aggregate_note *note = (void *)(long)skb->data_meta;
+    struct weft_aggregate_settings *s = lookup(&settings, 0);
+    struct sum_head head;
+    if ((void *)(note + 1) > (void *)(long)skb->data || note->mark != WEFT_AGGREGATE_MARK ||
+        s == NULL) {
+        return TC_ACT_UNSPEC;
+    }
+    if (note->to == WEFT_AGGREGATE_TO_SENDER) {
+        return (int)bpf_redirect(skb->ifindex, 0);
+    }
+    if (bpf_skb_load_bytes(skb, 0, &head, sizeof(head)) != 0) {
+        return TC_ACT_SHOT;
+    }
+    __u64 left = s->config.members;
+    for (__u32 i = 0; i < WEFT_AGG_MEMBERS_MAX; i++, left >>= 1) {
+        struct weft_aggregate_member *member = (left & 1) ? lookup(&members, i) : NULL;
+        if (member == NULL || member->ifindex == 0) {
+            continue;
+        }
+        address(&head, member);
+        if (bpf_skb_store_bytes(skb, 0, &head, sizeof(head), 0) == 0) {
+            (void)bpf_clone_redirect(skb, member->ifindex, 0);
+        }
+    }
+    return TC_ACT_STOLEN;
 }
 
 SEC("xdp")

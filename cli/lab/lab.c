@@ -123,6 +123,7 @@ static const struct weft_verb verbs[] = {
     {"status", "list the labs of this machine", verb_status},
     {"down", "end a lab and all processes in it", verb_down},
     {"background", "fill a lab with flows of a published size distribution", weft_cli_lab_background},
+    {"box", "configure the aggregation boxes of a lab, and show their counters", weft_cli_lab_box},
     {"run", "create a lab, run one command, and remove the lab in any case", weft_cli_lab_run},
     {0},
 };

@@ -1,5 +1,6 @@
 #include "cli/lab/options.h"
 
+#include "agg/agg.h"
 #include "base/units.h"
 #include "lab/background.h"
 
@@ -21,6 +22,7 @@ static const uint64_t core_bps_default = UINT64_C(1000000000);
 static const uint64_t core_not_given = UINT64_MAX;
 
 const char *const weft_lab_topologies[] = {"star", "spine-leaf", NULL};
+const char *const weft_lab_aggregates[] = {"none", "xdp", NULL};
 
 void weft_lab_options_init(struct weft_lab_options *o)
 {
@@ -225,6 +227,22 @@ static int check_offload(const struct weft_lab_spec *spec, const struct weft_com
     return WEFT_OPTIONS_RUN;
 }
 
+/* A member of a box is one bit of a word, and a packet is one frame. */
+static int set_boxes(struct weft_lab_options *o, const struct weft_command *command)
+{
+    struct weft_lab_spec *spec = &o->spec;
+    spec->has_boxes = o->aggregate == 1;
+    if (spec->has_boxes && spec->hosts / spec->leaves > WEFT_AGG_MEMBERS_MAX) {
+        return weft_options_usage(command, "--aggregate xdp: a box has at most %d hosts, not %u",
+                                  WEFT_AGG_MEMBERS_MAX, spec->hosts / spec->leaves);
+    }
+    if (spec->has_boxes && spec->offload) {
+        return weft_options_usage(command, "--aggregate xdp cannot be combined with --offload: an "
+                                           "XDP program gets single frames");
+    }
+    return WEFT_OPTIONS_RUN;
+}
+
 int weft_lab_options_spec(struct weft_lab_options *o, const struct weft_command *command,
                           const char *name)
 {
@@ -238,6 +256,7 @@ int weft_lab_options_spec(struct weft_lab_options *o, const struct weft_command 
     int status = set_topology(&o->spec, o->topology == 1, command);
     status = status == WEFT_OPTIONS_RUN ? set_ecn(o, command) : status;
     status = status == WEFT_OPTIONS_RUN ? check_offload(&o->spec, command) : status;
+    status = status == WEFT_OPTIONS_RUN ? set_boxes(o, command) : status;
     status = status == WEFT_OPTIONS_RUN ? check_background(o, command) : status;
     status = status == WEFT_OPTIONS_RUN ? set_links(o, command) : status;
     return status == WEFT_OPTIONS_RUN ? read_trace(o, command) : status;

@@ -19,6 +19,7 @@ struct weft_lab_options {
                                 * weft_lab_options_spec */
     uint32_t topology;         /* 1: spine-leaf */
     uint64_t ecn_bytes;
+    uint32_t aggregate; /* 1: xdp */
     struct weft_lab_rates up;
     struct weft_lab_rates down;
     const char *trace_path;
@@ -27,6 +28,7 @@ struct weft_lab_options {
 };
 
 extern const char *const weft_lab_topologies[];
+extern const char *const weft_lab_aggregates[];
 
 /* Set the defaults, which --help shows. */
 void weft_lab_options_init(struct weft_lab_options *o);
@@ -73,6 +75,10 @@ const char *weft_lab_option_bursts(const char *text, void *value);
      "sent, queued and dropped as a unit; cannot be combined with random\n"                        \
      "losses", WEFT_OPTION_FLAG,                                                                   \
      .value = &(o)->spec.offload},                                                                 \
+    {"aggregate", "WHERE",                                                                         \
+     "xdp: on every leaf, a box that sums what its hosts send to it (needs\n"                      \
+     "BPF). Its packets are not authenticated. `weft lab box` configures it",                      \
+     WEFT_OPTION_CHOICE, .value = &(o)->aggregate, .choices = weft_lab_aggregates},                \
     {"trace", "FILE", "rates over time: lines \"SECONDS HOST RATE [up|down]\"; the last may be\n"  \
      "\"SECONDS repeat\"", WEFT_OPTION_STRING, &(o)->trace_path, .fallback = ""},                  \
     {"background", "SIZES:LOAD",                                                                   \

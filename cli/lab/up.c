@@ -4,6 +4,7 @@
 #include "cli/lab/verbs.h"
 #include "cli/stop.h"
 
+#include "lab/box.h"
 #include "lab/holder.h"
 
 #include <signal.h>
@@ -25,6 +26,13 @@ static void print_lab(const struct weft_lab_spec *spec, const struct weft_lab_in
            weft_lab_rate_text(spec->rate_bps, rate, sizeof(rate)),
            weft_lab_bytes_text(spec->buffer_bytes, buffer, sizeof(buffer)), spec->loss_ppm / 1e6,
            spec->offload ? ", segmentation offload on" : "", (double)info->base_rtt_ns / 1e3);
+    if (spec->has_boxes) {
+        char box[WEFT_LAB_ADDRESS_BYTES];
+        weft_lab_router_address(0, box);
+        printf("aggregation boxes (XDP, not authenticated): %s:%d of %s; members 0 .. %u\n", box,
+               WEFT_LAB_BOX_PORT, spec->spines == 0 ? "the switch" : "leaf0, and so on",
+               spec->hosts / spec->leaves - 1);
+    }
     printf("  weft lab exec %s 0 -- CMD...   runs a command on host 0\n"
            "  weft lab down %s               ends it\n",
            info->name, info->name);

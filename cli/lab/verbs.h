@@ -9,6 +9,7 @@ int weft_cli_lab_up(int argc, char **argv);
 int weft_cli_lab_run(int argc, char **argv);
 int weft_cli_lab_exec(int argc, char **argv);
 int weft_cli_lab_background(int argc, char **argv);
+int weft_cli_lab_box(int argc, char **argv);
 
 /* Block SIGCHLD and the signals to be forwarded to a command; they arrive at the descriptor.
  * *old_p: the signal mask for the command. */

@@ -1,6 +1,7 @@
 #include "lab/aggregate.h"
 
 #include "base/assert.h"
+#include "base/units.h"
 #include "lab/bpf_load.h"
 #include "lab/bpf_objects.h"
 
@@ -11,28 +12,32 @@
 #include <net/if.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { KERNEL_MAJOR = 5, KERNEL_MINOR = 15 };
 
-static const char *const map_names[] = {"slots", "banks", "settings", "counts", "ports", "members"};
-enum { SLOTS, BANKS, SETTINGS, COUNTS, PORTS, MEMBERS, MAPS };
+static const char *const map_names[] = {"slots", "banks",   "settings", "counts",
+                                        "ports", "members", "behind"};
+enum { SLOTS, BANKS, SETTINGS, COUNTS, PORTS, MEMBERS, BEHIND, MAPS };
 
 /* The value of a map of slots or banks starts with a lock. */
 enum { LOCK_BYTES = 8 };
 
 struct weft_aggregate {
-    struct bpf_object *object;
+    struct bpf_object *object; /* NULL: found, not loaded; then maps and program are descriptors of
+                                * this struct */
     int maps[MAPS];
     int program;
     int control;
     int toward;
+    int spread;
     uint32_t slots;
     uint32_t banks;
-    uint16_t port;
-    uint32_t attached; /* interfaces */
+    struct weft_aggregate_settings settings; /* as in the kernel, except for the configuration */
+    uint32_t attached;                       /* interfaces */
     struct {
         int ifindex;
-        uint32_t mode; /* XDP_FLAGS_..._MODE */
+        int links[2]; /* of XDP, of tc (-1: none); their end detaches the programs */
     } interfaces[WEFT_AGG_MEMBERS_MAX];
 };
 
@@ -63,19 +68,33 @@ static int load(struct weft_aggregate *box)
     box->program = bpf_program__fd(bpf_object__find_program_by_name(box->object, "aggregate"));
     box->control = bpf_program__fd(bpf_object__find_program_by_name(box->object, "control"));
     box->toward = bpf_program__fd(bpf_object__find_program_by_name(box->object, "toward"));
+    box->spread = bpf_program__fd(bpf_object__find_program_by_name(box->object, "spread"));
     return 0;
+}
+
+/* NULL: out of memory. */
+static struct weft_aggregate *make_box(void)
+{
+    struct weft_aggregate *box = calloc(1, sizeof(*box));
+    if (box != NULL) {
+        box->program = box->control = box->toward = box->spread = -1;
+        for (int i = 0; i < MAPS; i++) {
+            box->maps[i] = -1;
+        }
+    }
+    return box;
 }
 
 weft_status weft_aggregate_open(const struct weft_agg_config *config, uint16_t port,
                                 struct weft_aggregate **box_p, struct weft_error *error)
 {
-    struct weft_aggregate *box = calloc(1, sizeof(*box));
+    struct weft_aggregate *box = make_box();
     if (box == NULL) {
         return weft_fail(error, WEFT_NOMEM, "aggregation in the kernel: no memory");
     }
     box->slots = config->slots;
     box->banks = config->banks;
-    box->port = port;
+    box->settings.port = __builtin_bswap16(port);
     struct weft_bpf_words words;
     weft_bpf_words_init(&words);
     weft_status status = weft_bpf_open(weft_bpf_aggregate, weft_bpf_aggregate_bytes, "aggregate",
@@ -99,18 +118,43 @@ weft_status weft_aggregate_open(const struct weft_agg_config *config, uint16_t p
     return WEFT_OK;
 }
 
+void weft_aggregate_detach(struct weft_aggregate *box)
+{
+    while (box->attached > 0) {
+        const int *links = box->interfaces[--box->attached].links;
+        close(links[0]);
+        if (links[1] >= 0) {
+            close(links[1]);
+        }
+    }
+}
+
 void weft_aggregate_close(struct weft_aggregate *box)
 {
     if (box == NULL) {
         return;
     }
-    /* Do not detach a program that was attached by another process since. */
-    LIBBPF_OPTS(bpf_xdp_attach_opts, options, .old_prog_fd = box->program);
-    for (uint32_t i = 0; i < box->attached; i++) {
-        (void)bpf_xdp_detach(box->interfaces[i].ifindex, box->interfaces[i].mode, &options);
+    weft_aggregate_detach(box);
+    if (box->object == NULL) {
+        for (int i = 0; i < MAPS; i++) {
+            if (box->maps[i] >= 0) {
+                close(box->maps[i]);
+            }
+        }
+        if (box->program >= 0) {
+            close(box->program);
+        }
     }
     bpf_object__close(box->object);
     free(box);
+}
+
+static weft_status write_settings(struct weft_aggregate *box, struct weft_error *error)
+{
+    uint32_t key = 0;
+    return bpf_map_update_elem(box->maps[SETTINGS], &key, &box->settings, BPF_ANY) == 0
+               ? WEFT_OK
+               : system_error(error, "aggregation in the kernel: settings");
 }
 
 weft_status weft_aggregate_configure(struct weft_aggregate *box,
@@ -128,12 +172,8 @@ weft_status weft_aggregate_configure(struct weft_aggregate *box,
                          "floats are for src/agg/box.h",
                          config->form);
     }
-    struct weft_aggregate_settings settings = {.config = *config,
-                                               .port = __builtin_bswap16(box->port)};
-    uint32_t key = 0;
-    return bpf_map_update_elem(box->maps[SETTINGS], &key, &settings, BPF_ANY) == 0
-               ? WEFT_OK
-               : system_error(error, "aggregation in the kernel: settings");
+    box->settings.config = *config;
+    return write_settings(box, error);
 }
 
 weft_status weft_aggregate_reset(struct weft_aggregate *box, struct weft_error *error)
@@ -157,19 +197,103 @@ weft_status weft_aggregate_reset(struct weft_aggregate *box, struct weft_error *
     return code == 0 ? WEFT_OK : system_error(error, "aggregation in the kernel: reset");
 }
 
-weft_status weft_aggregate_attach(struct weft_aggregate *box, const char *interface, bool generic,
+/* errno says why an interface was refused. */
+static weft_status refused(const char *interface, struct weft_error *error)
+{
+    switch (errno) {
+    case EBUSY:
+    case EEXIST:
+        return weft_fail(error, WEFT_EXISTS, "%s: another XDP program is attached", interface);
+    case EOPNOTSUPP:
+    case EINVAL:
+    case ERANGE:
+        return weft_fail(error, WEFT_UNSUPPORTED, "%s: XDP in this mode: %s", interface,
+                         strerror(errno));
+    default:
+        return system_error(error, interface);
+    }
+}
+
+static weft_status use_queues(struct weft_aggregate *box, struct weft_error *error)
+{
+    if (box->settings.through_queue) {
+        return WEFT_OK;
+    }
+    box->settings.through_queue = 1;
+    return write_settings(box, error);
+}
+
+/* libbpf 1.1 has no name for it, and passes the number on. */
+enum { TCX_INGRESS = 46 };
+
+weft_status weft_aggregate_attach(struct weft_aggregate *box, const char *interface, unsigned how,
                                   struct weft_error *error)
 {
     WEFT_ASSERT(box->attached < WEFT_AGG_MEMBERS_MAX);
+    bool generic = (how & WEFT_AGGREGATE_GENERIC) != 0;
+    LIBBPF_OPTS(bpf_link_create_opts, options,
+                .flags = generic ? XDP_FLAGS_SKB_MODE : XDP_FLAGS_DRV_MODE);
     int ifindex = (int)if_nametoindex(interface);
-    uint32_t mode = generic ? XDP_FLAGS_SKB_MODE : XDP_FLAGS_DRV_MODE;
-    if (ifindex == 0 ||
-        bpf_xdp_attach(ifindex, box->program, XDP_FLAGS_UPDATE_IF_NOEXIST | mode, NULL) != 0) {
-        return system_error(error, interface);
+    int tc = -1;
+    if (ifindex == 0) {
+        return weft_fail(error, WEFT_NOTFOUND, "no interface named %s", interface);
+    }
+    if (how != 0) {
+        weft_status status = use_queues(box, error);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        tc = bpf_link_create(box->spread, ifindex, (enum bpf_attach_type)TCX_INGRESS, NULL);
+        if (tc < 0) {
+            return weft_bpf_fail(error, errno, interface, 6, 6);
+        }
+    }
+    int xdp = bpf_link_create(box->program, ifindex, BPF_XDP, &options);
+    if (xdp < 0) {
+        weft_status status = refused(interface, error);
+        if (tc >= 0) {
+            close(tc);
+        }
+        return status;
     }
     box->interfaces[box->attached].ifindex = ifindex;
-    box->interfaces[box->attached++].mode = mode;
+    box->interfaces[box->attached].links[0] = xdp;
+    box->interfaces[box->attached++].links[1] = tc;
     return WEFT_OK;
+}
+
+weft_status weft_aggregate_install(struct weft_aggregate *box, const char *interface,
+                                   struct weft_error *error)
+{
+    int ifindex = (int)if_nametoindex(interface);
+    LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = ifindex, .attach_point = BPF_TC_INGRESS);
+    LIBBPF_OPTS(bpf_tc_opts, filter, .prog_fd = box->spread, .handle = 1, .priority = 1);
+    if (ifindex == 0) {
+        return weft_fail(error, WEFT_NOTFOUND, "no interface named %s", interface);
+    }
+    struct weft_bpf_words words;
+    weft_bpf_words_init(&words);
+    int code = -bpf_tc_hook_create(&hook); /* EEXIST: its egress marks packets */
+    code = code == 0 || code == EEXIST ? -bpf_tc_attach(&hook, &filter) : code;
+    weft_status status =
+        code == 0 ? WEFT_OK : weft_bpf_fail(error, code, interface, KERNEL_MAJOR, KERNEL_MINOR);
+    weft_bpf_words_fini(&words);
+    if (status == WEFT_OK) {
+        status = use_queues(box, error);
+    }
+    if (status == WEFT_OK &&
+        bpf_xdp_attach(ifindex, box->program, XDP_FLAGS_UPDATE_IF_NOEXIST | XDP_FLAGS_DRV_MODE,
+                       NULL) != 0) {
+        status = refused(interface, error);
+    }
+    return status;
+}
+
+/* Sums with key `key` of the broadcast leave by this interface. */
+static bool set_port(struct weft_aggregate *box, uint32_t key, uint32_t ifindex)
+{
+    struct bpf_devmap_val port = {.ifindex = ifindex, .bpf_prog.fd = box->toward};
+    return bpf_map_update_elem(box->maps[PORTS], &key, &port, BPF_ANY) == 0;
 }
 
 weft_status weft_aggregate_reach(struct weft_aggregate *box, const char *interface,
@@ -179,11 +303,112 @@ weft_status weft_aggregate_reach(struct weft_aggregate *box, const char *interfa
     WEFT_ASSERT(member->member < WEFT_AGG_MEMBERS_MAX);
     uint32_t ifindex = if_nametoindex(interface);
     uint32_t key = member->member;
-    struct bpf_devmap_val port = {.ifindex = ifindex, .bpf_prog.fd = box->toward};
-    if (ifindex == 0 || bpf_map_update_elem(box->maps[MEMBERS], &ifindex, member, BPF_ANY) != 0 ||
-        bpf_map_update_elem(box->maps[PORTS], &key, &port, BPF_ANY) != 0) {
+    struct weft_aggregate_member value = *member;
+    value.ifindex = ifindex;
+    if (ifindex == 0 || bpf_map_update_elem(box->maps[MEMBERS], &key, &value, BPF_ANY) != 0 ||
+        bpf_map_update_elem(box->maps[BEHIND], &ifindex, &key, BPF_ANY) != 0 ||
+        !set_port(box, key, ifindex)) {
         return system_error(error, interface);
     }
+    return WEFT_OK;
+}
+
+weft_status weft_aggregate_learn(struct weft_aggregate *box, struct weft_error *error)
+{
+    for (uint32_t i = 0; i < box->attached; i++) {
+        if (!set_port(box, i, (uint32_t)box->interfaces[i].ifindex)) {
+            return system_error(error, "aggregation in the kernel: interfaces");
+        }
+    }
+    box->settings.learns = 1;
+    return write_settings(box, error);
+}
+
+/* Open the maps of the program that box->program has. Returns false with errno set; ENOENT: it is
+ * not a box. */
+static bool open_maps(struct weft_aggregate *box)
+{
+    uint32_t ids[MAPS + 4];
+    struct bpf_prog_info info = {.nr_map_ids = WEFT_ARRAY_COUNT(ids),
+                                 .map_ids = (uint64_t)(uintptr_t)ids};
+    uint32_t bytes = sizeof(info);
+    if (bpf_obj_get_info_by_fd(box->program, &info, &bytes) != 0) {
+        return false;
+    }
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < info.nr_map_ids && i < WEFT_ARRAY_COUNT(ids); i++) {
+        int fd = bpf_map_get_fd_by_id(ids[i]);
+        struct bpf_map_info map = {0};
+        bytes = sizeof(map);
+        if (fd < 0 || bpf_obj_get_info_by_fd(fd, &map, &bytes) != 0) {
+            return false;
+        }
+        bool known = false;
+        for (int m = 0; m < MAPS; m++) {
+            if (strcmp(map.name, map_names[m]) == 0 && box->maps[m] < 0) {
+                box->maps[m] = fd;
+                box->slots = m == SLOTS ? map.max_entries : box->slots;
+                box->banks = m == BANKS ? map.max_entries : box->banks;
+                known = true;
+                found++;
+            }
+        }
+        if (!known) {
+            close(fd);
+        }
+    }
+    errno = ENOENT;
+    return found == MAPS && strcmp(info.name, "aggregate") == 0;
+}
+
+weft_status weft_aggregate_find(const char *interface, struct weft_aggregate **box_p,
+                                struct weft_error *error)
+{
+    int ifindex = (int)if_nametoindex(interface);
+    uint32_t id = 0;
+    if (ifindex == 0 || bpf_xdp_query_id(ifindex, 0, &id) != 0 || id == 0) {
+        return weft_fail(error, WEFT_NOTFOUND, "%s: no aggregation box is attached", interface);
+    }
+    struct weft_aggregate *box = make_box();
+    if (box == NULL) {
+        return weft_fail(error, WEFT_NOMEM, "aggregation in the kernel: no memory");
+    }
+    uint32_t key = 0;
+    box->program = bpf_prog_get_fd_by_id(id);
+    weft_status status = WEFT_OK;
+    if (box->program < 0) {
+        status = system_error(error, interface);
+    } else if (!open_maps(box)) {
+        status = errno == ENOENT ? weft_fail(error, WEFT_NOTFOUND,
+                                             "%s: its XDP program is no aggregation box", interface)
+                                 : system_error(error, interface);
+    } else if (bpf_map_lookup_elem(box->maps[SETTINGS], &key, &box->settings) != 0) {
+        status = system_error(error, interface);
+    }
+    if (status != WEFT_OK) {
+        weft_aggregate_close(box);
+        return status;
+    }
+    *box_p = box;
+    return WEFT_OK;
+}
+
+weft_status weft_aggregate_read_facts(const struct weft_aggregate *box,
+                                      struct weft_aggregate_facts *facts_p,
+                                      struct weft_error *error)
+{
+    struct weft_aggregate_settings settings; /* its epoch may be later than ours */
+    struct bpf_prog_info info = {0};
+    uint32_t bytes = sizeof(info);
+    uint32_t key = 0;
+    if (bpf_obj_get_info_by_fd(box->program, &info, &bytes) != 0 ||
+        bpf_map_lookup_elem(box->maps[SETTINGS], &key, &settings) != 0) {
+        return system_error(error, "aggregation in the kernel: facts");
+    }
+    *facts_p = (struct weft_aggregate_facts){.config = settings.config,
+                                             .port = __builtin_bswap16(settings.port),
+                                             .slots_max = box->slots,
+                                             .program = info.id};
     return WEFT_OK;
 }
 

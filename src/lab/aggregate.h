@@ -39,12 +39,32 @@ void weft_aggregate_close(struct weft_aggregate *box);
 [[nodiscard]] weft_status weft_aggregate_reset(struct weft_aggregate *box,
                                                struct weft_error *error);
 
-/* Attach to one more interface, in native mode unless `generic`; detached by close. Replies are
- * sent on the interface on which the request arrived. On a veth the other end needs an XDP program
- * as well, or the kernel does not wake it.
- * Errors:  WEFT_IO  the driver has no native mode, or another program is attached. */
+/* How a box is attached, to all of its interfaces alike.
+ *
+ * QUEUE: replies are sent through the queues of their interfaces, to any number of members behind
+ * each. The drivers have to compute checksums, as a veth does. Without it they are sent by XDP past
+ * the queues, to one member behind each interface; on a veth the other end then needs an XDP
+ * program as well, or the kernel does not wake it.
+ * GENERIC: the mode that needs nothing of the driver, and takes longer for each packet; else native
+ * mode. It includes QUEUE: in generic mode copies of a packet that XDP sends share their bytes. */
+enum weft_aggregate_how { WEFT_AGGREGATE_QUEUE = 1, WEFT_AGGREGATE_GENERIC = 2 };
+
+/* Attach to one more interface. Detached by close, and by the kernel when the process ends in any
+ * way. QUEUE and GENERIC need Linux 6.6.
+ * Errors:  WEFT_NOTFOUND  no such interface; WEFT_UNSUPPORTED  the driver has no native mode, or
+ *          the kernel is too old; WEFT_EXISTS  another program is attached; WEFT_IO. */
 [[nodiscard]] weft_status weft_aggregate_attach(struct weft_aggregate *box, const char *interface,
-                                                bool generic, struct weft_error *error);
+                                                unsigned how, struct weft_error *error);
+
+/* Detach from all interfaces. */
+void weft_aggregate_detach(struct weft_aggregate *box);
+
+/* The same with QUEUE, for as long as the interface exists, also after close and after the end of
+ * the process: for the ports of a lab, which end with it. No version of Linux above those of the
+ * lab is needed.
+ * Errors:  as weft_aggregate_attach. */
+[[nodiscard]] weft_status weft_aggregate_install(struct weft_aggregate *box, const char *interface,
+                                                 struct weft_error *error);
 
 /* Send complete sums for this member to that interface, with these addresses. One member per
  * interface. The source MAC and address of a sum are the destination of the last packet of its
@@ -53,6 +73,37 @@ void weft_aggregate_close(struct weft_aggregate *box);
 [[nodiscard]] weft_status weft_aggregate_reach(struct weft_aggregate *box, const char *interface,
                                                const struct weft_aggregate_member *member,
                                                struct weft_error *error);
+
+/* Instead of weft_aggregate_reach: a member is where its last accepted DENSE packet came from. The
+ * first packet of a later epoch then begins that epoch, as in the box of a process. Sums are sent
+ * to the attached interfaces, so call it after weft_aggregate_attach.
+ * Errors:  WEFT_IO. */
+[[nodiscard]] weft_status weft_aggregate_learn(struct weft_aggregate *box,
+                                               struct weft_error *error);
+
+/* The box on an interface of the current network namespace, of this or another process: to
+ * configure, reset and read it. Its commands, runs and interfaces are not available. `close`
+ * changes nothing of the box.
+ *
+ * Owns:    allocates.
+ * Errors:  WEFT_NOTFOUND  no box is on that interface; WEFT_IO  also: not root. */
+[[nodiscard]] weft_status weft_aggregate_find(const char *interface, struct weft_aggregate **box_p,
+                                              struct weft_error *error);
+
+/* Read the configuration in use.
+ * Errors:  WEFT_IO. */
+struct weft_aggregate_facts {
+    struct weft_agg_config config;
+    uint16_t port;
+    uint32_t slots_max; /* weft_aggregate_configure accepts at most so many */
+    uint32_t program;   /* its number in the kernel */
+};
+[[nodiscard]] weft_status weft_aggregate_read_facts(const struct weft_aggregate *box,
+                                                    struct weft_aggregate_facts *facts_p,
+                                                    struct weft_error *error);
+
+/* The names of the counters by verdict, as in --json: "malformed", "summed", ... */
+extern const char *const weft_aggregate_verdict_names[WEFT_AGG_VERDICTS];
 
 /* *done_p: the result of the function in src/agg/rows.h; false for an epoch of floats.
  * Errors:  WEFT_IO. */

@@ -9,18 +9,33 @@
 
 struct weft_aggregate_settings {
     struct weft_agg_config config;
-    uint16_t port; /* UDP, big-endian */
-    uint16_t reserved[3];
+    uint16_t port;         /* UDP, big-endian */
+    uint8_t learns;        /* 1: a member is where its last accepted packet came from, and the
+                            * first packet of a later epoch begins that epoch */
+    uint8_t through_queue; /* 1: replies are sent by program `spread`, through the queue of their
+                            * interface; 0: by XDP, past it */
+    uint16_t reserved[2];
 };
 
-/* Destination of a sum. Big-endian, except for the number. */
+/* Destination of a sum. Address and port are big-endian. */
 struct weft_aggregate_member {
     uint32_t address;
     uint16_t port;
     uint8_t mac[6];
     uint16_t member;
     uint16_t reserved;
+    uint32_t ifindex; /* 0: not known yet */
 };
+
+/* What `aggregate` leaves in front of a reply for `spread`. Only XDP and tc programs can write
+ * there, so no packet can pretend to be a reply. */
+struct weft_aggregate_note {
+    uint32_t mark; /* WEFT_AGGREGATE_MARK */
+    uint32_t to;   /* enum weft_aggregate_to */
+};
+
+enum { WEFT_AGGREGATE_MARK = 0x77616767 };
+enum weft_aggregate_to { WEFT_AGGREGATE_TO_SENDER, WEFT_AGGREGATE_TO_ALL };
 
 /* For program `control`; sent in the packet with which it is run. */
 enum weft_aggregate_what {

@@ -1,6 +1,7 @@
 #include "lab/build.h"
 
 #include "base/units.h"
+#include "lab/box.h"
 #include "lab/link.h"
 #include "lab/offload.h"
 #include "lab/tool.h"
@@ -454,7 +455,12 @@ static weft_status build_router(const struct weft_lab_spec *spec, uint32_t route
     if (status == WEFT_OK) {
         status = run(tc_batch, put_router_queues, spec, router, error);
     }
-    return status == WEFT_OK && spec->ecn_bytes > 0 ? mark_ports(spec, router, error) : status;
+    if (status == WEFT_OK && spec->ecn_bytes > 0) {
+        status = mark_ports(spec, router, error);
+    }
+    return status == WEFT_OK && spec->has_boxes && router < spec->leaves
+               ? weft_lab_box_build(spec, router, error)
+               : status;
 }
 
 static weft_status build_host(const struct weft_lab_spec *spec, uint32_t host,

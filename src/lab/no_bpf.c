@@ -94,12 +94,48 @@ weft_status weft_aggregate_reset(struct weft_aggregate *box, struct weft_error *
     return no_bpf("aggregation in the kernel", error);
 }
 
-weft_status weft_aggregate_attach(struct weft_aggregate *box, const char *interface, bool generic,
+weft_status weft_aggregate_attach(struct weft_aggregate *box, const char *interface, unsigned how,
                                   struct weft_error *error)
 {
     (void)box;
     (void)interface;
-    (void)generic;
+    (void)how;
+    return no_bpf("aggregation in the kernel", error);
+}
+
+void weft_aggregate_detach(struct weft_aggregate *box)
+{
+    (void)box;
+}
+
+weft_status weft_aggregate_install(struct weft_aggregate *box, const char *interface,
+                                   struct weft_error *error)
+{
+    (void)box;
+    (void)interface;
+    return no_bpf("aggregation in the kernel", error);
+}
+
+weft_status weft_aggregate_learn(struct weft_aggregate *box, struct weft_error *error)
+{
+    (void)box;
+    return no_bpf("aggregation in the kernel", error);
+}
+
+weft_status weft_aggregate_find(const char *interface, struct weft_aggregate **box_p,
+                                struct weft_error *error)
+{
+    (void)interface;
+    (void)box_p;
+    return no_bpf("aggregation in the kernel", error);
+}
+
+weft_status weft_aggregate_read_facts(const struct weft_aggregate *box,
+                                      struct weft_aggregate_facts *facts_p,
+                                      struct weft_error *error)
+{
+    (void)box;
+    (void)facts_p;
     return no_bpf("aggregation in the kernel", error);
 }
 

@@ -148,6 +148,7 @@ cJSON *weft_lab_spec_json(const struct weft_lab_spec *spec)
     cJSON_AddNumberToObject(object, "burst_packets", spec->burst_packets);
     cJSON_AddNumberToObject(object, "ecn_bytes", spec->ecn_bytes);
     cJSON_AddBoolToObject(object, "offload", spec->offload);
+    cJSON_AddStringToObject(object, "aggregate", spec->has_boxes ? "xdp" : "");
     cJSON_AddStringToObject(object, "background", spec->background);
     return object;
 }

@@ -44,6 +44,7 @@ struct weft_lab_spec {
     double burst_packets;  /* mean length of a burst, at least 1 */
     uint32_t ecn_bytes;    /* router ports mark above this queue length; 0 = no marks */
     bool offload;          /* cables carry segments of up to 64 KB as one packet: offload.h */
+    bool has_boxes;        /* an aggregation box on every leaf: box.h */
     bool hysteresis;       /* the machine's HTB has hysteresis: build.h */
     struct weft_lab_link links[WEFT_LAB_HOSTS_MAX];
     char trace[WEFT_LAB_PATH_BYTES];            /* file of rates over time; "" = none */

@@ -225,8 +225,8 @@ int main(int argc, char **argv)
                                                .port = htons((uint16_t)(4000 + w)),
                                                .member = (uint16_t)w};
         memcpy(member.mac, macs[w], ETH_ALEN);
-        must(weft_aggregate_attach(box, ports[w], false, &error), &error);
-        must(weft_aggregate_attach(other, workers[w], false, &error), &error);
+        must(weft_aggregate_attach(box, ports[w], 0, &error), &error);
+        must(weft_aggregate_attach(other, workers[w], 0, &error), &error);
         must(weft_aggregate_reach(box, ports[w], &member, &error), &error);
     }
     check(done, "loaded, and attached in native mode");
@@ -263,7 +263,7 @@ int main(int argc, char **argv)
         figure(box, fds, macs, rounds);
     }
     weft_aggregate_close(box);
-    check(weft_aggregate_attach(other, ports[0], false, &error) == WEFT_OK,
+    check(weft_aggregate_attach(other, ports[0], 0, &error) == WEFT_OK,
           "close gives the interfaces back");
     weft_aggregate_close(other);
     close(fds[0]);

@@ -1,0 +1,266 @@
+/* `weft aggregate --xdp`: the aggregation box as an XDP program on interfaces of this host. It
+ * loads and configures the program; the kernel does the rest until this process ends. */
+#include "cli/aggregate_xdp.h"
+
+#include "cli/box_report.h"
+#include "cli/node_options.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/stop.h"
+#include "lab/aggregate.h"
+
+#include <net/if.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PORT = 7701, SLOTS = 512, SLOTS_MAX = 65536 };
+
+struct verb {
+    const char *list;
+    char interfaces[WEFT_AGG_MEMBERS_MAX][IF_NAMESIZE];
+    uint32_t count;
+    uint32_t members; /* 0: one for each interface */
+    uint32_t port;
+    uint32_t job;
+    uint32_t slots;
+    uint32_t epoch;
+    int32_t exponent;
+    bool generic;
+    bool through_queues;
+    bool json;
+    struct weft_security security;
+    struct weft_aggregate *box;
+};
+
+/* ---- serving --------------------------------------------------------------------------------- */
+
+static weft_status attach_all(struct verb *verb, struct weft_error *error)
+{
+    unsigned how = (verb->generic ? WEFT_AGGREGATE_GENERIC : 0) |
+                   (verb->through_queues ? WEFT_AGGREGATE_QUEUE : 0);
+    weft_status status = WEFT_OK;
+    for (uint32_t i = 0; i < verb->count && status == WEFT_OK; i++) {
+        status = weft_aggregate_attach(verb->box, verb->interfaces[i], how, error);
+    }
+    return status;
+}
+
+/* Native mode, or generic mode on all interfaces if one has no native mode. */
+static weft_status attach(struct verb *verb, struct weft_error *error)
+{
+    weft_status status = attach_all(verb, error);
+    if (status != WEFT_UNSUPPORTED || verb->generic) {
+        return status;
+    }
+    fprintf(stderr,
+            "weft aggregate: %s; generic mode on all interfaces instead, which costs more for each "
+            "packet\n",
+            error->text);
+    weft_aggregate_detach(verb->box);
+    verb->generic = true;
+    return attach_all(verb, error);
+}
+
+static weft_status start(struct verb *verb, struct weft_error *error)
+{
+    const struct weft_agg_config config = {.members = weft_box_members(verb->members),
+                                           .dense_epoch = verb->epoch,
+                                           .slots = verb->slots,
+                                           .job = (uint16_t)verb->job,
+                                           .exponent = (int8_t)verb->exponent};
+    weft_status status = weft_aggregate_open(&config, (uint16_t)verb->port, &verb->box, error);
+    if (status != WEFT_OK) {
+        struct weft_error why = *error;
+        return weft_fail(error, status,
+                         "%.350s. `weft doctor` says whether this host can run the program; "
+                         "without --xdp, `weft aggregate` is a process that needs no BPF",
+                         why.text);
+    }
+    status = attach(verb, error);
+    return status == WEFT_OK ? weft_aggregate_learn(verb->box, error) : status;
+}
+
+static void tell_ready(const struct verb *verb)
+{
+    printf("box: UDP port %u on %s (%s mode%s), members 0 .. %u, job %u, epoch %u, exponent %d, %u "
+           "slots\n",
+           verb->port, verb->list, verb->generic ? "generic" : "native",
+           verb->through_queues || verb->generic ? ", through queues" : "", verb->members - 1,
+           verb->job, verb->epoch, verb->exponent, verb->slots);
+    fflush(stdout);
+}
+
+static weft_status tell_counters(const struct verb *verb, struct weft_error *error)
+{
+    struct weft_aggregate_facts facts;
+    struct weft_agg_counts counts;
+    weft_status status = weft_aggregate_read_facts(verb->box, &facts, error);
+    if (status == WEFT_OK) {
+        status = weft_aggregate_read_counts(verb->box, &counts, error);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (!verb->json) {
+        weft_box_report_print(stdout, &counts);
+        return WEFT_OK;
+    }
+    cJSON *report = cJSON_CreateObject();
+    cJSON *interfaces = cJSON_AddArrayToObject(report, "interfaces");
+    for (uint32_t i = 0; i < verb->count; i++) {
+        cJSON_AddItemToArray(interfaces, cJSON_CreateString(verb->interfaces[i]));
+    }
+    cJSON_AddStringToObject(report, "mode", verb->generic ? "generic" : "native");
+    weft_box_report_json(report, &facts, &counts);
+    (void)weft_output_json("aggregate", report, true);
+    return WEFT_OK;
+}
+
+static int serve(struct verb *verb)
+{
+    struct weft_error error = {.text = ""};
+    struct pollfd stop = {.fd = weft_stop_fd(0), .events = POLLIN};
+    weft_status status =
+        stop.fd < 0 ? weft_fail(&error, WEFT_IO, "cannot create a signalfd") : start(verb, &error);
+    if (status == WEFT_OK) {
+        tell_ready(verb);
+        while (poll(&stop, 1, -1) <= 0) {
+        }
+        weft_aggregate_detach(verb->box);
+        status = tell_counters(verb, &error);
+    }
+    weft_aggregate_close(verb->box);
+    close(stop.fd);
+    return status == WEFT_OK ? WEFT_EXIT_OK : weft_cli_fail("aggregate", "%s", error.text);
+}
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static int split(const struct weft_command *command, struct verb *verb)
+{
+    for (const char *at = verb->list; at != NULL;) {
+        size_t bytes = strcspn(at, ",");
+        if (bytes == 0 || bytes >= IF_NAMESIZE) {
+            return weft_options_usage(command,
+                                      "--xdp \"%.80s\" is not a list of interfaces, such "
+                                      "as eth1,eth2",
+                                      verb->list);
+        }
+        if (verb->count == WEFT_AGG_MEMBERS_MAX) {
+            return weft_options_usage(command, "--xdp has more than %d interfaces",
+                                      WEFT_AGG_MEMBERS_MAX);
+        }
+        char *name = verb->interfaces[verb->count];
+        memcpy(name, at, bytes);
+        name[bytes] = '\0';
+        for (uint32_t i = 0; i < verb->count; i++) {
+            if (strcmp(verb->interfaces[i], name) == 0) {
+                return weft_options_usage(command, "--xdp has %s twice", name);
+            }
+        }
+        verb->count++;
+        at = at[bytes] == ',' ? at + bytes + 1 : NULL;
+    }
+    return WEFT_OPTIONS_RUN;
+}
+
+static int check(const struct weft_command *command, struct verb *verb)
+{
+    int status = split(command, verb);
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
+    }
+    if (verb->security.mode != WEFT_MODE_NONE) {
+        return weft_options_usage(
+            command,
+            "--xdp needs --security none: BPF has no AES-GCM, so the program cannot verify "
+            "who sent a packet. Whoever can send to these interfaces can change the sums; "
+            "say so only on links whose every host is trusted");
+    }
+    verb->members = verb->members != 0 ? verb->members : verb->count;
+    if (verb->members > verb->count && !verb->through_queues && !verb->generic) {
+        return weft_options_usage(command,
+                                  "--members %u with %u interface%s: XDP sends a sum once by each "
+                                  "interface, so each member needs one; with --through-queues "
+                                  "several can share one",
+                                  verb->members, verb->count, verb->count == 1 ? "" : "s");
+    }
+    return WEFT_OPTIONS_RUN;
+}
+
+bool weft_cli_aggregate_wants_xdp(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--xdp") == 0 || strncmp(argv[i], "--xdp=", 6) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int weft_cli_aggregate_xdp(int argc, char **argv)
+{
+    static struct verb verb;
+    verb =
+        (struct verb){.port = PORT, .job = 1, .slots = SLOTS, .security = WEFT_SECURITY_DEFAULTS};
+    const struct weft_option options[] = {
+        {"xdp", "IFACE,...", "interfaces to the members; a member is found by its packets",
+         WEFT_OPTION_STRING, .value = &verb.list, .fallback = "required"},
+        {"security", "MODE", "none: the program cannot authenticate packets", WEFT_OPTION_CUSTOM,
+         .value = &verb.security.mode, .parse = weft_security_parse_mode, .fallback = "required"},
+        {"members", "N", "a round is complete with the values of members 0 to N-1", WEFT_OPTION_U32,
+         .value = &verb.members, .min = 1, .max = WEFT_AGG_MEMBERS_MAX,
+         .fallback = "one for each interface"},
+        {"port", "PORT", "UDP port of the packets to sum; others pass unchanged", WEFT_OPTION_U32,
+         .value = &verb.port, .min = 1, .max = UINT16_MAX},
+        {"job", "N", "accept packets of this job", WEFT_OPTION_U32, .value = &verb.job,
+         .max = UINT16_MAX},
+        {"slots", "N", "slots, 2.9 KB each; a member has one packet in each on its way",
+         WEFT_OPTION_U32, .value = &verb.slots, .min = 1, .max = SLOTS_MAX},
+        {"epoch", "N",
+         "first epoch. Packets of earlier epochs are dropped; the first packet of\n"
+         "a later one begins that epoch, whose rounds begin at 0",
+         WEFT_OPTION_U32, .value = &verb.epoch},
+        {"exponent", "E", "a value is its integer x 2^E; packets with another one are not added",
+         WEFT_OPTION_CUSTOM, .value = &verb.exponent, .parse = weft_box_parse_exponent,
+         .fallback = "0"},
+        {"through-queues", NULL,
+         "send sums through the queues of the interfaces (tc; Linux 6.6) instead of\n"
+         "past them. Several members can share an interface then, and far ends of\n"
+         "veth interfaces need no XDP program",
+         WEFT_OPTION_FLAG, .value = &verb.through_queues},
+        {"generic", NULL,
+         "generic mode, which every interface has and which costs more for each\n"
+         "packet; includes --through-queues",
+         WEFT_OPTION_FLAG, .value = &verb.generic},
+        {"json", NULL, "print the counters at the end as a JSON object", WEFT_OPTION_FLAG,
+         .value = &verb.json},
+        {0},
+    };
+    const struct weft_command command = {
+        .name = "aggregate",
+        .summary = "with --xdp: sum packets of workers in the kernel, at network interfaces",
+        .description =
+            "Loads an XDP program that sums int32 values of all members, packet by packet, and\n"
+            "sends each sum to all of them (docs/PROTOCOL.md, section 12). All other packets\n"
+            "pass. Needs root, and a build and a kernel with BPF; `weft doctor` checks them. If\n"
+            "an interface has no native mode, generic mode is used on all. The program is gone\n"
+            "when this process has ended, however it ended.\n"
+            "\n"
+            "Packets are not authenticated, which --security none must acknowledge: whoever can\n"
+            "send to these interfaces can change sums.\n"
+            "\n"
+            "Ctrl-C or SIGTERM stops it and prints the counters.",
+        .example = "  weft aggregate --xdp eth1,eth2,eth3 --security none\n"
+                   "  weft aggregate --xdp eth0 --members 8 --through-queues --epoch 1 "
+                   "--security none",
+        .options = options,
+    };
+    int status = weft_options_parse(&command, argc, argv);
+    if (status == WEFT_OPTIONS_RUN) {
+        status = check(&command, &verb);
+    }
+    return status == WEFT_OPTIONS_RUN ? serve(&verb) : status;
+}

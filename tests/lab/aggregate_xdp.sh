@@ -1,0 +1,148 @@
+#!/bin/bash
+# `weft aggregate --xdp`: options, sums between veth interfaces in generic and in native mode, counters, and
+# that the program is gone when the process has ended, also by SIGKILL. Most of it needs root.
+# WEFT_DENSE is the program of tests/lab/dense.c.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+# shellcheck source=tests/lab/lab.sh
+. "$WEFT_SOURCE_ROOT/tests/lab/lab.sh"
+
+weft=$WEFT_BIN
+refused() { # refused <what it says> <words...>
+    local sentence=$1
+    shift
+    tap_run_fails "refused: $*" 2 "$weft" aggregate "$@"
+    tap_like "which says why" "$(cat "$tap_tmp/run.out")" "$sentence"
+}
+refused 'needs --security none: BPF has no AES-GCM' --xdp lo
+refused 'needs --security none' --xdp lo --security auth
+refused 'is not a list of interfaces' --xdp eth0, --security none
+refused 'is not a list of interfaces' --xdp an-interface-name-too-long --security none
+refused 'has lo twice' --xdp lo,lo --security none
+refused 'each member needs one' --xdp lo --members 2 --security none
+refused 'from -126 to 127' --xdp lo --exponent 128 --security none
+refused 'unknown option --servers' --xdp lo --servers 127.0.0.1:7700 --security none
+tap_run "help" "$weft" aggregate --xdp lo --help
+tap_like "says what is not authenticated" "$(cat "$tap_tmp/run.out")" 'Packets are not authenticated'
+tap_like "the help of the process names it" "$("$weft" aggregate --help)" '^  --xdp IFACE'
+
+lab_or_skip
+if [ "$("$weft" doctor --json | jq -r '.facts[] | select(.name == "xdp_aggregation").state')" != ok ]; then
+    tap_run_fails "without BPF" 1 "$weft" aggregate --xdp lo --security none
+    tap_like "it says what works" "$(cat "$tap_tmp/run.out")" 'is a process that needs no BPF'
+    tap_skip "the box between interfaces" "no XDP here: weft doctor says why"
+    tap_done
+fi
+
+# Networks: the box with p0, p1, p2; members 0 to 2 with w0 to w2 on the other ends.
+pids=
+cleanup() {
+    # shellcheck disable=SC2086
+    [ -z "$pids" ] || kill $pids 2>/dev/null
+    wait
+}
+tap_at_exit cleanup
+network() { # network <name of a variable>: a process that holds a new one
+    unshare -n sleep 1000 &
+    pids="$pids $!"
+    eval "$1=$!"
+    tap_until different "$!"
+}
+different() { [ "$(readlink "/proc/$1/ns/net")" != "$(readlink /proc/self/ns/net)" ]; }
+in_box() { nsenter -t "$box" -n "$@"; }
+network box
+in_box ip link set lo up
+for i in 0 1 2; do
+    network "m$i"
+    pid=m$i
+    in_box ip link add p$i type veth peer name w$i netns "${!pid}"
+    in_box ip address add 10.9.$i.1/24 dev p$i
+    in_box ip link set p$i up
+    nsenter -t "${!pid}" -n ip address add 10.9.$i.2/24 dev w$i
+    nsenter -t "${!pid}" -n ip link set w$i up
+done
+# shellcheck disable=SC2154
+nets="/proc/$m0/ns/net /proc/$m1/ns/net /proc/$m2/ns/net"
+dense() { # three members, each with the box's address on its own network
+    # shellcheck disable=SC2086
+    "$WEFT_DENSE" run "$@" -m 10.9.0.1,10.9.1.1,10.9.2.1 10.9.0.1 7701 $nets >"$tap_tmp/dense" 2>&1
+    local status=$?
+    echo "# dense $*: $(cat "$tap_tmp/dense")"
+    return $status
+}
+seen() { sed -n "s/.*$1 \([0-9]*\).*/\1/p" "$tap_tmp/dense"; }
+attached() { in_box ip -d link show dev "$1" | grep -c 'prog/xdp'; }
+nothing() { [ "$(attached p0)$(attached p1)$(attached p2)" = 000 ]; }
+start() { # start <options>: its output goes to box.out and box.err
+    : >"$tap_tmp/box.out"
+    nsenter -t "$box" -n "$weft" aggregate --security none "$@" >"$tap_tmp/box.out" 2>"$tap_tmp/box.err" &
+    pid=$!
+    pids="$pids $pid"
+    tap_until grep -q '^box: ' "$tap_tmp/box.out"
+}
+finish() { # finish <signal>: its exit status
+    kill "-$1" "$pid"
+    wait "$pid" 2>/dev/null
+}
+
+tap_run "a box in generic mode" start --xdp p0,p1,p2 --generic --epoch 4 --job 9 --json
+tap_like "says what it is" "$(head -n 1 "$tap_tmp/box.out")" \
+    '^box: UDP port 7701 on p0,p1,p2 (generic mode, through queues), members 0 .. 2, job 9, epoch 4, exponent 0, 512 slots'
+tap_is "the program is on the interfaces" "$(attached p0) $(attached p1) $(attached p2)" "1 1 1"
+tap_run "three members" dense -e 4 -j 9 -r 20 -t 200
+tap_is "have every sum" "$(seen sums) $(seen wrong) $(seen direct) $(seen foreign)" "1920 0 0 0"
+tap_run_fails "an interface has one box" 1 in_box "$weft" aggregate --xdp p0 --generic --security none
+tap_like "says so" "$(cat "$tap_tmp/run.out")" 'p0: another XDP program is attached'
+finish INT
+tap_is "Ctrl-C ends it well" "$?" 0
+sed 1d "$tap_tmp/box.out" >"$tap_tmp/json"
+tap_is "its counters: each packet was added once" \
+    "$(jq -r '"\(.mode) \(.packets.summed + .packets.complete) \(.packets.complete) \(.packets.malformed) \(.values)"' "$tap_tmp/json")" \
+    "generic 1920 640 0 675840"
+tap_run "nothing is attached" nothing
+
+start --xdp p0,p1,p2 --generic
+finish KILL
+tap_run "nor after SIGKILL" lab_until 60 nothing
+start --xdp p0,p1,p2 --generic
+tap_run "and the next one works" dense -r 3 -t 200
+finish TERM
+tap_like "it prints what it has added" "$(cat "$tap_tmp/box.out")" '^packets added: 288; rounds complete: 96'
+
+tap_run "native mode through queues" start --xdp p0,p1,p2 --through-queues
+tap_run "needs no program at the far ends" dense -r 20 -t 200
+tap_is "every sum" "$(seen sums) $(seen wrong) $(seen direct) $(seen foreign)" "1920 0 0 0"
+finish KILL
+tap_run "nor is it left after SIGKILL" lab_until 60 nothing
+
+# Far ends of veth interfaces need a program in native mode; a box of another port is one.
+far=
+for i in 0 1 2; do
+    pid=m$i
+    nsenter -t "${!pid}" -n "$weft" aggregate --security none --xdp w$i --port 9 >"$tap_tmp/far$i" 2>&1 &
+    pids="$pids $!"
+    far="$far $!"
+    tap_until grep -q '^box: ' "$tap_tmp/far$i"
+done
+tap_run "native mode is the default" start --xdp p0,p1,p2
+tap_like "and said" "$(cat "$tap_tmp/box.out")" '(native mode)'
+tap_run "three members in native mode" dense -r 20 -t 200
+tap_is "have every sum, too" "$(seen sums) $(seen wrong) $(seen direct) $(seen foreign)" "1920 0 0 0"
+finish KILL
+tap_run "nothing is left of it" lab_until 60 nothing
+# shellcheck disable=SC2086
+kill $far
+
+tap_run "without native mode on one interface" start --xdp p0,lo
+tap_like "generic mode is used on all, and said" "$(cat "$tap_tmp/box.err")" \
+    'lo: XDP in this mode: .*; generic mode on all interfaces instead'
+tap_is "on all" "$(in_box ip -d link show | grep -c 'xdpgeneric')" 2
+finish TERM
+tap_run_fails "no such interface" 1 in_box "$weft" aggregate --xdp p9 --security none
+tap_like "is said" "$(cat "$tap_tmp/run.out")" 'no interface named p9'
+tap_run_fails "a failed start" 1 in_box "$weft" aggregate --xdp p0,p9 --security none
+tap_run "leaves nothing" lab_until 60 nothing
+tap_run_fails "a user cannot" 1 in_box setpriv --reuid 65534 --regid 65534 --clear-groups \
+    "$weft" aggregate --xdp p0 --security none
+tap_like "is told why" "$(cat "$tap_tmp/run.out")" 'needs root'
+tap_done
