@@ -2,9 +2,9 @@
  * fraction of the contributions may be missing.
  *
  * A communicator is one rank's endpoint: a socket, a thread that makes progress while the program
- * computes, and a connection with every other rank. It neither starts nor finds processes: each
- * rank opens a communicator, passes its address to the others by any means (a file, a store, MPI),
- * and joins.
+ * computes, and a connection with every other rank. It neither starts nor finds processes. Each
+ * rank opens a communicator, passes its address to the others by any means (a file, a key-value
+ * store, MPI), and joins.
  *
  *     weft_comm_config_init, set `rank`, `ranks`     weft_comm_open -> comm
  *     weft_comm_address                              exchange addresses
@@ -14,8 +14,9 @@
  *     weft_comm_close
  *
  * Every rank of a group calls the same operations in the same order. Operations of different
- * groups, and SEND and RECV, are not ordered. Several may be in progress. weft_comm_wait returns
- * when this rank's part is complete: its result is valid, and it may reuse its buffers.
+ * groups, and SEND and RECV, are not ordered. Several operations may be in progress. weft_comm_wait
+ * returns when this rank's part of an operation is complete: the result is valid, and the caller
+ * may reuse the buffers.
  *
  * Loss. all_reduce, reduce and reduce_scatter have a bound: this fraction of the packets of each
  * rank's contribution to each other rank may be missing. Results are sent without loss: all ranks
@@ -24,16 +25,17 @@
  * With bound 0, the default, nothing is ever missing.
  *
  * Failure. The communicator fails, at all ranks, if a rank dies, closes, sends no reply for
- * peer_timeout_ns, calls a different operation, or does not call it in time. Operations
- * in progress and later ones then end with WEFT_PEER, and weft_comm_error names the rank and the
- * reason. The only recovery is to close and reopen.
+ * peer_timeout_ns, calls an operation that differs from that of the others, or does not call an
+ * operation in time. Operations in progress and later ones then end with WEFT_PEER, and
+ * weft_comm_error names the rank and the reason. To recover, close the communicator at all ranks
+ * and open a new one.
  *
  * Structs with a `size` field may grow; see docs/API.md. Initialise them with their _init function,
  * then set the fields that differ. Times are nanoseconds, WEFT_NEVER = no limit; fractions are
  * parts per million.
  *
- * Thread:  open, join and close: one thread. All others: any thread, also concurrently; operations
- *          are ordered as their calls.
+ * Thread:  open, join and close: one thread. All others: any thread, also concurrently; the order
+ *          of the calls is the order of the operations.
  * Source:  docs/COLLECTIVES.md; [apnet19] section 3.2 (docs/papers.md).
  */
 #ifndef WEFT_COLL_H
@@ -70,16 +72,17 @@ struct weft_comm_config {
     uint64_t epoch;               /* number of this run of the job, < 2^40. It must differ for
                                    * each run: a process of an earlier run is then not mistaken
                                    * for a rank. Default 0 */
-    uint32_t groups_max;          /* including the group of all ranks; default 64, up to 1,024 */
-    uint32_t ops_max;             /* maximum number of operations that have begun and were not
-                                   * waited for, over all groups; default 64, up to 256 */
+    uint32_t groups_max;          /* maximum number of groups, including the group of all ranks;
+                                   * default 64, up to 1,024 */
+    uint32_t ops_max;             /* maximum number of operations, over all groups, that have begun
+                                   * and were not waited for; default 64, up to 256 */
     uint64_t pool_bytes;          /* memory for messages that other ranks send before this rank
                                    * calls the operation; at least 64 KiB for each other
                                    * rank; default 64 MiB */
     uint64_t peer_timeout_ns;     /* declare a rank dead after this time without a reply; default
                                    * 5 s, or the environment variable WEFT_PEER_TIMEOUT_S */
-    uint64_t op_timeout_ns;       /* default timeout of an operation: a rank that has not called
-                                   * it by then makes the communicator fail; default 300 s */
+    uint64_t op_timeout_ns;       /* default timeout of an operation; default 300 s. If a rank has
+                                   * not called the operation by then, the communicator fails */
     const char *congestion;       /* this and the following fields except `transport`: as in
                                    * struct weft_transport_config */
     const char *transport;        /* "weft" (NULL, the default), or "tcp": the same messages over
@@ -107,20 +110,20 @@ WEFT_API weft_status weft_comm_open(const struct weft_comm_config *config,
  * Owns:    valid until weft_comm_close. */
 WEFT_API const char *weft_comm_address(const struct weft_comm *comm);
 
-/* Connect with all other ranks, and wait until that is complete. All ranks call it.
+/* Connect with all other ranks, and wait until all connections exist. All ranks call it.
  *
  * Shape:   addresses (ranks,), by rank, as weft_comm_address returned it at each rank; the
  *          caller's own address is ignored.
  * Errors:  WEFT_INVALID  an entry is not an address.
- *          WEFT_TIMEOUT  not complete in time: the error text names the missing ranks. May be
- *                        called again.
+ *          WEFT_TIMEOUT  not all ranks have connected in time: the error text names the missing
+ *                        ones. The caller may call it again.
  *          WEFT_PEER     a rank refused, or has failed since. WEFT_STATE: after a fork. */
 WEFT_API weft_status weft_comm_join(struct weft_comm *comm, const char *const *addresses,
                                     uint64_t timeout_ns);
 
-/* Send CLOSE to all ranks, join the thread, and free the communicator. Unfinished operations end
- * here, and the memory lent to them belongs to the caller again. In the child of a fork it frees
- * nothing and sends nothing. NULL is allowed. */
+/* Send CLOSE to all ranks, join the thread, and free the communicator. Unfinished operations end,
+ * and the memory lent to them belongs to the caller again. In the child of a fork it frees nothing
+ * and sends nothing. NULL is allowed. */
 WEFT_API void weft_comm_close(struct weft_comm *comm);
 
 /* Returns the error text of this thread's last failed call, cause and remedy, or "".
@@ -142,7 +145,7 @@ WEFT_API weft_status weft_comm_group(struct weft_comm *comm, const uint32_t *ran
 
 enum weft_comm_kind {
     WEFT_COMM_ALL_REDUCE,     /* count: elements of the vector; `in` and `out` may be equal */
-    WEFT_COMM_REDUCE,         /* the same; only the root has an `out`, which may equal `in` */
+    WEFT_COMM_REDUCE,         /* as ALL_REDUCE; only the root has an `out`, which may equal `in` */
     WEFT_COMM_REDUCE_SCATTER, /* count: elements of a block; `in` has a block for each rank,
                                * `out` is this rank's block, and may be the same memory as that
                                * block of `in` */
@@ -178,10 +181,10 @@ enum weft_comm_reduction {
     WEFT_COMM_SUM,  /* integers wrap */
     WEFT_COMM_MEAN, /* floats; divided by the number of received contributions; if `residual` is
                      * set, by the number of ranks */
-    WEFT_COMM_MIN,  /* NaN if any contribution is */
+    WEFT_COMM_MIN,  /* NaN if any contribution is NaN; MAX likewise */
     WEFT_COMM_MAX,
     WEFT_COMM_PRODUCT,
-    WEFT_COMM_AND, /* bitwise, integers; so are the next two */
+    WEFT_COMM_AND, /* AND, OR and XOR: bitwise, of integers */
     WEFT_COMM_OR,
     WEFT_COMM_XOR,
 };
@@ -192,26 +195,29 @@ struct weft_comm_op {
     uint32_t type;      /* enum weft_comm_type; default F32 */
     uint32_t reduction; /* enum weft_comm_reduction; default SUM */
     uint32_t group;     /* default 0: all ranks */
-    uint32_t root;      /* its index in the group; default 0 */
+    uint32_t root;      /* index of the root in the group; default 0 */
     uint32_t peer;      /* SEND, RECV: index of the other rank in the group */
     uint32_t tag;       /* SEND, RECV; default 0 */
     uint32_t bound_ppm; /* reductions: fraction of the packets that may be missing, < 1,000,000;
-                         * default 0. Of n packets floor(n x bound) may be missing; the
-                         * remainder carries over to the next operation of the same stream */
-    uint64_t count;     /* elements: see the kind; 0 = no operation, at all ranks */
-    const void *in;     /* aligned to its elements, as out */
+                         * default 0. Of n packets floor(n x bound) may be missing; the remainder,
+                         * less than a packet, carries over to the next operation of the same
+                         * stream */
+    uint64_t count;     /* number of elements, as defined for the kind; 0 at all ranks = no
+                         * operation */
+    const void *in;     /* `in` and `out` are aligned to the size of an element */
     void *out;
     float *residual;     /* float32 sums and means: error feedback. Same length as `in`,
                           * initially zero. Holds the elements missing in earlier calls; it is
                           * added to `in`, and replaced by the elements missing in this call.
                           * NULL (default) = none */
     uint8_t *missed;     /* with residual: one counter per 32 elements, initially zero: the number
-                          * of consecutive calls in which they were missing. After two they must
-                          * arrive. Length ceil(count / 32) bytes; reduce_scatter: that for each
-                          * block. NULL (default) = not counted */
-    uint32_t stream;     /* with a bound: a number for each tensor or bucket; default 0 */
+                          * of consecutive calls in which they were missing. After two such calls
+                          * they must arrive. Length ceil(count / 32) bytes; reduce_scatter:
+                          * ceil(count / 32) for each block. NULL (default) = not counted */
+    uint32_t stream;     /* with a bound: number of the tensor or bucket; default 0 */
     uint32_t reserved;   /* 0 */
-    uint64_t timeout_ns; /* from begin; 0 (default) = op_timeout_ns of the configuration */
+    uint64_t timeout_ns; /* from weft_comm_begin on; 0 (default) = op_timeout_ns of the
+                          * configuration */
     void *user;          /* returned in done */
 };
 
@@ -222,7 +228,7 @@ WEFT_API void weft_comm_op_init(struct weft_comm_op *op_p, size_t size);
  * Owns:    borrows in, out, residual and missed until the operation has been waited for.
  * Errors:  WEFT_INVALID  a field is out of range; the error text names it. Nothing is begun, and
  *                        the other ranks wait for this one.
- *          WEFT_AGAIN    ops_max operations are begun and not waited for.
+ *          WEFT_AGAIN    ops_max operations have begun and were not waited for.
  *          WEFT_PEER     the communicator has failed. WEFT_STATE: after a fork. */
 WEFT_API weft_status weft_comm_begin(struct weft_comm *comm, const struct weft_comm_op *op,
                                      uint64_t *id_p);
@@ -242,14 +248,14 @@ struct weft_comm_done {
 };
 
 /* Wait until an operation is complete. Each operation is returned once. While it waits, the calling
- * thread sends, receives and reduces for all operations, unless another waiting thread does. Not a
- * cancellation point.
+ * thread sends, receives and reduces for all operations, unless another waiting thread does so
+ * already. Not a cancellation point of pthreads.
  *
  * Owns:    done_p may be NULL.
- * Errors:  WEFT_TIMEOUT   not within timeout_ns; wait again.
+ * Errors:  WEFT_TIMEOUT   not complete within timeout_ns; wait again.
  *          WEFT_PEER      the operation has failed with the communicator; *done_p is still
  *                         written.
- *          WEFT_NOTFOUND  no operation has this id; it was already waited for.
+ *          WEFT_NOTFOUND  no operation has this id, or it was already waited for.
  *          WEFT_STATE     after a fork. */
 WEFT_API weft_status weft_comm_wait(struct weft_comm *comm, uint64_t id, uint64_t timeout_ns,
                                     struct weft_comm_done *done_p);
@@ -275,19 +281,22 @@ WEFT_API void weft_comm_abort(struct weft_comm *comm, const char *text);
  * Owns:    valid until this thread's next failing call. */
 WEFT_API const char *weft_comm_failure(struct weft_comm *comm);
 
-/* Cumulative since open. */
+/* Cumulative since weft_comm_open. */
 struct weft_comm_counters {
     size_t size;                   /* the caller sets it to sizeof(counters) before the call */
     uint64_t operations;           /* begun */
     uint64_t operations_done;      /* of these, without failure */
     uint64_t messages_sent;        /* between ranks */
     uint64_t message_bytes_sent;   /* bytes of messages_sent */
-    uint64_t elements_missing;     /* of contributions that this rank reduced: elements that
-                                    * did not arrive */
-    uint64_t own_elements_missing; /* of its own contributions: those that did not arrive */
-    uint64_t nonfinite;            /* values of residuals that became 0 */
-    uint64_t early_messages;       /* arrived before this rank had called their operation */
-    uint64_t connections_refused;  /* of another epoch, or without a valid rank */
+    uint64_t elements_missing;     /* of other ranks' contributions to this rank's reductions:
+                                    * elements that did not arrive */
+    uint64_t own_elements_missing; /* of this rank's own contributions: elements that did not arrive
+                                    * at other ranks */
+    uint64_t nonfinite;            /* values of residuals that were NaN or infinite, and became 0 */
+    uint64_t early_messages;       /* messages that arrived before this rank had called their
+                                    * operation */
+    uint64_t connections_refused;  /* incoming connections of another epoch, or without a valid
+                                    * rank */
     uint64_t datagrams_sent;
     uint64_t datagrams_received;
     uint64_t bytes_sent; /* UDP payload */

@@ -40,8 +40,8 @@ extern "C" {
 
 /* ---- workers --------------------------------------------------------------------------------- */
 
-/* Push one update, end its step, and wait for the outcome. All lists are begun in one operation,
- * and the clock of each of their tables is ended once. The call returns when all shards have the
+/* Push one update, end its step, and wait for the outcome. One operation pushes all lists, and the
+ * clock of each of their tables ends once. The call returns when all shards have received the
  * update or it was dropped. Push all tables of an update with one call, and do not call weft_clock
  * for them.
  *
@@ -56,13 +56,13 @@ extern "C" {
  *                        values; with feedback_rows of their tables they are added to the next
  *                        push.
  *          Others as weft_push_lists, weft_clock and weft_wait, except WEFT_TIMEOUT. After an error
- *          of weft_push_lists nothing was begun, and no clock ended.
+ *          of weft_push_lists no push has begun, and no clock has ended.
  * Thread:  as weft_ps. */
 WEFT_API weft_status weft_fabric_push(struct weft_ps *ps, const struct weft_push_list *lists,
                                       uint32_t count, double norm, struct weft_result *result_p);
 
-/* Get the model, or the rows of it that a step needs, completely: weft_pull_lists_wait with bound
- * 0. The next update is based on the version in the replies.
+/* Get the complete model, or all rows of it that a step needs: weft_pull_lists_wait with bound 0.
+ * The base version of the next update is the version in the replies.
  * Errors:  as weft_pull_lists_wait. */
 WEFT_API weft_status weft_fabric_get(struct weft_ps *ps, const struct weft_pull_list *lists,
                                      uint32_t count, struct weft_result *result_p);
@@ -86,10 +86,10 @@ struct weft_fabric_update {
     uint32_t count;        /* floats */
     const float *gradient; /* (count,): "bsp": the sum over all workers for one clock; else the
                             * gradient of one push. Divided as specified by the table's `average` */
-    float *weights;        /* (count,): of the model, to be changed */
-    float *state;          /* of weight i: [k * stride + i], 0 <= k < states; to be changed.
-                            * Initialised by the table's optimizer: "sgd" has none, "momentum"
-                            * and "adagrad" one, "adam" and "ftrl" two */
+    float *weights;        /* (count,): weights of the model, to be changed */
+    float *state;          /* (states, stride): state k of weight i is state[k * stride + i], 0 <= k
+                            * < states; to be changed. The table's optimizer initialises it: "sgd"
+                            * has none, "momentum" and "adagrad" one, "adam" and "ftrl" two */
     uint32_t states;
     uint32_t stride;
 };
@@ -101,33 +101,34 @@ struct weft_fabric_request {
     uint32_t table;
     uint32_t count;     /* floats: dim of the table */
     uint32_t states;    /* 0 if the row does not exist */
-    float *values;      /* (count,): a copy of its weights, which the callback may change; it is
-                         * sent to the worker, and the model is not changed. A row that was never
-                         * pushed has its initial weights */
-    const float *state; /* of weight i: [k * stride + i] */
+    float *values;      /* (count,): a copy of the row's weights, which is sent to the worker. The
+                         * callback may change it; this does not change the model. A row that was
+                         * never pushed has its initial weights */
+    const float *state; /* (states, stride), as in struct weft_fabric_update */
     uint32_t stride;
     uint32_t exists; /* 1: the row exists */
 };
 
-/* A closed update: the shard has received all of it, and the worker's CLOCKs. */
+/* A closed update: the shard has received all its pushes, and the CLOCKs that end it. */
 struct weft_fabric_committed {
     uint32_t shard;
     uint32_t worker;
     uint64_t clock;
-    uint64_t number; /* sequence number, in the order in which this shard opened updates; if
-                      * late, that of the last one opened */
-    uint64_t base;   /* version of the model that it was computed from: number of updates opened
-                      * then */
-    uint64_t opened; /* updates opened so far, without late ones */
-    uint64_t closed; /* of these, updates closed, including this one unless it is late */
-    uint32_t late;   /* 1: refused because its delay exceeded tau_max; nothing of it was applied */
+    uint64_t number; /* sequence number, in the order in which this shard opened updates; of a late
+                      * update, that of the last one opened */
+    uint64_t base;   /* base version, the model that it was computed from: number of updates
+                      * opened until then */
+    uint64_t opened; /* number of updates opened so far, without late ones */
+    uint64_t closed; /* of `opened`, the number closed, including this one unless it is late */
+    uint32_t late;   /* 1: refused because its delay exceeded tau_max; none of it was applied */
     uint32_t reserved;
-    double norm; /* Euclidean, of the applied values, before average and update() */
+    double norm; /* Euclidean norm of the applied values, before they were divided (`average`) and
+                  * passed to update() */
 };
 
-/* All three functions are called on the thread of a shard: those of one shard one after the other,
- * those of several shards concurrently. The caller must lock data that shards share; data of one
- * shard needs no lock.
+/* The three callbacks are called on the thread of a shard. Calls of one shard follow one another;
+ * calls of different shards are concurrent. The program must lock data that its shards share; data
+ * of one shard needs no lock.
  *
  * Owns:    pointers are valid until the callback returns; rows may be moved afterwards.
  * May:     access the memory above, and the caller's own. They must not call this server, wait for
@@ -135,7 +136,7 @@ struct weft_fabric_committed {
  *          exception, longjmp, or end the thread.
  * Time:    while a callback runs, the shard sends no replies or acknowledgements and reads no
  *          packets. update and request may be called thousands of times for a message, so they
- *          should take nanoseconds for each float and avoid contended locks. Workers declare a
+ *          should need nanoseconds for each float and avoid contended locks. Workers declare a
  *          shard dead if a callback blocks it for their peer_timeout_ns (5 s).
  */
 struct weft_fabric_server_config {
@@ -153,8 +154,9 @@ struct weft_fabric_server_config {
     uint32_t shards_total;        /* number of shards of the job; 0 (default) = shard_first +
                                    * shards */
     uint32_t workers;             /* ranks 0 .. workers - 1 may connect; default 16 */
-    uint32_t tables_max;          /* tables 0 .. tables_max - 1; default 4 */
-    uint32_t rows_max;            /* of each table and shard, 1 .. 2^29; default 2^20 */
+    uint32_t tables_max;          /* limit of table numbers: all are less than this; default 4 */
+    uint32_t rows_max;            /* maximum number of rows of each table and shard, 1 .. 2^29;
+                                   * default 2^20 */
     uint32_t dim_max;             /* longest row; default 64 */
     uint32_t reserved;            /* 0 */
     const char *transport;        /* "weft" (NULL, the default), or "tcp" */
@@ -163,19 +165,18 @@ struct weft_fabric_server_config {
                                    * WEFT_SCHEDULER; "" = none */
     uint64_t tau_max;             /* refuse an update if more than this many other updates would
                                    * be applied between its base version (the model that it was
-                                   * computed from) and the update; below 2^23. 0 (default) =
-                                   * refuse none. Needs workers with a scheduler or
-                                   * update_bytes_min, because only such workers give numbers to
-                                   * their updates */
-    bool (*update)(void *user, const struct weft_fabric_update *update); /* apply a gradient. Return
-                                   * false to let the table's optimizer apply it. NULL (default) =
-                                   * the optimizer applies all */
+                                   * computed from) and the update; below 2^23. 0 (default) = refuse
+                                   * none. Needs workers with a scheduler or update_bytes_min,
+                                   * because only these workers number their updates */
+    bool (*update)(void *user, const struct weft_fabric_update *update); /* apply a gradient, and
+                                   * return true. If it returns false, the table's optimizer applies
+                                   * the gradient. NULL (default) = the optimizer applies all */
     void (*request)(void *user, const struct weft_fabric_request *request); /* fill a reply. NULL
-                                   * (default) = the weights unchanged */
+                                   * (default) = reply with the weights of the model */
     void (*committed)(void *user, const struct weft_fabric_committed *committed); /* called when an
                                    * update is closed, for workers with a scheduler or
                                    * update_bytes_min. NULL (default) */
-    void *user;                   /* argument of all three */
+    void *user;                   /* first argument of all three callbacks */
 };
 
 WEFT_API void weft_fabric_server_config_init(struct weft_fabric_server_config *config_p,
@@ -185,7 +186,7 @@ struct weft_fabric_server;
 
 /* Start the threads of all shards; they serve when this returns.
  *
- * Owns:    borrows config until return, except the functions and `user`: until
+ * Owns:    borrows config until return, and the callbacks and `user` until
  *          weft_fabric_server_close. Gives *server_p.
  * Errors:  WEFT_INVALID   a field is out of range.   WEFT_NOTFOUND  no job key.
  *          WEFT_DATA      the key file is malformed.   WEFT_NOMEM.
@@ -204,8 +205,8 @@ WEFT_API const char *weft_fabric_server_error(void);
  * Owns:    valid until weft_fabric_server_close. */
 WEFT_API const char *weft_fabric_server_address(const struct weft_fabric_server *server);
 
-/* Cumulative since weft_fabric_server_open, summed over all its shards: an update counts once for
- * each shard that opens it. */
+/* Cumulative since weft_fabric_server_open, summed over all shards of the server: an update counts
+ * once for each shard that opens it. */
 struct weft_fabric_server_counters {
     size_t size;     /* the caller sets it to sizeof(counters) before the call */
     uint64_t pushes; /* messages */

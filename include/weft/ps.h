@@ -2,9 +2,9 @@
  * which rows were lost.
  *
  * The server side is `weft server`: shards of the parameters, one port each. A table is a set of
- * rows of `dim` floats, identified by u64 ids. A row exists from the first push of its id on;
- * before, it reads as its initial value. The optimizer runs on the server. This is not a general
- * transport (see <weft/transport.h>), and has no knowledge of models.
+ * rows of `dim` floats. A u64 id identifies a row. The first push of an id creates its row; a pull
+ * of an id without a row returns the initial value. The optimizer runs on the server. This header
+ * is not a general transport (see <weft/transport.h>), and contains no model.
  *
  * The life of a worker:
  *
@@ -17,37 +17,38 @@
  *
  * weft_pull and weft_push are the non-blocking forms. They send as much as the congestion window
  * admits and return an operation, which weft_wait or weft_test completes. A program can compute
- * meanwhile, or have several operations in flight. The rest is sent by later calls, or by the
- * thread of config.thread.
+ * meanwhile, or have several operations in flight. Later calls, or the progress thread of
+ * config.thread, send the remaining packets.
  *
- * Consistency, for each table. Workers count their steps: weft_clock ends one.
+ * Consistency is a property of each table. A clock is a worker's step; weft_clock ends it.
  * "bsp": the server sums the pushes of all workers for a clock and makes one optimizer step when
  * the last worker has ended it. Pulls wait for that step. Every worker must end the same number of
  * clocks.
  * "ssp:N": steps on arrival; a pull waits until no worker is more than N clocks behind this one.
  * "asp": steps on arrival; pulls never wait.
- * In all of them a gradient is divided by `workers`.
+ * In all three modes a gradient is divided by `workers`, unless `average` specifies another divisor.
  *
  * Loss. Every push and pull has a bound: the fraction of its packets that may be missing. A push
  * that lost rows has lost their gradients. A pull keeps the old values in the rows that did not
- * arrive, and the next pull requests these rows first. struct weft_result counts both. With bound 0
- * nothing is ever missing, unless a deadline is set or the job's scheduler drops an update.
+ * arrive, and the next pull requests these rows first. struct weft_result counts the missing rows.
+ * With bound 0 no row is ever missing, unless a deadline is set or the job's scheduler drops an
+ * update.
  *
  * Scheduler. If config.scheduler is set to the job's transfer scheduler, the pushes of a worker for
  * one clock, over all tables, are an update: the scheduler grants its transmission or drops it as a
  * whole. An update is complete when the clocks of its tables have been ended, or when the program
  * waits for one of its pushes. To get one decision for a step, begin all pushes, end the clocks,
- * then wait. The reply to a pull also has the number of updates that its server had opened; the
- * library uses it as the version that the next update is based on. If the scheduler has read
- * credits, the first pull of a step (after weft_clock) waits until it is admitted; a program that
- * pulls before it ends the clock is not limited by them.
+ * then wait. The reply to a pull also contains the number of updates that its server had opened;
+ * the library uses this number as the base version of the next update. If the scheduler limits
+ * reads (--read-credits), the first pull after weft_clock waits until the scheduler admits it;
+ * other pulls are not limited.
  *
- * Progress. By default the calling thread makes it: packets are sent and received only inside these
- * functions. A program that computes for longer than a server's peer timeout (5 s) between two of
- * them calls weft_ps_idle before, or sets config.thread for a progress thread of the library (with
- * config.via both, see weft_ps_idle). One exception: the acknowledgement of the last reply is sent
- * with the next request if that follows within 100 us; otherwise a thread sends it some
- * milliseconds later.
+ * Progress. By default the calling thread makes progress: packets are sent and received only inside
+ * these functions. A program that computes for longer than a server's peer timeout (5 s) between
+ * two calls must first call weft_ps_idle, or set config.thread for a progress thread of the library
+ * (with config.via, both: see weft_ps_idle). One exception: the acknowledgement of the last reply
+ * is sent with the next request if that follows within 100 us; otherwise a thread of the library
+ * sends it some milliseconds later.
  *
  * Structs with a `size` field may grow; see docs/API.md. Initialise them with their _init function,
  * then set the fields that differ. Times are nanoseconds, WEFT_NEVER = no limit; fractions are
@@ -117,7 +118,7 @@ struct weft_ps_config {
                                    * time without a packet from the server; default 1 s; at least
                                    * 1 ms */
     uint32_t inject_loss_ppm;     /* drop received datagrams on purpose; default 0 */
-    uint32_t inject_seed;         /* seed that selects the dropped datagrams */
+    uint32_t inject_seed;         /* seed of the pseudo-random choice of dropped datagrams */
     uint32_t lists_max;           /* tables in one weft_push_lists or weft_pull_lists, 1 .. 256;
                                    * default 4 */
     const char *coordinator;        /* the coordinator of the job, `weft coordinator`:
@@ -126,47 +127,47 @@ struct weft_ps_config {
                                      * lease. NULL (default) = WEFT_COORDINATOR, or the
                                      * launcher's variables (docs/RUN.md), unless `servers` is
                                      * set; "" = none */
-    uint64_t reconnect_timeout_ns; /* how long operations wait for a disconnected server to
-                                    * return, for example restarted from its checkpoint. If
-                                    * a new connection ends within a second, this time continues
-                                    * to count from the first disconnection. 0 = do not wait.
-                                    * Default WEFT_PS_RECONNECT_ENVIRONMENT: WEFT_RECONNECT_S
-                                    * seconds, which `weft run --restart` sets, else 0 */
+    uint64_t reconnect_timeout_ns; /* how long operations wait until a disconnected server is
+                                    * connected again, for example after a restart from its
+                                    * checkpoint. If a new connection ends within a second, the time
+                                    * since the first disconnection counts. 0 = do not wait. Default
+                                    * WEFT_PS_RECONNECT_ENVIRONMENT: WEFT_RECONNECT_S seconds, which
+                                    * `weft run --restart` sets, else 0 */
     const char *records;          /* record the latency breakdown of every push and pull in the
                                    * file NAME.spool-worker-RANK; `weft trace merge` converts it
                                    * to a database (docs/RECORDS.md). NULL (default) =
                                    * WEFT_RECORDS; "" = none */
-    uint64_t replay_bytes;        /* durability "replay": keep finished pushes in this much
-                                   * memory until a checkpoint of their servers contains them,
-                                   * and resend them to a server that was restored without them,
-                                   * so that nothing is lost. Set at least four times the bytes
-                                   * that a worker pushes between checkpoints. 0 = durability
-                                   * "none".
-                                   * Default WEFT_PS_REPLAY_ENVIRONMENT: WEFT_REPLAY_BYTES, which
-                                   * `weft run --restart` sets if servers make checkpoints, else
-                                   * 0. Needs reconnect_timeout_ns */
+    uint64_t replay_bytes;        /* durability "replay": memory for finished pushes. The library
+                                   * keeps a push until a checkpoint of its server contains it, and
+                                   * resends it to a server that was restored from an older
+                                   * checkpoint, so that no push is lost. Set at least four times
+                                   * the bytes that a worker pushes between checkpoints. 0 =
+                                   * durability "none". Default WEFT_PS_REPLAY_ENVIRONMENT:
+                                   * WEFT_REPLAY_BYTES, which `weft run --restart` sets if servers
+                                   * make checkpoints, else 0. Needs reconnect_timeout_ns */
     uint64_t call_timeout_ns;     /* how long weft_push, weft_pull, weft_clock, weft_table_open
-                                   * and similar calls wait for a disconnected server, for room
-                                   * in replay_bytes, or until the previous clock is
-                                   * acknowledged. Then they return WEFT_TIMEOUT without any
-                                   * effect, and can be repeated. The _wait forms have no such
-                                   * limit. Default WEFT_NEVER */
+                                   * and similar calls wait for a disconnected server, for space in
+                                   * replay_bytes, or for the acknowledgement of the previous clock.
+                                   * After this time they return WEFT_TIMEOUT without any effect,
+                                   * and can be repeated. The _wait forms have no such limit.
+                                   * Default WEFT_NEVER */
     const char *metrics;          /* serve /metrics over HTTP, for Prometheus and `weft top`, in
                                    * a separate thread: "port" on 127.0.0.1, or "host:port",
                                    * without a password; port 0 = any free one. weft_ps_metrics
-                                   * returns the address, and a line on standard error reports
-                                   * it. If it cannot be started, the program continues without
-                                   * metrics (docs/METRICS.md). NULL (default) = WEFT_METRICS; ""
-                                   * = none */
+                                   * returns the address, and a line on standard error reports it.
+                                   * If the HTTP server cannot be started, the program continues
+                                   * without metrics (docs/METRICS.md). NULL (default) =
+                                   * WEFT_METRICS; "" = none */
     const char *via;              /* send pushes through aggregators, `weft aggregate`, which sum
-                                   * the pushes of several workers: "host:port" of the process,
-                                   * whose endpoint for shard s is at port + s, or a list of one
-                                   * "host:port" for each shard, separated by commas; numeric.
-                                   * With a scheduler several of these, separated by '/': the
-                                   * scheduler selects one for each update. "coordinator" = the
-                                   * aggregator that the coordinator assigns; not with a
-                                   * scheduler. If an aggregator is unreachable, pushes are sent
-                                   * to their server. NULL (default) = WEFT_VIA; "" = none */
+                                   * the pushes of several workers. Either "host:port" of one
+                                   * process, whose endpoint for shard s is at port + s, or a list
+                                   * of one "host:port" for each shard, separated by commas; hosts
+                                   * numeric. With a scheduler: one or more of these, separated by
+                                   * '/'; the scheduler selects an aggregator for each update.
+                                   * "coordinator" = the aggregator that the coordinator assigns;
+                                   * not with a scheduler. If an aggregator is unreachable, pushes
+                                   * are sent to their server. NULL (default) = WEFT_VIA; "" =
+                                   * none */
     const char *scheduler;        /* the job's transfer scheduler, `weft scheduler`: "host:port",
                                    * numeric, the same for all workers and servers of a job. If
                                    * it does not reply for 1 s, updates are sent without a grant.
@@ -176,13 +177,12 @@ struct weft_ps_config {
     uint64_t tau_max;             /* delay bound: drop an update if more than this many other
                                    * updates would be applied between its base version (the model
                                    * that it was computed from) and the update; 1 .. 2^23 - 1.
-                                   * Needs a scheduler, and "ssp:N" or "asp". Equal at all workers, and at servers
-                                   * that should also refuse such updates (--tau-max). 0
-                                   * (default) = none */
-    uint64_t update_bytes_min;    /* updates of fewer bytes are sent without a decision. 0
-                                   * (default) = 65,536 with a scheduler. Without a scheduler, >
-                                   * 0 = servers still count updates, and enforce their own
-                                   * --tau-max */
+                                   * Needs a scheduler, and "ssp:N" or "asp". Equal at all workers,
+                                   * and at servers that should also refuse such updates
+                                   * (--tau-max). 0 (default) = no bound */
+    uint64_t update_bytes_min;    /* with a scheduler: updates of fewer bytes are sent without a
+                                   * request to it; 0 (default) = 65,536. Without a scheduler: > 0 =
+                                   * servers still count updates, and enforce their own --tau-max */
     const char *rack;             /* with via "coordinator": the rack or host of this worker; it
                                    * gets an aggregator with the same --rack, if there is one.
                                    * NULL (default) = none: aggregators are assigned by rank */
@@ -213,9 +213,9 @@ WEFT_API void weft_ps_config_init(struct weft_ps_config *config_p, size_t size);
  *          WEFT_PEER         a server refuses (another job key, security or version), or the
  *                            coordinator does (another job or number of workers, or the rank
  *                            belongs to a live process).
- *          WEFT_EXISTS       another process writes the records of this rank to the file of
- *                            `records`.
- *          WEFT_IO           records cannot be written there.
+ *          WEFT_EXISTS       another process writes the records of this rank to the same file
+ *                            (`records`).
+ *          WEFT_IO           the file of `records` cannot be written.
  *          Others as weft_transport_open. weft_ps_error(NULL) names the server and the remedy.
  * Thread:  any. */
 WEFT_API weft_status weft_ps_connect(const struct weft_ps_config *config, struct weft_ps **ps_p);
@@ -225,9 +225,9 @@ WEFT_API weft_status weft_ps_connect(const struct weft_ps_config *config, struct
  *
  * In the child of a fork it does nothing, and frees nothing: the connections are the parent's.
  *
- * The coordinator, if any, is notified that this worker has finished; when all have, the job is
- * over. If pushes or clocks are unacknowledged, or a server is down, it behaves as
- * weft_ps_abort. */
+ * The coordinator, if any, is notified that this worker has finished; the job is over when all
+ * workers have finished. If pushes or clocks are unacknowledged, or a server is down, this call
+ * behaves as weft_ps_abort. */
 WEFT_API void weft_ps_close(struct weft_ps *ps);
 
 /* Close after a failure: the coordinator is notified that the rank is free, so that another process
@@ -252,7 +252,7 @@ WEFT_API const char *weft_ps_metrics(const struct weft_ps *ps);
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-/* A table as this worker opened it. Valid as long as its ps. */
+/* A table that this worker has opened. Valid as long as its ps. */
 struct weft_ps_table;
 
 /* Specification of a table, equal at all workers. The number identifies the table; the name
@@ -260,7 +260,7 @@ struct weft_ps_table;
 struct weft_table_options {
     size_t size;              /* set by weft_table_options_init */
     const char *name;         /* in error texts; NULL (default) = "table <number>" */
-    const char *optimizer;    /* as given to _init; see there */
+    const char *optimizer;    /* as passed to weft_table_options_init */
     const char *consistency;  /* "bsp" (default), "ssp:N" with N clocks of staleness, or "asp" */
     const char *admission;    /* when an id gets a row: "all" (default) = at its first push;
                                * "counter", "bloom" = at push number admission_count, counted
@@ -272,7 +272,7 @@ struct weft_table_options {
     const char *not_finite;   /* gradients that are infinite or NaN: "reject" (default) = reject
                                * the packet; "clip" = clip to [-clip, clip], NaN to 0; "drop" =
                                * skip the block of up to 256 floats of the row that contains it */
-    uint64_t init_seed;       /* of initial weights */
+    uint64_t init_seed;       /* seed of the initial weights */
     uint64_t bytes_max;       /* memory limit of the table on each shard; 0 (default) = the
                                * server's limit */
     uint64_t length;          /* > 0: a dense vector of this many floats in rows of dim; ids are
@@ -285,7 +285,7 @@ struct weft_table_options {
     uint32_t admission_count; /* "counter", "bloom": 2 or more */
     uint32_t admission_cells; /* "counter": number of ids that can have a counter at the same
                                * time; "bloom": size in bytes; on each shard */
-    uint32_t ttl;             /* "ttl" */
+    uint32_t ttl;             /* "ttl": see eviction */
     uint32_t rows_max;        /* on each shard; 0 (default) = the server's limit */
     float learning_rate;
     float epsilon;
@@ -296,40 +296,39 @@ struct weft_table_options {
     float l2;
     float init_scale;         /* initial weights are uniform in [-init_scale, init_scale), a
                                * function of init_seed, id and column; default 0 */
-    float clip;               /* "clip" */
+    float clip;               /* "clip": see not_finite */
     uint32_t reserved;        /* 0 */
     const char *average;      /* divisor of a sum of gradients: "workers"; "contributors" = in
                                * "bsp" the number of gradients that arrived for the row (its
                                * block) in the clock, in the other modes 1, because there each
-                               * gradient is a step; "none" = 1, for counts and other sums. NULL
-                               * (default) = "contributors" for a dense table in "bsp", else
-                               * "workers". A zero gradient counts as a gradient, including
-                               * zeros resent in place of lost rows: it creates rows and counts
-                               * for admission */
+                               * gradient is a separate step; "none" = 1, for counts and other sums.
+                               * NULL (default) = "contributors" for a dense table in "bsp", else
+                               * "workers". A zero gradient counts as a gradient, including zeros
+                               * resent in place of lost rows: it creates rows and counts for
+                               * admission */
 
-    /* Local options: not sent to the servers; other workers may differ. */
+    /* Local options: not sent to the servers; they may differ between workers. */
     uint32_t last_values_max; /* cache the last pulled value of up to this many rows, FIFO, for
                                * pulls with `fill`. Uses at most last_values_max x (20 + 4 x dim) +
                                * 64 bytes, reserved at once and committed when used, and a lookup
                                * for each row of every pull. Default 0 */
-    uint32_t feedback_rows;   /* error feedback: keep gradients that pushes lose, within their
-                               * bound or at a deadline, by id, and add them to this worker's
-                               * next push of that id. At most this many rows; losses beyond that
-                               * are dropped and counted (feedback_dropped). Uses at most
-                               * feedback_rows x (20 + 4 x dim) + 64 bytes, as above. 0 (default)
-                               * = lost gradients are not kept, unless value_type is "bf16" or
-                               * "int8" */
+    uint32_t feedback_rows;   /* error feedback: keep, by id, the gradients of this many rows that
+                               * pushes lose within their bound or at a deadline, and add them to
+                               * this worker's next push of that id. Further losses are dropped and
+                               * counted (feedback_dropped). Uses at most feedback_rows x (20 + 4 x
+                               * dim) + 64 bytes, as above. 0 (default) = lost gradients are not
+                               * kept, unless value_type is "bf16" or "int8" */
     uint64_t deadline_ns;     /* default deadline of operations that do not set one: see struct
                                * weft_op_options. Default WEFT_NEVER */
 
     /* The remaining fields must be equal at all workers. */
     const char *value_type;      /* encoding of gradients in messages: "float32" (default, NULL);
                                   * "bf16" = the upper half of a float32; "int8" = a number of
-                                  * steps, -127 .. 127, with one step size for up to 64 values.
-                                  * Rounded to nearest even. The rounding error is kept by id and
-                                  * added to this worker's next push of that id, as with
-                                  * feedback_rows, whose default is then as many rows as fit into
-                                  * 16 MiB. Errors beyond that are dropped and counted
+                                  * quantization steps, -127 .. 127, with one step size for up to 64
+                                  * values. Rounded to nearest even. The rounding error is kept by
+                                  * id and added to this worker's next push of that id, as with
+                                  * feedback_rows, whose default is then as many rows as fit into 16
+                                  * MiB. Errors beyond that are dropped and counted
                                   * (residual_dropped). Servers compute with float32 in all cases */
     const char *pull_value_type; /* the same for the weights of a pull: "float32" (default) or
                                   * "bf16". They are rounded for each pull; the servers keep
@@ -370,8 +369,9 @@ WEFT_API weft_status weft_table_open(struct weft_ps *ps, const struct weft_table
 
 /* ---- push and pull --------------------------------------------------------------------------- */
 
-/* Latency breakdown of one request: the five latencies of [imc20], and two components of them
- * that are measured separately. Durations; clocks are not compared. */
+/* Latency breakdown of one request: the five latencies of [imc20], and two components of them that
+ * are measured separately. Each is a duration on one host, so that clocks need not be
+ * synchronised. */
 struct weft_ps_latency {
     uint64_t w_proc_ns;     /* worker: from dequeuing the reply to its delivery */
     uint64_t w_queue_ns;    /* worker: from arrival of the reply to its dequeuing */
@@ -393,9 +393,10 @@ struct weft_result {
     uint64_t rows_missed;        /* rows that did not arrive completely: a pull keeps their
                                   * old values, a push has lost their gradients.
                                   * weft_result_gap returns them */
-    uint32_t chunks_refused;     /* push: packets refused by a server; see the error text */
-    uint32_t requests;           /* number of requests the operation was divided into: one or
-                                  * more for each shard with rows */
+    uint32_t chunks_refused;     /* push: packets refused by a server; weft_ps_error returns the
+                                  * reason */
+    uint32_t requests;           /* number of requests into which the operation was divided: one or
+                                  * more for each shard that has rows of it */
     uint32_t requests_short;     /* of these, those with missing elements */
     uint32_t clock;              /* clocks that all workers had ended: the lowest number among
                                   * the replies */
@@ -414,7 +415,7 @@ struct weft_result {
  *          contiguous. n = 0 is allowed.
  * Units:   bound_ppm < 1,000,000. The bound applies to the packets of all pushes to the table,
  *          or of all its pulls. It is rounded down to whole packets and the remainder carries
- *          over, so that a short operation may lose a packet.
+ *          over to later operations, so that even a short operation may lose a packet.
  * Owns:    borrows ids and rows until return; the caller must complete *op_p with weft_wait or
  *          weft_test.
  * Errors:  WEFT_INVALID      NULL with n > 0, n above rows_max, or bound_ppm out of range.
@@ -439,22 +440,22 @@ WEFT_API weft_status weft_pull(struct weft_ps_table *table, const uint64_t *ids,
  *
  * Shape:   result_p NULL = no result; else written whenever the operation is complete, whatever
  *          the status.
- * Errors:  WEFT_TIMEOUT      not complete yet; the only status after which it must be waited for
+ * Errors:  WEFT_TIMEOUT      not complete yet. Only after this status must the caller wait for it
  *                            again.
  *          WEFT_DATA         a server refused all or some of it: infinite gradients, no room for
  *                            rows. The rest was applied.
  *          WEFT_PEER         a server is down; other shards may have completed their part.
  *          WEFT_PROTO        a reply was malformed.   WEFT_UNSUPPORTED  as weft_push.
  *          WEFT_INVALID      there is no such operation: it is complete and has been waited for.
- *          WEFT_DROPPED      a push in a job with a scheduler: its update was dropped before
- *                            anything of it was sent, or a server refused it because its model
+ *          WEFT_DROPPED      a push in a job with a scheduler: the scheduler dropped its update
+ *                            before any of it was sent, or a server refused it because its model
  *                            was too old. The operation is complete. The rows returned by
- *                            weft_result_gap were not applied, and never will be; all others
- *                            were (one server may refuse while another does not). Clocks
- *                            continue as after any push. Pull before the next step, because the
- *                            model has changed. The values belong to the caller: discard them,
- *                            as [mlfabric] does, or add them to the next push of these rows.
- *                            With feedback_rows the library keeps and adds them. */
+ *                            weft_result_gap were not applied, and never will be. All others were:
+ *                            one server may refuse an update that another applies. Clocks continue
+ *                            as after any push. Pull before the next step, because the model has
+ *                            changed. The values belong to the caller: discard them, as [mlfabric]
+ *                            does, or add them to the next push of these rows. With feedback_rows
+ *                            the library keeps the values and adds them. */
 WEFT_API weft_status weft_wait(struct weft_ps *ps, uint64_t op, uint64_t timeout_ns,
                                struct weft_result *result_p);
 
@@ -466,16 +467,15 @@ WEFT_API weft_status weft_test(struct weft_ps *ps, uint64_t op, struct weft_resu
  * weft_test or a blocking form has just written. Row i is the i-th of ids (or of the range; of
  * several lists, counted over all of them in their order).
  *
- * - Push: rows of which a gradient did not arrive. The chunks that a server refused
- *   (chunks_refused) are not known here, so refused rows are included only if the server refused
- *   all.
+ * - Push: rows of which a gradient did not arrive. The worker does not know which chunks a server
+ *   refused (chunks_refused), so refused rows are included only if the server refused all.
  * - Operation that failed with WEFT_PEER: also rows that are not known to have arrived.
  * - In a blocking form, rows of the parts after the one that failed are not included.
  *
  * weft_result_gap: the first run of such rows at or after row `from`; false if there is none. To
  * visit all runs:
  *     for (size_t at = 0; weft_result_gap(ps, at, &first, &count); at = first + count)
- * weft_result_missed: the same as bits, bit i % 64 of word i / 64 is row i, 1 = missed. Writes
+ * weft_result_missed: the same as bits: bit i % 64 of word i / 64 is row i, 1 = missed. Writes
  * `words` words, zeros after the last row; returns the number of rows of the operation. */
 WEFT_API bool weft_result_gap(const struct weft_ps *ps, size_t from, size_t *first_p,
                               size_t *count_p);
@@ -489,8 +489,9 @@ WEFT_API size_t weft_result_missed(const struct weft_ps *ps, uint64_t *bits_p, s
  *          returned.
  * Owns:    borrows all until return.
  * Errors:  as weft_push and weft_wait, except WEFT_TIMEOUT. Parts before the one that failed are
- *          applied. WEFT_DROPPED is returned at the end if any part was dropped; each part is a
- *          separate update, and only the first one of a clock can be dropped. */
+ *          applied. Each part is a separate update, and only the first one of a clock can be
+ *          dropped. If a part was dropped, the other parts are still applied, and the call returns
+ *          WEFT_DROPPED. */
 WEFT_API weft_status weft_push_wait(struct weft_ps_table *table, const uint64_t *ids,
                                     const float *rows, size_t n, uint32_t bound_ppm,
                                     struct weft_result *result_p);
@@ -499,13 +500,14 @@ WEFT_API weft_status weft_pull_wait(struct weft_ps_table *table, const uint64_t 
 
 /* ---- ranges of a vector, several tables ------------------------------------------------------- */
 
-/* A contiguous range of a dense table, without a list of ids: its rows first .. first + n - 1.
- * Otherwise as weft_push and weft_pull; the blocking forms accept ranges of any length.
+/* Push or pull a contiguous range of a dense table without a list of ids: rows first .. first + n -
+ * 1. Otherwise as weft_push and weft_pull; the blocking forms accept ranges of any length.
  *
  * Shape:   values (n, dim) float32, contiguous: n x dim floats of the vector, from its element
- *          first x dim on. A range that includes the end of the vector ends at its `length`. The
- *          whole vector is first 0, n = length / dim, rounded up.
- * Errors:  as weft_push; WEFT_INVALID also: the table is sparse, or shorter than that. */
+ *          first x dim on. A range that includes the last row ends at the `length` of the vector,
+ *          which may be within that row. For the whole vector pass first = 0 and n = length / dim,
+ *          rounded up.
+ * Errors:  as weft_push; WEFT_INVALID also: the table is sparse, or the range exceeds it. */
 WEFT_API weft_status weft_push_range(struct weft_ps_table *table, uint64_t first,
                                      const float *values, size_t n, uint32_t bound_ppm,
                                      uint64_t *op_p);
@@ -539,8 +541,8 @@ struct weft_pull_list {
  * Their messages are sent together and the replies arrive together; one operation per table
  * would cost one round trip per table.
  *
- * Shape:   lists (count,), all of this ps; a table may occur more than once. The rows of all
- *          together are at most rows_max.
+ * Shape:   lists (count,), all of this ps; a table may occur more than once. All lists together
+ *          have at most rows_max rows.
  * Owns:    borrows lists until return, and the memory they point to as weft_push and weft_pull.
  * Errors:  as weft_push; WEFT_INVALID also: count above lists_max, a table of another ps, or
  *          NULL ids of a list that is not a range. If one list is invalid, no list is sent. */
@@ -558,15 +560,15 @@ WEFT_API weft_status weft_pull_lists_wait(struct weft_ps *ps, const struct weft_
                                           uint32_t count, uint32_t bound_ppm,
                                           struct weft_result *result_p);
 
-/* Residuals that error feedback (feedback_rows) holds for a table: gradients that were lost and
- * not pushed again yet, and with value_type "bf16" or "int8" the rounding errors of pushed ones.
- * A push of zeros for these ids, with bound 0, sends them; it is a gradient of these rows like
- * any other (see `average`).
+/* The residuals of a table (feedback_rows): gradients that were lost and not pushed again yet, and
+ * with value_type "bf16" or "int8" the rounding errors of pushed gradients. To send the residuals,
+ * push zeros for these ids with bound 0; this push counts as a gradient of these rows like any
+ * other (see `average`).
  *
- * Invariant: sum of pushed values = sum of delivered values + residuals. Exceptions are
- * feedback_dropped and residual_dropped elements, failed pushes with the residuals that were added
- * to them, and chunks refused by a server, of which no residual is kept. Residuals are lost when
- * this worker ends.
+ * Invariant: sum of pushed values = sum of delivered values + residuals. Exceptions:
+ * feedback_dropped and residual_dropped elements; failed pushes with the residuals that were added
+ * to them; chunks refused by a server, of which no residual is kept. Residuals are lost when this
+ * worker ends.
  *
  * Shape:   ids_p (max,), rows_p (max, dim) or NULL; at most max rows are written.
  * Returns the number of rows that have residuals, which may exceed max; with max = 0, ids_p may be
@@ -583,19 +585,19 @@ struct weft_op_options {
                            * lists from 63 on). Rows that do not arrive are set to their last
                            * pulled value (last_values_max of the table), or else to their initial value
                            * (init_scale, init_skip). Default 0: the memory keeps its content */
-    uint64_t deadline_ns; /* time after its begin at which the operation ends with what has
-                           * arrived, even if more than the bound is missing. The rest is missed
-                           * (weft_result_gap), and the status is OK. A pull ends at that time in
-                           * any state, and occupies its slot until its replies have arrived. A
-                           * push ends when the servers have reported what they have, about a
-                           * round trip later; the rest is never applied, and unsent parts are
-                           * not sent. Exception: parts that had been sent when a connection
-                           * broke are resent completely, even after the deadline.
-                           * WEFT_NEVER = none; default 0 = the shortest deadline of its tables */
+    uint64_t deadline_ns; /* maximum duration. At the deadline the operation ends even if more than
+                           * the bound is missing. Rows that did not arrive are missed
+                           * (weft_result_gap), and the status is OK. A pull ends at the deadline in
+                           * any state, but occupies its slot until its replies have arrived. A push
+                           * ends about a round trip later, when the servers have reported the rows
+                           * that arrived; the others are never applied, and unsent parts are not
+                           * sent. Exception: parts that had been sent when a connection broke are
+                           * resent completely, even after the deadline. WEFT_NEVER = no deadline;
+                           * default 0 = the shortest deadline of its tables */
     double norm;          /* push, with a scheduler: Euclidean norm of the pushed values, finite.
-                           * The norm of an update is the root of the sum of squares of its pushes'
-                           * norms. Default -1; a negative number = computed from the values, with
-                           * one pass over them */
+                           * The norm of an update is the square root of the sum of the squared
+                           * norms of its pushes. Negative (default -1) = the library computes it,
+                           * with one pass over the values */
 };
 
 WEFT_API void weft_op_options_init(struct weft_op_options *options_p, size_t size);
@@ -612,61 +614,61 @@ WEFT_API weft_status weft_pull_with(struct weft_ps *ps, const struct weft_pull_l
 
 /* ---- clocks ---------------------------------------------------------------------------------- */
 
-/* End this worker's clock (step) of a table. CLOCK is sent to the servers when the pushes of
- * this clock are acknowledged; the call waits for the CLOCK of the previous clock, not for this
- * one.
- * Servers with --on-worker-death shrink may continue without a disconnected worker. Its
- * unfinished pushes are then not applied (requests_short, pushes_skipped). The servers have already
- * ended the clock of this step, so this call does not end the following one: weft_clock_ended
- * returns the current count.
+/* End this worker's clock (step) of a table. The library sends CLOCK to the servers when the pushes
+ * of this clock are acknowledged. The call waits until the CLOCK of the previous clock is
+ * acknowledged, not for that of this clock. Servers with --on-worker-death shrink may continue
+ * without a disconnected worker. Its unfinished pushes are then not applied (requests_short,
+ * pushes_skipped). The servers have already ended the clock of this step, so this call does not end
+ * the following one: weft_clock_ended returns the current count.
  * Errors:  WEFT_PEER  a server is down, or rejects a clock because its count for this worker
  *                     differs. Pending operations fail with the same status. */
 WEFT_API weft_status weft_clock(struct weft_ps_table *table);
 
-/* Number of clocks that this worker has ended. */
+/* Number of clocks of the table that this worker has ended. */
 WEFT_API uint32_t weft_clock_ended(const struct weft_ps_table *table);
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
 /* Request a checkpoint from the servers: begin the operation, and return at once. It completes
- * when the checkpoint is on the disk and valid; weft_wait and weft_test return that, or the
- * reason of a failure. The checkpoint contains the operations that this worker had waited for
- * before.
+ * when the checkpoint is on the disk and valid; weft_wait and weft_test return WEFT_OK then, or the
+ * error. The checkpoint contains all operations that this worker had waited for before this call.
  *
- * With a "bsp" table it is taken at the end of a clock, so the worker must continue meanwhile.
- * If one process has all shards of the job, no further clock is needed after all workers have
- * flushed. If the shards are distributed over several server processes, these take it at the
- * end of the clock after the one in progress, in every mode, because the end of a clock is their
- * only common instant. The operation then completes when every worker has ended two more clocks,
- * so a worker that waits for it must not be the one that delays those clocks. Servers need
+ * With a "bsp" table the servers take the checkpoint at the end of a clock, so the workers must
+ * continue meanwhile. If one process has all shards of the job, no further clock is needed after
+ * all workers have flushed. If the shards are distributed over several server processes, these take
+ * the checkpoint at the end of the clock after the one in progress, in every mode, because the end
+ * of a clock is their only common instant. The operation then completes when every worker has ended
+ * two more clocks, so a worker must not wait for it before it has ended these clocks. Servers need
  * --checkpoint.
  *
  * Owns:    gives *op_p, to be completed with weft_wait or weft_test.
- * Errors:  WEFT_INVALID  no table is open.   WEFT_EXISTS  one is in progress.
- *          WEFT_AGAIN, WEFT_PEER  as weft_push. Of the operation: WEFT_DATA  a server cannot
- *          make one: it was started without --checkpoint, or its disk is full or fails; earlier
- *          checkpoints stay valid. */
+ * Errors:  WEFT_INVALID  no table is open.   WEFT_EXISTS  a checkpoint is in progress.
+ *          WEFT_AGAIN, WEFT_PEER  as weft_push.
+ *          From weft_wait or weft_test: WEFT_DATA  a server was started without --checkpoint, or
+ *          its disk is full or fails. Earlier checkpoints stay valid. */
 WEFT_API weft_status weft_ps_checkpoint(struct weft_ps *ps, uint64_t *op_p);
 
 /* ---- progress and counters ------------------------------------------------------------------- */
 
-/* Make progress: sleep until a packet arrives or a timer expires, or timeout_ns has passed (0 =
- * do not sleep). For programs that compute in pieces with operations in progress. */
+/* Make progress: sleep until a packet arrives, a timer expires or timeout_ns has passed (0 = do not
+ * sleep). For programs that call it between parts of a computation, while operations are in
+ * progress. */
 WEFT_API void weft_ps_progress(struct weft_ps *ps, uint64_t timeout_ns);
 
-/* Wait until every push and every clock is acknowledged. Operations must still be waited for.
+/* Wait until every push and every clock is acknowledged. The caller must still complete operations
+ * with weft_wait or weft_test.
  * Errors:  WEFT_TIMEOUT; WEFT_PEER as weft_clock. */
 WEFT_API weft_status weft_ps_flush(struct weft_ps *ps, uint64_t timeout_ns);
 
 /* Announce a long computation: for 10 minutes the servers do not declare this worker dead.
- * Complete all operations first, because this does not apply while operations are in progress.
- * The next call that makes progress ends it. With config.thread it is not needed, except with
- * config.via before a computation of a minute or more: the connections to servers that only the
- * aggregator uses are closed then, and this call opens them again. That takes some round trips, at
- * most the peer timeout and a second. */
+ * Complete all operations first, because the announcement has no effect while operations are in
+ * progress. The next call that makes progress ends it. With config.thread this call is not needed,
+ * with one exception: with config.via, before a computation of a minute or more. A worker with
+ * config.via closes its connections to servers while only the aggregator uses them, and this call
+ * opens them again. That takes some round trips, at most the peer timeout plus one second. */
 WEFT_API void weft_ps_idle(struct weft_ps *ps);
 
-/* Cumulative since weft_ps_connect. */
+/* Cumulative since weft_ps_connect, except those with `_now`. */
 struct weft_ps_counters {
     size_t size; /* the caller sets it to sizeof(counters) before the call */
     uint64_t push_messages;
@@ -695,27 +697,29 @@ struct weft_ps_counters {
     uint64_t pushes_resent;       /* messages resent to a server that reconnected */
     uint64_t pushes_lost;         /* acknowledged pushes that the restored server did not have */
     uint64_t pushes_durable;      /* replay: contained in a checkpoint */
-    uint64_t replay_bytes_now;    /* of replay_bytes, in use */
+    uint64_t replay_bytes_now;    /* bytes of replay_bytes in use now */
     uint64_t pushes_skipped;      /* messages received partly or not at all, because the server had
                                    * already ended their clock without this worker */
     uint64_t last_values_evicted; /* rows whose cached last value was evicted (last_values_max) */
-    uint64_t feedback_rows_now;   /* rows with residuals (feedback_rows) */
-    uint64_t feedback_stored;     /* lost elements that were kept */
+    uint64_t feedback_rows_now;   /* rows that have residuals now (feedback_rows) */
+    uint64_t feedback_stored;     /* lost elements that were kept as residuals */
     uint64_t feedback_added;      /* elements sent with a residual added */
-    uint64_t feedback_dropped;    /* elements lost and not kept: no room, infinite or NaN, or the
-                                   * server went down before it reported what it had */
+    uint64_t feedback_dropped;    /* lost elements that were not kept: no space, infinite or NaN, or
+                                   * the server went down before it reported which elements it had
+                                   * received */
     uint64_t deadlines_expired;   /* requests ended by a deadline, or not sent because of it */
-    uint64_t residual_dropped;    /* elements whose rounding error was not kept: no room
+    uint64_t residual_dropped;    /* elements whose rounding error was not kept: no space
                                    * (feedback_rows) */
-    uint64_t value_bytes_saved;   /* of delivered gradients and weights, compared with float32 */
-    uint64_t updates;             /* complete; this and all following are 0 if neither a scheduler
-                                   * nor update_bytes_min is set */
-    uint64_t updates_asked;       /* of these, those with a request to the scheduler */
+    uint64_t value_bytes_saved;   /* by value_type and pull_value_type, compared with float32; of
+                                   * delivered gradients and weights */
+    uint64_t updates;             /* complete updates. This and all following counters are 0 if
+                                   * neither a scheduler nor update_bytes_min is set */
+    uint64_t updates_asked;       /* updates with a request to the scheduler */
     uint64_t updates_direct;      /* of updates_asked, sent without a grant because the scheduler
                                    * did not reply */
     uint64_t updates_dropped;     /* of updates_asked, dropped */
-    uint64_t pushes_late;         /* messages that a server refused because their update was too
-                                   * late */
+    uint64_t pushes_late;         /* messages that a server refused because the delay of their
+                                   * update exceeded --tau-max */
 };
 
 WEFT_API void weft_ps_counters_get(struct weft_ps *ps, struct weft_ps_counters *counters_p);

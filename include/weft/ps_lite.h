@@ -1,6 +1,6 @@
-/* A ps-lite compatible interface to weft's parameter server, with push, pull and wait: a program
- * can be ported by changing an include. C++11, header only, on <weft/ps.h>; written from ps-lite's
- * published interface, without its code.
+/* A ps-lite compatible interface to weft's parameter server, with push, pull and wait: to port a
+ * program, change an include. C++11, header only, on top of <weft/ps.h>. It was written from
+ * ps-lite's published interface, without its code.
  *
  *     #include <weft/ps_lite.h>          in place of "ps/ps.h"
  *     ps::Start(0);
@@ -10,14 +10,14 @@
  *     ps::Finalize(0);
  *
  * A push adds to the stored values, like ps-lite's default handler, which is store[key] += value.
- * Table number app_id is opened with SGD of learning rate -W in "asp", so that the server's w -=
- * rate x value / W adds the value. A key that was never pushed reads as 0. (If W is not a power of
- * two, (x / W) x W may differ from x in the last bit.)
+ * Table number app_id is opened with SGD of learning rate -W in "asp" (W = number of workers), so
+ * that the server's w -= rate x value / W adds the value. If W is not a power of two, (x / W) x W
+ * may differ from x in the last bit. A key that was never pushed reads as 0.
  *
  * Differences from ps-lite:
- *   - There is no server in this program: start `weft server --workers W`. In a process that was
- *     started with DMLC_ROLE=server or scheduler ps::Start throws an Error. KVServer with
- *     KVServerDefaultHandle compiles, and does nothing; another handler does not compile.
+ *   - The program contains no server: start `weft server --workers W`. In a process that was
+ *     started with DMLC_ROLE=server or scheduler, ps::Start throws an Error. KVServer with
+ *     KVServerDefaultHandle compiles, but does nothing; another handler does not compile.
  *     Optimizers, bounded loss, BSP and SSP are in <weft/ps.h>.
  *   - Addresses and ranks: WEFT_COORDINATOR or WEFT_SERVERS, WEFT_RANK, WEFT_WORKERS and
  *     WEFT_JOB_KEY (man weft_ps). If one is not set, the DMLC variables are used: DMLC_PS_ROOT_URI
@@ -25,7 +25,7 @@
  *     DMLC_NUM_WORKER.
  *   - Values are floats, the same number for each key of a table. The first push, or the first pull
  *     into a non-empty vector, sets the number; otherwise it is 1. `lens`, if given, must match.
- *   - Keys may have any order and repeat. cmd and priority are ignored.
+ *   - Keys may have any order and may repeat. cmd and priority are ignored.
  *   - Callbacks run in the thread that calls Wait (or Push, Pull, Finalize).
  *   - Start waits for the servers, not for other workers; Finalize waits until this worker's pushes
  *     are acknowledged, not for other workers. There is no Barrier.
@@ -80,7 +80,8 @@ namespace weft_detail
 
 enum { OPS_MAX = 16, ROWS_MAX = 65536 };
 
-/* A push or a pull of the caller: one timestamp, one or more operations. */
+/* A push or a pull of the caller: it has one timestamp, and one or more operations of
+ * <weft/ps.h>. */
 struct Request {
     std::vector<Key> keys; /* of a pull; borrowed by the library */
     size_t parts = 0;      /* operations that are not complete */
@@ -146,7 +147,7 @@ inline void part_done(Node &node, int timestamp, weft_status status, const std::
         request.text = text;
     }
     if (request.parts > 0 || !request.begun || request.status != WEFT_OK) {
-        return; /* failed requests stay until they are waited for */
+        return; /* a failed request stays until Wait is called for it */
     }
     std::function<void()> callback = std::move(request.callback);
     node.requests.erase(found);
@@ -422,7 +423,8 @@ template <typename Val> class KVWorker
         int timestamp = node.timestamp++;
         weft_detail::Request &request = node.requests[timestamp];
         request.callback = callback;
-        request.parts = 1; /* so that it is not complete before all operations were begun */
+        request.parts = 1; /* one more than the operations, so that the request is not complete
+                            * before all have begun */
         if (keys != nullptr) {
             request.keys = *keys;
         }

@@ -1,7 +1,7 @@
 /* Status codes of all weft calls: one list defines the enum, the names and the texts.
  *
  * A function that returns a status writes its outputs only on WEFT_OK. A message that lost elements
- * within its bound is not an error: the event's mask reports the missing elements (see
+ * within its bound is not an error: the mask in the event contains the missing elements (see struct
  * weft_transport_event).
  *
  * ABI: within one soname values are only appended.

@@ -13,11 +13,11 @@
  *     weft_transport_wait -> RECEIVED + mask      weft_transport_wait -> SENT + the same mask
  *     weft_transport_flush, _close                weft_transport_close
  *
- * Progress. By default the calling thread makes it: packets are sent and received only inside
- * _progress, _wait and _flush (lowest latency, no second thread). A program that computes for
- * longer than its peers' peer_timeout_ns between such calls is declared dead. With config.thread =
- * 1 a progress thread of the library continues transfers while the program computes. All other
- * calls are the same.
+ * Progress. By default the calling thread makes progress: packets are sent and received only inside
+ * _progress, _wait and _flush. This has the lowest latency and needs no second thread. If a program
+ * computes for longer than its peers' peer_timeout_ns between such calls, they declare it dead.
+ * With config.thread = 1 a progress thread of the library continues transfers while the program
+ * computes. All other calls are the same.
  *
  * Structs with a `size` field may grow; docs/API.md has the compatibility rules. Initialise them
  * with their _init function, then set the fields that differ. Times are nanoseconds, WEFT_NEVER =
@@ -70,47 +70,50 @@ struct weft_transport_config {
                                    * default 16 MiB; at most the size of 131,072 packets */
     uint32_t packet_bytes;        /* UDP payload to send, 256 .. 65,000; default 1,472, which
                                    * fits an MTU of 1,500 and IPv4 */
-    uint32_t senders_expected;    /* number of peers that send to this one at a time, if known;
-                                   * credit then paces them from their first packet; default 0 */
+    uint32_t senders_expected;    /* number of peers that send to this endpoint at the same time, if
+                                   * known; credit then paces them from their first packet; default
+                                   * 0 = not known */
     uint64_t name;                /* reported to peers in their UP event; opaque; default 0 */
     uint64_t peer_timeout_ns;     /* declare a peer down after this time without a reply; default
                                    * 5 s, or the environment variable WEFT_PEER_TIMEOUT_S */
     const char *congestion;       /* "dctcp" (NULL, the default), "delay", or "reno-fair" for a
                                    * link shared with TCP */
-    uint32_t socket_buffer_bytes; /* requested from the kernel, each way; default 4 MiB */
+    uint32_t socket_buffer_bytes; /* size requested from the kernel for each of the two buffers;
+                                   * default 4 MiB */
     uint32_t busy_poll_us;        /* busy-poll the socket for up to this time before sleeping;
                                    * done only rarely while few polls find a packet; default 0 =
                                    * never */
     uint32_t inject_loss_ppm;     /* drop received datagrams on purpose, to test a program under
                                    * packet loss; default 0 */
-    uint32_t inject_seed;         /* seed that selects the dropped datagrams */
+    uint32_t inject_seed;         /* seed of the pseudo-random choice of dropped datagrams */
     uint64_t keepalive_ns;        /* send a keep-alive probe after this time without a packet
                                    * from a peer; DOWN (SILENT) follows after a further
-                                   * peer_timeout_ns without a reply. At least 1 ms. A peer
-                                   * without config.thread that computes for longer is declared
-                                   * dead. Default WEFT_NEVER: only a peer that owes a reply is
-                                   * probed */
-    uint64_t idle_timeout_ns;     /* close a connection after this time without received packets
-                                   * and with nothing outstanding: DOWN (IDLE) here, DOWN
+                                   * peer_timeout_ns without a reply. At least 1 ms. A peer without
+                                   * config.thread that computes for longer than both times together
+                                   * is declared dead. Default WEFT_NEVER: probe a peer only while a
+                                   * reply from it is outstanding */
+    uint64_t idle_timeout_ns;     /* close a connection after this time without a received packet,
+                                   * if nothing is outstanding: DOWN (IDLE) at this end, DOWN
                                    * (CLOSED) at the peer. At least 1 ms; default WEFT_NEVER */
     const char *metrics;          /* serve /metrics over HTTP, for Prometheus and `weft top`, in
                                    * a separate thread: "port" on 127.0.0.1, or "host:port",
                                    * without a password; port 0 = any free one.
                                    * weft_transport_metrics returns the address, and a line on
-                                   * standard error reports it. If it cannot be started, the
-                                   * transport works without it (docs/METRICS.md). NULL (default)
-                                   * = the environment variable WEFT_METRICS; "" = none */
+                                   * standard error reports it. If the HTTP server cannot be
+                                   * started, the transport works without metrics (docs/METRICS.md).
+                                   * NULL (default) = the environment variable WEFT_METRICS; "" =
+                                   * none */
 };
 
 /* Write the defaults. Shape: size is sizeof(*config_p) in the caller's version of this header. */
 WEFT_API void weft_transport_config_init(struct weft_transport_config *config_p, size_t size);
 
-/* Open a socket, allocate all memory it will need, and start the thread if configured.
+/* Open a socket, allocate all memory of the transport, and start the progress thread if configured.
  *
  * Owns:    borrows config until return; gives *transport_p, to be ended by weft_transport_close.
  * Errors:  WEFT_INVALID      a field is out of range, or host is not an address: correct it.
- *          WEFT_UNSUPPORTED  an address that this release does not open, or a config with fields
- *                            that this library does not know.
+ *          WEFT_UNSUPPORTED  an address family that this release does not support, or a config with
+ *                            fields that this library does not know.
  *          WEFT_NOTFOUND     no job key: set key_file, or WEFT_JOB_KEY.
  *          WEFT_DATA         the key file is malformed, or readable by other users.
  *          WEFT_STATE        the key was read from the environment before this process was forked.
@@ -122,24 +125,24 @@ WEFT_API weft_status weft_transport_open(const struct weft_transport_config *con
                                          struct weft_transport **transport_p);
 
 /* Send CLOSE once to every peer and free the transport. Unfinished transfers end without an
- * event; memory lent to sends and receives belongs to the caller again. Flush first, or a peer
- * may not learn the outcome. NULL is allowed. In the child of a fork it does nothing, and frees
- * nothing: the connections are the parent's. */
+ * event; memory lent to sends and receives belongs to the caller again. Call weft_transport_flush
+ * first; otherwise a peer may not learn the outcome of its messages. NULL is allowed. In the child
+ * of a fork it does nothing, and frees nothing: the connections are the parent's. */
 WEFT_API void weft_transport_close(struct weft_transport *transport);
 
 /* The bound port. */
 WEFT_API uint16_t weft_transport_port(const struct weft_transport *transport);
 
-/* The address of its metrics, "http://127.0.0.1:41234/metrics"; "" if metrics are off or could
- * not be started. In the latter case weft_transport_error returns the reason after
+/* The address of the transport's metrics, "http://127.0.0.1:41234/metrics"; "" if metrics are off
+ * or could not be started. In the latter case weft_transport_error returns the reason after
  * weft_transport_open.
  * Owns:    valid until weft_transport_close. */
 WEFT_API const char *weft_transport_metrics(const struct weft_transport *transport);
 
 /* The cause of the last failed call on this transport, and the remedy: one sentence, "" if none
- * has failed. After a DOWN event: the reason, including hints received (another key, another
- * version, a port without a listener). With NULL: the same for the last weft_transport_open of
- * the calling thread.
+ * has failed. After a DOWN event: the reason, including hints from the network (the peer has
+ * another key or version, or no process listens on the port). With NULL: the same for the last
+ * weft_transport_open of the calling thread.
  * Owns:    valid until the next failing call, or the next DOWN. */
 WEFT_API const char *weft_transport_error(const struct weft_transport *transport);
 
@@ -150,7 +153,7 @@ WEFT_API const char *weft_transport_error(const struct weft_transport *transport
  *
  * Shape:   host is a numeric address or "localhost".
  * Errors:  WEFT_INVALID      not an address, another address family (IPv4, IPv6), or port 0.
- *          WEFT_UNSUPPORTED  an address that this release cannot reach.
+ *          WEFT_UNSUPPORTED  an address family that this release does not support.
  *          WEFT_NOMEM        peers_max connections exist: increase it, or disconnect one. */
 WEFT_API weft_status weft_transport_connect(struct weft_transport *transport, const char *host,
                                             uint16_t port, uint32_t *peer_p);
@@ -172,19 +175,20 @@ struct weft_transport_send {
     const void *data;                  /* elements x elem_bytes bytes; float32 for ADD */
     uint32_t elements;                 /* >= 1 */
     uint32_t peer;                     /* from weft_transport_connect or an UP event */
-    uint32_t bound_ppm;                /* fraction of the chunks that may be missing, rounded
-                                        * down; the remainder, less than a chunk, carries over to
-                                        * the next message to this peer. < 1,000,000; default 0 */
+    uint32_t bound_ppm;                /* fraction of the chunks that may be missing; < 1,000,000;
+                                        * default 0. Rounded down to whole chunks; the remainder,
+                                        * less than a chunk, carries over to the next message to
+                                        * this peer */
     uint16_t elem_bytes;               /* 1 .. packet_bytes - 64; default 4 */
     uint16_t priority;                 /* 0 (default, most urgent) .. 7 */
-    const struct weft_range *critical; /* critical_count ranges that must arrive whatever the
-                                        * bound; read only during weft_transport_send. Default
-                                        * NULL, 0 */
+    const struct weft_range *critical; /* critical_count ranges that must arrive, whatever the bound
+                                        * is; read only during weft_transport_send. Default NULL,
+                                        * 0 */
     uint32_t critical_count;
     uint32_t reserved;   /* 0 */
     uint64_t tag;        /* opaque; receives match on it; default 0 */
-    uint64_t timeout_ns; /* from this call on; then the message is closed SHORT.
-                          * Default WEFT_NEVER */
+    uint64_t timeout_ns; /* after this time from the call on, the message is closed SHORT. Default
+                          * WEFT_NEVER */
     void *user;          /* returned in SENT */
 };
 
@@ -194,7 +198,7 @@ WEFT_API void weft_transport_send_init(struct weft_transport_send *send_p, size_
  *
  * Owns:    borrows send->data until its SENT event; it must not change before.
  * Errors:  WEFT_AGAIN    64 messages to this peer are unconfirmed, or too many events wait to be
- *                        polled: wait for an event, then send again.
+ *                        polled: poll an event, then send again.
  *          WEFT_INVALID  a field or a critical range is out of range, or the message is longer
  *                        than message_bytes_max; the error text names it.
  *          WEFT_PEER     the peer does not exist or is down: connect again. */
@@ -214,28 +218,28 @@ struct weft_transport_receive {
     uint64_t tag_mask;     /* default: all bits */
     uint32_t peer;         /* receive from this peer only; default WEFT_PEER_ANY */
     uint32_t sink;         /* enum weft_transport_sink; default COPY */
-    uint64_t timeout_ns;   /* from the message's first packet on; then closed SHORT; default
-                            * WEFT_NEVER */
+    uint64_t timeout_ns;   /* after this time from the message's first packet on, the message is
+                            * closed SHORT; default WEFT_NEVER */
     void *user;            /* returned in RECEIVED */
 };
 
 WEFT_API void weft_transport_receive_init(struct weft_transport_receive *receive_p, size_t size);
 
 /* Post memory for one message. A message that matches no posted receive is not acknowledged; its
- * sender retries until a receive is posted or its timeout expires. If several match, the oldest
- * is used.
+ * sender retries until a receive is posted or its timeout expires. If several receives match, the
+ * oldest is used.
  *
  * Owns:    borrows receive->memory until the RECEIVED event, or until _cancel returns WEFT_OK.
  *          Several receives may ADD to the same memory.
  * Errors:  WEFT_AGAIN    too many events wait to be polled.
  *          WEFT_INVALID  no memory, a tag with bits outside tag_mask, or an unknown sink.
- *          WEFT_NOMEM    receives_max are posted: wait for one, or increase it. */
+ *          WEFT_NOMEM    receives_max receives are posted: wait for one, or increase the limit. */
 WEFT_API weft_status weft_transport_receive(struct weft_transport *transport,
                                             const struct weft_transport_receive *receive,
                                             uint64_t *receive_id_p);
 
-/* Cancel a posted receive that no message has matched. Cancel the receives of a peer when it is
- * down, because its number is reused.
+/* Cancel a posted receive that no message has matched. After the DOWN of a peer, cancel the
+ * receives that name it, because its number is reused.
  * Errors:  WEFT_NOTFOUND  a message has matched it: its RECEIVED event has been or will be
  *                         reported. */
 WEFT_API weft_status weft_transport_cancel(struct weft_transport *transport, uint64_t receive_id);
@@ -244,18 +248,19 @@ WEFT_API weft_status weft_transport_cancel(struct weft_transport *transport, uin
 
 enum weft_transport_event_type {
     WEFT_TRANSPORT_UP = 1,   /* a peer is connected; `name` and `incarnation` are valid */
-    WEFT_TRANSPORT_DOWN,     /* it is down for the reason `down`; SENT and RECEIVED of its
+    WEFT_TRANSPORT_DOWN,     /* a peer is down; `down` is the reason. SENT and RECEIVED of its
                               * messages were reported before */
-    WEFT_TRANSPORT_SENT,     /* a message is closed; its memory belongs to the caller again */
-    WEFT_TRANSPORT_RECEIVED, /* the same at the other end */
+    WEFT_TRANSPORT_SENT,     /* a sent message is closed; its memory belongs to the caller again */
+    WEFT_TRANSPORT_RECEIVED, /* a received message is closed; likewise */
 };
 
 enum weft_transport_outcome {
-    WEFT_TRANSPORT_COMPLETE, /* no more is missing than its bound allows */
+    WEFT_TRANSPORT_COMPLETE, /* no more is missing than the message's bound allows */
     WEFT_TRANSPORT_SHORT,    /* more is missing: a timeout expired, or (RECEIVED) the sender went
                               * down */
-    WEFT_TRANSPORT_UNKNOWN,  /* SENT only: the receiver went down first; the mask has the chunks
-                              * known to have arrived, and more may have arrived */
+    WEFT_TRANSPORT_UNKNOWN,  /* SENT only: the receiver went down before it closed the message; the
+                              * mask contains the chunks that are known to have arrived, and more
+                              * may have arrived */
 };
 
 enum weft_transport_down {
@@ -289,8 +294,8 @@ struct weft_transport_event {
     size_t size;   /* the caller sets it to sizeof(event) before a call */
     uint32_t type; /* enum weft_transport_event_type */
     uint32_t peer;
-    void *user;            /* SENT, RECEIVED: of the send or the receive */
-    uint64_t tag;          /* SENT, RECEIVED: the sender's */
+    void *user;            /* SENT, RECEIVED: `user` of the send or the receive */
+    uint64_t tag;          /* SENT, RECEIVED: the tag that the sender set */
     uint32_t outcome;      /* SENT, RECEIVED: enum weft_transport_outcome */
     uint32_t down;         /* DOWN: enum weft_transport_down; weft_transport_error describes it */
     uint64_t name;         /* UP, DOWN: as configured at the peer */
@@ -305,7 +310,7 @@ WEFT_API bool weft_transport_poll(struct weft_transport *transport,
                                   struct weft_transport_event *event_p);
 
 /* Make progress until there is an event, and return it.
- * Errors:  WEFT_TIMEOUT  none occurred within timeout_ns; the error text reports what was
+ * Errors:  WEFT_TIMEOUT  no event within timeout_ns; the error text reports what was
  *                        observed meanwhile (packets that match no receive, refused connections,
  *                        no packets). */
 WEFT_API weft_status weft_transport_wait(struct weft_transport *transport, uint64_t timeout_ns,
@@ -316,14 +321,15 @@ WEFT_API weft_status weft_transport_wait(struct weft_transport *transport, uint6
  * Errors:  WEFT_AGAIN  too many events wait to be polled: no progress was made. */
 WEFT_API weft_status weft_transport_progress(struct weft_transport *transport, uint64_t timeout_ns);
 
-/* Make progress until nothing is outstanding: sends are closed, and what was received has been
- * reported to the senders. A receiver calls it before it closes. Events remain to be polled.
+/* Make progress until nothing is outstanding: all sends are closed, and the senders know the
+ * outcome of all received messages. A receiver calls it before it closes. Events must still be
+ * polled.
  * Errors:  WEFT_TIMEOUT  something is still outstanding, or a peer closed and its final packets
  *                        were lost.
  *          WEFT_AGAIN    as _progress. */
 WEFT_API weft_status weft_transport_flush(struct weft_transport *transport, uint64_t timeout_ns);
 
-/* Text for a down reason, for any transport: its meaning and the remedy; never NULL. */
+/* The meaning of a down reason and the remedy, as a text; never NULL. */
 WEFT_API const char *weft_down_text(enum weft_transport_down down);
 
 /* Cumulative since open. */
@@ -353,7 +359,7 @@ struct weft_transport_counters {
 WEFT_API void weft_transport_counters_get(struct weft_transport *transport,
                                           struct weft_transport_counters *counters_p);
 
-/* ---- working with what is missing: pure functions over a mask --------------------------------
+/* ---- working with missing elements: pure functions over a mask -------------------------------
  *
  * Thread:  any.   Cost: no system call, no malloc. */
 
@@ -369,15 +375,15 @@ WEFT_API bool weft_mask_gap(const struct weft_mask *mask, uint32_t from, uint32_
 WEFT_API uint32_t weft_mask_missing(const struct weft_mask *mask);
 
 /* Error feedback: the sender keeps the elements that did not arrive and adds them to the next
- * message of the same tensor, so that loss becomes delay. Use one residual, of the tensor's
- * length and initially zero, for each tensor and receiver. Each step:
+ * message of the same tensor, so that loss becomes delay. Use one residual for each tensor and
+ * receiver: it has the tensor's length and is initially zero. In each step:
  *
  *     weft_residual_add(residual, vector, elements);       then send vector
  *     weft_residual_keep(residual, vector, &event.mask);   after its SENT event
  *
- * After any number of steps, sum of the arrived vectors + residual = sum of the vectors (exact
- * if the additions are). After an UNKNOWN outcome the receiver may have more than the mask
- * shows; the residual may then be applied twice. */
+ * After any number of steps: sum of the arrived elements + residual = sum of the vectors, except
+ * for rounding. After an UNKNOWN outcome the receiver may have elements that the mask does not
+ * contain; these are then applied twice. */
 
 /* vector += residual. Shape: both (elements,) float32. */
 WEFT_API void weft_residual_add(const float *residual, float *vector, uint32_t elements);
@@ -388,16 +394,17 @@ WEFT_API void weft_residual_add(const float *residual, float *vector, uint32_t e
 WEFT_API weft_status weft_residual_keep(float *residual, const float *vector,
                                         const struct weft_mask *mask);
 
-/* Grains: the functions below keep one number for each 32 elements of a tensor, which stays
- *         valid when the packet size changes. */
+/* A grain is 32 consecutive elements of a tensor. The functions below keep one number for each
+ * grain, so that the numbers stay valid when the packet size changes. */
 enum { WEFT_GRAIN = 32 };
 
-/* ceil(elements / 32): the length of such a table, which begins as zeros. */
+/* ceil(elements / 32): the length of a table with one number for each grain. The caller initialises
+ * it with zeros. */
 WEFT_API size_t weft_grains(uint32_t elements);
 
-/* Bound repeated loss: a grain that was missing in `limit` consecutive messages (2 is a good
- * value) becomes critical in the next one. Use one table, of grains, for each tensor and
- * receiver. Each step:
+/* Bound repeated loss: a grain that was missing in `limit` consecutive messages (2 is a good value)
+ * becomes critical in the next one. Use one table of weft_grains(elements) counts for each tensor
+ * and receiver. In each step:
  *
  *     send.critical_count = weft_missed_ranges(missed, elements, 2, ranges, RANGES_MAX);
  *     send.critical = ranges;                              then send
@@ -409,15 +416,15 @@ WEFT_API size_t weft_grains(uint32_t elements);
  *                        than 1/32 of a packet): nothing changed. */
 WEFT_API weft_status weft_missed_note(uint8_t *missed, const struct weft_mask *mask);
 
-/* The elements whose count is at least limit, as at most ranges_max ranges; returns the
- * number of ranges. If ranges_max is too small, the last range extends to the end of the last
- * affected grain.
+/* The elements of the grains whose count is at least limit, as at most ranges_max ranges; returns
+ * the number of ranges. If ranges_max is too small, the last range extends to the end of the last
+ * such grain.
  * Shape:   limit >= 1; ranges_p (ranges_max,), ranges_max >= 1. */
 WEFT_API uint32_t weft_missed_ranges(const uint8_t *missed, uint32_t elements, uint8_t limit,
                                      struct weft_range *ranges_p, uint32_t ranges_max);
 
-/* Contribution counts: the number of messages that contributed to each grain, when a receiver
- * sums vectors that arrived in part. */
+/* Contribution counts: the number of messages that contributed to each grain. For a receiver that
+ * sums vectors of which parts are missing. */
 
 /* Add 1 to every grain that the mask marks as received.
  * Shape:   counts (weft_grains(mask->elements),).

@@ -1,5 +1,5 @@
-/* The release of the library that a program is linked with at run time. The headers do not
- * contain the release that it was compiled with.
+/* The release of the library that a program is linked with at run time. The headers contain no
+ * release number.
  *
  * docs/API.md has the compatibility rules. The Python package checks this version: it works only
  * with the library of its own release.
