@@ -26,7 +26,8 @@
  * clocks.
  * "ssp:N": steps on arrival; a pull waits until no worker is more than N clocks behind this one.
  * "asp": steps on arrival; pulls never wait.
- * In all three modes a gradient is divided by `workers`, unless `average` specifies another divisor.
+ * In all three modes a gradient is divided by `workers`, unless `average` specifies another
+ * divisor.
  *
  * Loss. Every push and pull has a bound: the fraction of its packets that may be missing. A push
  * that lost rows has lost their gradients. A pull keeps the old values in the rows that did not
