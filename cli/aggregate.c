@@ -591,15 +591,17 @@ int weft_cli_aggregate(int argc, char **argv)
          "is sent at once",
          WEFT_OPTION_U32, .value = &verb.age_us, .min = 1, .max = 10000000},
         {"flush-by-age", NULL,
-         "ASP tables: hold a sum until it has that age or --flush-count pushes,\n"
-         "even if it has a push of every worker. More pushes are aggregated, but\n"
-         "workers that wait for each push are delayed by up to that age",
+         "ASP tables: hold a sum until it has the age --flush-age-us or\n"
+         "--flush-count pushes, even if it has a push of every worker. More pushes\n"
+         "are aggregated, but workers that wait for each push are delayed by up to\n"
+         "that age",
          WEFT_OPTION_FLAG, .value = &aggregator->by_age_asp},
         {"flush-count", "N", "send a sum with N pushes; 0 = when it has a push of every worker",
          WEFT_OPTION_U32, .value = &aggregator->count_max, .max = 256},
         {"push-mib", "MIB",
          "largest push that is aggregated, and largest reply to a pull; larger\n"
-         "ones use the server directly. Each worker uses up to eight times that",
+         "messages bypass the aggregator. Memory for each worker: up to eight\n"
+         "times MIB",
          WEFT_OPTION_U32, .value = &verb.push_mib, .min = 1, .max = 8},
         {"pulls", "N",
          "outstanding pulls per worker; 0 = send pulls to the servers", WEFT_OPTION_U32,
@@ -660,7 +662,7 @@ int weft_cli_aggregate(int argc, char **argv)
             "      --via 127.0.0.1:7800 &\n"
             "  weft worker --key-file job.key --servers 127.0.0.1:7700 --workers 2 --rank 1 \\\n"
             "      --via 127.0.0.1:7800\n"
-            "  # a tree: one aggregator per rack, one per host in it\n"
+            "  # a tree: one aggregator per rack, and one per host of the rack\n"
             "  weft aggregate --key-file job.key --servers 127.0.0.1:7700 --children 2 &\n"
             "  weft aggregate --key-file job.key --parent 127.0.0.1:7800 --number 1 \\\n"
             "      --listen 127.0.0.1:7810",

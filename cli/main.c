@@ -10,7 +10,7 @@
 static const struct weft_verb verbs[] = {
     {"train", "train a model on this machine, with servers and workers as processes",
      weft_cli_train},
-    {"run", "start servers and your own worker program; restart what fails", weft_cli_run},
+    {"run", "start servers and your own worker program; restart failed processes", weft_cli_run},
     {"coordinator", "run the rendezvous point of a job", weft_cli_coordinator},
     {"scheduler", "run the transfer scheduler of a job: order and rate of pushes",
      weft_cli_scheduler},

@@ -94,8 +94,8 @@ enum { WEFT_TAU_MAX_MAX = (1 << 23) - 1 };
     "with a scheduler and --mode ssp or asp: drop an update, or reject it\n"                       \
     "at the servers, if more than N other updates would be applied between\n"                      \
     "its base version (the model that it is computed from) and the update;\n"                      \
-    "0 = no bound. Not with --via: a sum does not say which model each of\n"                       \
-    "its updates was computed from, and a late one cannot be removed from it"
+    "0 = no bound. Not with --via: a sum does not contain the base version of\n"                   \
+    "each of its updates, and a late update cannot be removed from a sum"
 
 /* Parse --scheduler HOST:PORT, with a numeric host. Returns WEFT_OPTIONS_RUN, or the status of a
  * usage error that was printed. */

@@ -137,7 +137,7 @@ int weft_cli_lab(int argc, char **argv)
         .usage = "COMMAND [options]",
         .description =
             "Every host is a network namespace with its own TCP stack. Links have a rate, switch\n"
-            "ports a buffer that overflows, and packets are lost on request. Addresses are the "
+            "ports a buffer that overflows, and packets can be lost at random. Addresses are the "
             "same\n"
             "in every lab: host 0 is 10.77.0.1 and named h0, host 1 is 10.77.0.2 and named h1.\n"
             "Requires root. The machine's own network is not changed; when the lab's holder "

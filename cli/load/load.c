@@ -293,9 +293,9 @@ int weft_cli_load(int argc, char **argv)
          "default with --via",
          WEFT_OPTION_CUSTOM, .value = &load.vias, .parse = parse_via, .fallback = "none"},
         {"hot-rows", "N",
-         "with --via: send only rows with many updates through the aggregator, at\n"
-         "most N of each shard (`weft server --hot-rows`, at most N), and all\n"
-         "others to the servers; 0 = send everything through it",
+         "with --via: send only hot rows (`weft server --hot-rows`), at most N of\n"
+         "each shard, through the aggregator, and all others to the servers; 0 =\n"
+         "send all rows through the aggregator",
          WEFT_OPTION_U32, .value = &load.hot_rows, .max = WEFT_HOT_ROWS_MAX},
         {"local", "S", "run S shards in this process, one thread each", WEFT_OPTION_U32,
          .value = &w->shards, .min = 1, .max = WEFT_LOAD_SHARDS_MAX, .fallback = ""},

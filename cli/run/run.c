@@ -194,8 +194,8 @@ int weft_cli_run(int argc, char **argv)
          WEFT_OPTION_CHOICE, .value = &run.durability, .choices = weft_run_durabilities,
          .fallback = "replay if --server-options has --checkpoint, else none"},
         {"replay-bytes", "N",
-         "memory of each worker for kept pushes: at least four times the bytes\n"
-         "that it pushes between two checkpoints", WEFT_OPTION_U64, .value = &run.replay_bytes,
+         "memory of each worker for copies of pushes: at least four times the\n"
+         "bytes that it pushes between two checkpoints", WEFT_OPTION_U64, .value = &run.replay_bytes,
          .min = 65536, .max = UINT64_C(1) << 40, .fallback = "WEFT_REPLAY_BYTES, else 256 MiB"},
         WEFT_REPLICA_ROWS(&run),
         {"lease-ms", "MS", "lease duration, as for `weft coordinator`", WEFT_OPTION_U32,
@@ -220,7 +220,8 @@ int weft_cli_run(int argc, char **argv)
          WEFT_OPTION_STRING, .value = &run.scheduler, .fallback = "WEFT_SCHEDULER, else none"},
         {"scheduler-options", "WORDS", "for `weft scheduler`, as --server-options", WEFT_OPTION_CUSTOM,
          .value = &run.scheduler_args, .parse = parse_words, .fallback = "none"},
-        {"job", "NAME", "WEFT_JOB of all processes", WEFT_OPTION_STRING, .value = &run.job,
+        {"job", "NAME", "name of the job, passed to all processes in WEFT_JOB",
+         WEFT_OPTION_STRING, .value = &run.job,
          .fallback = "none"},
         WEFT_TRANSPORT_ROWS(&run.transport),
         WEFT_KEY_CACHING_ROW(&run.no_key_caching),
@@ -229,7 +230,7 @@ int weft_cli_run(int argc, char **argv)
     };
     const struct weft_command command = {
         .name = "run",
-        .summary = "start servers and your own worker program; restart what fails",
+        .summary = "start servers and your own worker program; restart failed processes",
         .arguments = "-- CMD [ARGUMENTS]",
         .description =
         "CMD is any program that reads its role and rank from the environment: `weft worker`, or\n"

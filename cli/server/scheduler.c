@@ -216,8 +216,8 @@ int weft_cli_scheduler(int argc, char **argv)
          .value = &verb.shards,
          .min = 1, .max = WEFT_SCHED_SHARDS_MAX, .fallback = "from the first process"},
         {"link-mbps", "MBPS",
-         "assumed rate of the links of hosts that do not report it, in Mbit/s; a\n"
-         "link that is measured to be slower is planned with its measured rate",
+         "assumed rate of the links of hosts that do not report it, in Mbit/s; the\n"
+         "plan uses the measured rate of a link that is slower",
          WEFT_OPTION_U32, .value = &verb.link_mbps, .min = 1, .max = 10000000},
         {"ahead", "N",
          "grant at most N pushes to each shard in advance: a larger N keeps\n"
@@ -227,8 +227,8 @@ int weft_cli_scheduler(int argc, char **argv)
         {"read-credits", "N",
          "at most N workers are between reading the model and the end of their\n"
          "update; the others wait before they read, so that updates are computed\n"
-         "from newer models. No effect in bsp; in ssp a worker that is behind all of\n"
-         "them does not wait. 0 = workers do not wait",
+         "from newer models. No effect in bsp; in ssp a worker that is behind all\n"
+         "these N does not wait. 0 = workers do not wait",
          WEFT_OPTION_U32, .value = &verb.read_credits, .max = WEFT_SCHED_WORKERS_MAX},
         {"coordinate", "P", "also run the job's coordinator, on this port; 0 = any free",
          WEFT_OPTION_U32, .value = &verb.coordinate_port, .max = UINT16_MAX, .fallback = "no"},

@@ -177,7 +177,7 @@ int weft_cli_server(int argc, char **argv)
          WEFT_OPTION_U32, .value = &server.port, .max = UINT16_MAX},
         {"shards-per-server", "N", "shards, each a thread and a port", WEFT_OPTION_U32,
          .value = &server.shards_here, .min = 1, .max = WEFT_JOB_SHARDS_MAX},
-        {"shard-base", "I", "number of the first shard here", WEFT_OPTION_U32,
+        {"shard-base", "I", "number of this server's first shard", WEFT_OPTION_U32,
          .value = &server.shard_base, .max = WEFT_JOB_SHARDS_MAX - 1,
          .fallback = "the launcher's rank times --shards-per-server, else 0"},
         {"shards", "N", "shards in the whole job", WEFT_OPTION_U32, .value = &shard->shards,
@@ -206,8 +206,8 @@ int weft_cli_server(int argc, char **argv)
          WEFT_OPTION_U32, .value = &shard->rows_max, .min = 1, .max = 1u << 28},
         {"table-bytes", "N",
          "maximum memory in bytes of a table per shard, including its index and\n"
-         "its admission counters; 0 = as needed for --rows-max rows, plus at\n"
-         "most the same again for the admission counters",
+         "its admission counters; 0 = as needed for --rows-max rows, plus at most\n"
+         "as much again for the admission counters",
          WEFT_OPTION_U64, .value = &shard->table_bytes_max},
         {"tables", "N", "tables that workers may create, numbered 0 to N-1", WEFT_OPTION_U32,
          .value = &shard->tables_max, .min = 1, .max = 4096},
@@ -264,11 +264,11 @@ int weft_cli_server(int argc, char **argv)
          "updates, for /hot and records; 16 bytes each; 0 = none",
          WEFT_OPTION_U32, .value = &shard->hot_top, .max = WEFT_HOT_TOP_MAX},
         {"hot-rows", "N",
-         "number of rows of each table per shard that workers with --hot-rows send\n"
-         "through aggregators, those with the most updates; all others they send\n"
-         "here. 0 = workers send whole pushes through aggregators",
+         "select the N rows of each table per shard with the most updates as hot.\n"
+         "Workers with --hot-rows send hot rows through aggregators, and all\n"
+         "others to this server. 0 = workers send whole pushes through aggregators",
          WEFT_OPTION_U32, .value = &shard->hot_rows, .max = WEFT_HOT_ROWS_MAX},
-        {"hot-epoch-ms", "N", "with --hot-rows: select these rows at most once in N ms",
+        {"hot-epoch-ms", "N", "with --hot-rows: select the hot rows at most once in N ms",
          WEFT_OPTION_U32, .value = &server.hot_epoch_ms, .min = 1, .max = WEFT_JOB_SPAN_MS_MAX},
         {"trace", "FILE", WEFT_TRACING_HELP, WEFT_OPTION_STRING, .value = &server.trace,
          .fallback = "none"},

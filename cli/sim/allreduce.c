@@ -145,7 +145,7 @@ int weft_cli_sim_allreduce(int argc, char **argv)
          .value = &config.loss_ppm},
         {"bound", "P", "fraction of the contributions that may be missing", WEFT_OPTION_PPM,
          .value = &config.bound_ppm},
-        {"feedback", NULL, "error feedback: what is missing is added to the next round",
+        {"feedback", NULL, "error feedback: missing elements are added to the next round",
          WEFT_OPTION_FLAG, .value = &config.feedback},
         {"segment-bytes", "N", "minimum message size between two ranks", WEFT_OPTION_U32,
          &config.segment_bytes, .min = 2048, .max = 1 << 30},

@@ -286,7 +286,7 @@ int weft_cli_sim_fabric(int argc, char **argv)
         {"read-credits", "N", "+admission: workers between read and commit", WEFT_OPTION_U32,
          &config->read_credits, .min = 1, .max = WEFT_FABRIC_WORKERS_MAX,
          .fallback = "two fifths of the workers"},
-        {"ahead", "N", "grants ahead of time for each server; 0 = the planner's default",
+        {"ahead", "N", "pushes granted in advance for each server; 0 = the planner's default",
          WEFT_OPTION_U32, &config->ahead, .max = 1000},
         {"seconds", "T", "seconds of virtual time", WEFT_OPTION_F64, &fabric.seconds,
          .least = 0.001,

@@ -229,9 +229,9 @@ int weft_cli_top(int argc, char **argv)
         "Scrapes the --metrics addresses of servers, workers and `weft train`. Give one or more\n"
         "processes; `weft train` provides the addresses of its processes. A process that no\n"
         "longer replies is shown as gone. The bar of an RPC shows the time by stage: n network, q\n"
-        "queue of the server, w wait for slower workers, p work of the server, u queue and c work\n"
-        "of the worker. The column \"workers\" shows how many were active in the last second /\n"
-        "are connected or parked behind an aggregator.\n"
+        "server queue, w wait for slower workers, p server processing, u worker queue, c worker\n"
+        "processing. The column \"workers\" shows how many were active in the last second / are\n"
+        "connected or parked behind an aggregator.\n"
         "Keys: q quits, space refreshes. With --once the exit status is 1 if no process replied.",
         .example = "  weft train --metrics 9100 --epochs 100 &\n"
                    "  weft top 9100\n"

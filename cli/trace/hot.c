@@ -110,9 +110,9 @@ int weft_cli_trace_hot(int argc, char **argv)
         .summary = "list the most updated parameters, and the share of the top k",
         .description =
             "FILE is a database written by --records; several files are parts of one run. Servers\n"
-            "track their most updated parameters. If they do not count all parameters, a count may "
-            "be\n"
-            "too high by its error, so the share also has a lower bound.",
+            "track their most updated parameters. If a server does not count all parameters, a "
+            "count\n"
+            "may be too high by at most its error; the share therefore also has a lower bound.",
         .example = "  weft trace hot run.db\n"
                    "  weft trace hot run.db --json | jq '.shares[] | select(.top == 1000)'",
         .options = options,

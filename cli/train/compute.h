@@ -16,17 +16,17 @@
 enum { WEFT_COMPUTE_SCALE_MAX = 100 };
 
 struct weft_compute {
-    const char *given;                  /* --compute; NULL = steps take as long as they take */
+    const char *given;                  /* --compute; NULL = no minimum time */
     float scale;                        /* times are multiplied by it; 0 = not given: 1 */
     struct weft_fabric_compute setting; /* valid after weft_compute_settle */
 };
 
 /* Rows of an option table. */
 #define WEFT_COMPUTE_OPTIONS(compute)                                                              \
-    {"compute", "NAME|FILE", "let every step compute at least as long as a distribution of\n"      \
-     "`weft sim fabric` says: fixed, uniform, bimodal, slow-20, brief, CS1, CS2,\n"                \
-     "CS3, or a file (docs/SIMULATOR.md, \"Settings\"). A worker waits for the\n"                  \
-     "rest of the time; it depends on --seed, rank and step", WEFT_OPTION_STRING,                  \
+    {"compute", "NAME|FILE", "minimum compute time of a step, drawn from a distribution of\n"      \
+     "`weft sim fabric`: fixed, uniform, bimodal, slow-20, brief, CS1, CS2, CS3,\n"                \
+     "or a file (docs/SIMULATOR.md, \"Settings\"). A worker that computes faster\n"                \
+     "waits. The time depends only on --seed, rank and step", WEFT_OPTION_STRING,                  \
      .value = &(compute)->given, .fallback = "none"},                                              \
     {"compute-scale", "X", "multiply the times of --compute by X: with 0.01, 2 s are 20 ms",       \
      WEFT_OPTION_F32, .value = &(compute)->scale, .fallback = "1"}

@@ -78,9 +78,9 @@ enum { WEFT_JOB_BUSY_POLL_US_MAX = 10000, WEFT_JOB_SPAN_MS_MAX = 24 * 3600 * 100
     "every thread has its own CPU, much slower if threads share CPUs; 0 = off"
 
 #define WEFT_JOB_KEEPALIVE_HELP                                                                    \
-    "probe a server after N ms of silence, so that a worker that is waiting for\n"                 \
-    "other workers also detects a failed server; without a reply within\n"                         \
-    "--peer-timeout the server is declared dead. 0 = do not probe"
+    "probe a server after N ms without a packet from it, so that a worker that\n"                  \
+    "is waiting for other workers also detects a failed server; without a reply\n"                 \
+    "within --peer-timeout the server is declared dead. 0 = do not probe"
 
 /* Milliseconds as a time of the endpoint, in ns; 0 = never. */
 uint64_t weft_job_span_ns(uint32_t ms);
@@ -133,7 +133,7 @@ extern const char *const weft_job_pull_value_types[];
          .fallback = "63 for fm, 16 for mf, 144 for mlp, 50 for lda"},                             \
         {"l2",                                                                                     \
          "X",                                                                                      \
-         "L2 regularization of the table rows that a batch touches",                               \
+         "L2 regularization of the table rows that a batch uses",                                  \
          WEFT_OPTION_CUSTOM,                                                                       \
          .value = &(job)->settings.l2,                                                             \
          .parse = weft_job_parse_l2,                                                               \
@@ -200,8 +200,8 @@ extern const char *const weft_job_pull_value_types[];
          "X",                                                                                      \
          "learning rate. Default with adagrad: 0.1 for lr, 0.2 for fm and mf,\n"                   \
          "0.02 for mlp; with sgd: 0.4 for lr, 2 for fm, 1 for mf, 0.8 for mlp.\n"                  \
-         "With --model lr and --format libsvm it is found by a search on a sample\n"               \
-         "of the training examples",                                                               \
+         "With --model lr and --format libsvm the default is found by a search on\n"               \
+         "a sample of the training examples",                                                      \
          WEFT_OPTION_F32,                                                                          \
          .value = &(job)->learning_rate,                                                           \
          .fallback = ""},                                                                          \
@@ -253,8 +253,8 @@ extern const char *const weft_job_pull_value_types[];
          "WHAT",                                                                                   \
          "workers = divide a row's gradients by the number of workers;\n"                          \
          "contributors = divide them by the number of gradients received for the\n"                \
-         "row in the step. In ssp and asp there are no common steps; there the\n"                  \
-         "value contributors does not divide gradients",                                           \
+         "row in the step. In ssp and asp, which have no common steps,\n"                          \
+         "contributors does not divide gradients",                                                 \
          WEFT_OPTION_CHOICE,                                                                       \
          .value = &(job)->average,                                                                 \
          .choices = weft_job_averages},                                                            \

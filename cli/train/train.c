@@ -582,9 +582,10 @@ int weft_cli_train(int argc, char **argv)
          "even if pushes of some workers are missing",
          WEFT_OPTION_U32, .value = &train.flush_age_us, .max = 10000000, .fallback = "2000"},
         {"hot-rows", "N",
-         "with --via: send only the N rows of each shard with the most updates\n"
-         "through the aggregator, and all others to the servers, which select\n"
-         "these rows every 10 s; 0 = send whole pushes through it",
+         "with --via: send only hot rows, the N rows of each shard with the most\n"
+         "updates, through the aggregator, and all others to the servers. The\n"
+         "servers select the hot rows every 10 s. 0 = send whole pushes through\n"
+         "the aggregator",
          WEFT_OPTION_U32, .value = &train.job.hot_rows, .max = WEFT_HOT_ROWS_MAX},
         {"lab", "NAME", "run the servers on the first hosts of this emulated cluster (`weft lab\n"
          "up`), the workers on the following ones, wrapping around to the first host",

@@ -675,10 +675,10 @@ int weft_cli_worker(int argc, char **argv)
         {"rack", "NAME", "location of this worker for --via coordinator: any rack or host name",
          WEFT_OPTION_STRING, .value = &worker.rack, .fallback = "none"},
         {"hot-rows", "N",
-         "with --via: send only rows with many updates through the aggregator, at\n"
-         "most N of each shard, and all others to the servers; the servers select\n"
-         "them (`weft server --hot-rows`, at most N). 0 = send whole pushes\n"
-         "through it",
+         "with --via: send only hot rows, those with many updates, through the\n"
+         "aggregator, at most N of each shard, and all others to the servers. The\n"
+         "servers select the hot rows (`weft server --hot-rows`, at most N). 0 =\n"
+         "send whole pushes through the aggregator",
          WEFT_OPTION_U32, .value = &worker.job.hot_rows, .max = WEFT_HOT_ROWS_MAX},
         WEFT_SCHEDULER_ROW(&worker.job.scheduler, "WEFT_SCHEDULER, else none"),
         {"rank", "R", "this worker's number, from 0", WEFT_OPTION_U32, .value = &worker.rank,
