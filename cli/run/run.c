@@ -195,7 +195,8 @@ int weft_cli_run(int argc, char **argv)
          .fallback = "replay if --server-options has --checkpoint, else none"},
         {"replay-bytes", "N",
          "memory of each worker for copies of pushes: at least four times the\n"
-         "bytes that it pushes between two checkpoints", WEFT_OPTION_U64, .value = &run.replay_bytes,
+         "bytes that it pushes between two checkpoints",
+         WEFT_OPTION_U64, .value = &run.replay_bytes,
          .min = 65536, .max = UINT64_C(1) << 40, .fallback = "WEFT_REPLAY_BYTES, else 256 MiB"},
         WEFT_REPLICA_ROWS(&run),
         {"lease-ms", "MS", "lease duration, as for `weft coordinator`", WEFT_OPTION_U32,
