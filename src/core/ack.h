@@ -11,19 +11,20 @@ struct weft_ep;
 
 struct ack {
     uint64_t window[RX_WINDOW_BLOCKS]; /* packet numbers received, by block mod 64 */
-    uint64_t largest;                  /* received */
+    uint64_t largest;                  /* largest packet number received */
     uint64_t largest_ns;               /* its arrival time */
     uint64_t gap_ns;                   /* time of the last gap in the packet numbers; 0 = never */
     uint64_t late_ns;                  /* arrival time of the last reordered packet; 0 = never */
     uint64_t low;                      /* lowest number received since the last ACK */
-    uint64_t low_before;               /* the same for the previous ACK */
+    uint64_t low_before;               /* `low` of the previous ACK */
     uint32_t pending;                  /* ack-eliciting packets not acknowledged */
     bool at_once;                      /* send a packet with an ACK immediately */
     uint64_t since_ns;                 /* arrival time of the first pending packet */
     uint64_t due_ns;                   /* deadline for sending an ACK */
     uint64_t sent_ns;                  /* time of the last ACK sent */
     uint64_t delay_ns;                 /* max_ack_delay of the last ACK sent */
-    uint64_t told_largest;             /* these in the last long ACK sent */
+    uint64_t told_largest;             /* `largest` in the last long ACK sent; likewise the next
+                                        * two */
     uint32_t told_from;                /* open_from */
     uint32_t told_ce;
     uint32_t ect_received;
@@ -37,7 +38,7 @@ static inline void ack_at_once(struct ack *a)
 {
     a->at_once = true;
 }
-/* Restore the flag, after a packet whose acknowledgement may be delayed. */
+/* Restore at_once, after a packet whose acknowledgement may be delayed. */
 static inline void ack_at_once_restore(struct ack *a, bool was)
 {
     a->at_once = was;
@@ -58,8 +59,8 @@ static inline void ack_echo_forget(struct ack *a)
     a->echo_ns = 0;
 }
 
-/* Maximum ACK delay of a chunk within a pass. For a CE-marked packet it is shorter (a quarter), so
- * that the sender slows down. */
+/* Maximum delay of the ACK of a chunk within a pass. For a CE-marked packet it is a quarter of
+ * that, so that the sender slows down sooner. */
 uint64_t weft_core_ack_delay(const struct peer *p, bool ce);
 /* An ack-eliciting packet was received: acknowledge it within delay_ns. */
 static inline void weft_core_ack_schedule(struct ack *a, uint64_t delay_ns, uint64_t now_ns)
@@ -98,7 +99,7 @@ static inline void weft_core_ack_commit(struct ack *a, uint64_t pn, uint64_t at_
 }
 void weft_core_ack_fill(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
                         struct weft_wire_ack *ack, size_t room);
-/* Write ACK_SHORT if it is allowed, contains all that is new, and no other frame is due. */
+/* Write ACK_SHORT if it is allowed, can contain all changes, and no other frame is due. */
 bool weft_core_ack_short_write(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
                                struct weft_writer *w);
 

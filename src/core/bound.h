@@ -1,19 +1,19 @@
-/* K: the number of chunks that a message may miss.
+/* K: the number of chunks of a message that may be missing.
  *
  * A bound is rarely a whole number of chunks: 10 % of seven chunks is 0.7, which rounds down to
  * none, so that a short message would never use its bound. The fraction that rounding leaves,
  * always less than one chunk, is therefore carried over to the next message of the same stream. The
  * layer above defines the streams (weft_msg_send.stream): for example, the pushes to one table. K
- * is reserved when a message is opened. What a message does not miss is not passed on to a later
- * one.
+ * is reserved when a message is opened. The part of K that a message does not use is not carried
+ * over.
  *
- * Any sequence of consecutive messages of a stream may thus miss, together, at most one chunk more
- * than bound x (its chunks). In the long run short messages may miss bound x (their chunks), as
- * long ones do.
+ * Of any sequence of consecutive messages of a stream, at most bound x (their chunks) + 1 chunks
+ * may thus be missing. Over many messages the bound is the same for short messages as for long
+ * ones.
  *
  * There is one object per peer, at the sender, zeroed with the connection. It keeps the fractions
  * of the WEFT_BOUND_STREAMS_MAX streams used most recently. A stream used again later starts at
- * zero; it may miss less than its bound, never more.
+ * zero; less than its bound may then be missing, never more.
  *
  * Source: docs/PROTOCOL.md section 6. TCP (src/io) reserves by the same rule.
  */
@@ -35,9 +35,9 @@ struct weft_bounds {
     struct weft_bound_stream used[WEFT_BOUND_STREAMS_MAX]; /* most recently used first */
 };
 
-/* K of a message that is about to be opened: at most chunks - 1, and chunks - send->critical. An
- * excess over these limits is not carried over. A message with bound 0 has K = 0 and does not
- * change its stream. Cost: O(WEFT_BOUND_STREAMS_MAX). */
+/* K of a message that is about to be opened: at most chunks - 1, and at most chunks -
+ * send->critical. The excess over these limits is not carried over. A message with bound 0 has K =
+ * 0 and does not change its stream. Cost: O(WEFT_BOUND_STREAMS_MAX). */
 uint32_t weft_bound_reserve(struct weft_bounds *bounds, const struct weft_msg_send *send,
                             uint32_t chunk_elems, uint32_t chunks);
 

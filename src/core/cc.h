@@ -6,10 +6,10 @@
  *
  *   dctcp      the default: ECN marks; delay on paths that have never marked a packet
  *   delay      keeps the queue below a target delay; needs no support from the network
- *   reno-fair  halves the window once per round trip with loss: the share of one TCP flow
+ *   reno-fair  halves the window once per round trip with loss: gets the share of one TCP flow
  *
- * The first two ignore loss that does not depend on the sending rate (cc_loss.c). No algorithm uses
- * credit (the receiver's control of incast) or the pacing timers.
+ * dctcp and delay ignore loss that does not depend on the sending rate (cc_loss.c). No algorithm
+ * uses credit (the receiver's control of incast) or the pacing timers.
  */
 #ifndef WEFT_CORE_CC_H
 #define WEFT_CORE_CC_H
@@ -23,11 +23,11 @@ struct weft_cc_sample {
     uint64_t acked_bytes; /* newly acknowledged by this ACK */
     uint32_t acked_packets;
     uint32_t lost_packets;    /* newly declared lost */
-    uint64_t lost_sent_ns;    /* send time of the last of these */
+    uint64_t lost_sent_ns;    /* send time of the last lost packet */
     uint32_t ce_packets;      /* CE marks newly reported */
     uint64_t srtt_ns;         /* smoothed, without the peer's ACK delay */
-    uint64_t kept_ns;         /* the peer's max_ack_delay; its credit allows a queue that much
-                               * longer on purpose */
+    uint64_t kept_ns;         /* the peer's max_ack_delay; the peer grants credit for a queue that
+                               * is longer by this time */
     uint64_t rtt_ns_min;      /* over the life of the path */
     uint64_t in_flight_bytes; /* before this ACK was processed */
     bool round_end;           /* a packet sent after the end of the last round was acknowledged */
@@ -78,7 +78,7 @@ static inline void weft_cc_begin(struct weft_cc *cc, const struct weft_cc_ops *o
     cc->ops = ops;
     ops->init(cc, packet_bytes, now_ns);
 }
-/* Set the packet size. */
+/* Set the packet size, after a change of the path's packet size. */
 static inline void weft_cc_resize(struct weft_cc *cc, uint32_t packet_bytes)
 {
     cc->packet_bytes = packet_bytes;
@@ -92,7 +92,7 @@ static inline void weft_cc_unmarked(struct weft_cc *cc)
 /* All algorithms, terminated by NULL; the first is the default. */
 extern const struct weft_cc_ops *const weft_cc_all[];
 
-/* By name; NULL name = the default; NULL result = no such algorithm. */
+/* The algorithm with this name; NULL name = the default. Returns NULL if there is none. */
 const struct weft_cc_ops *weft_cc_find(const char *name);
 
 /* Smoothed loss of the path in ppm, 0 before the first span. */
@@ -103,7 +103,8 @@ uint32_t weft_cc_loss_ppm(const struct weft_cc *cc);
 enum {
     WEFT_CC_PACKETS_FIRST = 32,
     WEFT_CC_PACKETS_MIN = 4,
-    /* Minimum window after a reduction by delay alone: the smaller of these. */
+    /* Minimum window after a reduction by delay without marks or loss: the smaller of the next
+     * two. */
     WEFT_CC_PACKETS_DELAY = 96,
     WEFT_CC_BYTES_DELAY = 144000,
 };
@@ -113,11 +114,11 @@ void weft_cc_reset(struct weft_cc *cc, uint32_t packet_bytes, uint64_t now_ns);
 void weft_cc_silence(struct weft_cc *cc);
 
 void weft_cc_loss_measure(struct weft_cc_loss *loss, const struct weft_cc_sample *sample);
-/* Above the target delay: the fraction (ppm) by which delay alone reduces the window in a round;
- * else 0. */
+/* The fraction (ppm) by which a delay above the target reduces the window in a round; 0 if the
+ * delay is below the target. */
 uint32_t weft_cc_delay_excess(const struct weft_cc_sample *sample);
-/* The same, limited so that WEFT_CC_PACKETS_DELAY remain: credit bounds the queue of such windows
- * (cc_delay.c). */
+/* weft_cc_delay_excess, limited so that WEFT_CC_PACKETS_DELAY packets remain: credit bounds the
+ * queue of such windows (cc_delay.c). */
 uint32_t weft_cc_delay_cut(const struct weft_cc *cc, const struct weft_cc_sample *sample);
 void weft_cc_cut(struct weft_cc *cc, uint32_t fraction_ppm);
 /* Growth in slow start for this ACK; weft_cc_limit then applies the window's limits and sets the

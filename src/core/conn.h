@@ -18,12 +18,12 @@ enum peer_state { PEER_FREE, PEER_CONNECTING, PEER_HALF_OPEN, PEER_OPEN, PEER_CL
 struct conn {
     enum peer_state state;
     struct weft_addr addr;
-    uint32_t id;        /* in packets to this end */
-    uint32_t remote_id; /* in packets to the peer */
+    uint32_t id;        /* connection id in packets to this end */
+    uint32_t remote_id; /* connection id in packets to the peer */
     uint64_t name;
     uint64_t incarnation;
     uint32_t events_unpolled; /* SENT, RECEIVED, PEER_DOWN in the ring: the slot is in use */
-    uint64_t hello_ns;        /* when to send HELLO; WEFT_NEVER = not */
+    uint64_t hello_ns;        /* when to send HELLO; WEFT_NEVER = do not send it */
     uint64_t hello_interval_ns;
     uint64_t hello_since_ns;
     bool accepted; /* the peer opened the connection */
@@ -31,10 +31,10 @@ struct conn {
     uint8_t accepts;      /* ACCEPTs sent */
     uint64_t accept_ns;   /* when the first ACCEPT was sent */
     uint32_t hello_clock; /* to echo in ACCEPT */
-    bool replaced;        /* by a newer connection; PEER_DOWN at the next deadline */
+    bool replaced;        /* replaced by a newer connection; PEER_DOWN at the next deadline */
     bool need_close;
     bool need_ping;
-    uint8_t announce_idle; /* packets with IDLE still to send */
+    uint8_t announce_idle; /* number of packets with IDLE still to send */
     bool idle;             /* the peer sent IDLE */
     uint64_t heard_ns;     /* arrival of the last valid packet */
     uint64_t timer_ns;     /* earliest timer of life.c */
@@ -44,12 +44,12 @@ struct conn {
     uint8_t close_sends; /* CLOSEs sent */
     bool down_raised;    /* PEER_DOWN was raised */
     bool close_answered;
-    bool idle_sent;    /* this end sent IDLE and has received nothing since */
+    bool idle_sent;    /* this end sent IDLE and has received no packet since */
     uint64_t close_ns; /* when to send CLOSE again */
     uint64_t drain_ns; /* when to drop the connection state */
 };
 
-/* A valid packet of the peer was received: this end is no longer idle. */
+/* A valid packet of the peer was received. This ends the idle state of this end. */
 static inline void conn_heard(struct conn *c, uint64_t now_ns)
 {
     c->heard_ns = now_ns;
@@ -89,13 +89,13 @@ static inline void conn_accept_building(struct conn *c, uint64_t now_ns)
     c->accept_ns = c->accepts == 0 ? now_ns : c->accept_ns;
     c->accepts += c->accepts < UINT8_MAX;
 }
-/* Send HELLO at now_ns, and again after interval_ns. */
+/* Send HELLO at now_ns, and repeat it after interval_ns. */
 static inline void conn_hello_again(struct conn *c, uint64_t now_ns, uint64_t interval_ns)
 {
     c->hello_ns = now_ns;
     c->hello_interval_ns = interval_ns;
 }
-/* Restart the time within which the peer must reply. */
+/* Restart the peer timeout of the handshake. */
 static inline void conn_hello_since(struct conn *c, uint64_t now_ns)
 {
     c->hello_since_ns = now_ns;
@@ -139,7 +139,7 @@ void weft_core_close_recv(struct weft_ep *ep, struct peer *p, uint16_t code, uin
 void weft_core_closing_recv(struct weft_ep *ep, struct peer *p,
                             const struct weft_wire_packet *packet);
 bool weft_core_closing(const struct peer *p);
-/* A valid packet carried IDLE; or, while the peer is idle, did not. */
+/* A valid packet contained IDLE; or, while the peer is idle, a valid packet did not. */
 void weft_core_idle_note(struct peer *p, uint64_t pn);
 void weft_core_awake_note(struct peer *p, uint64_t pn, uint64_t now_ns);
 

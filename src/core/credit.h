@@ -13,11 +13,12 @@
 struct peer;
 struct weft_ep;
 
-/* Credit that the peer has granted this end, and its use (tx.c). */
+/* Credit that the peer has granted to this end, and its use (tx.c). */
 struct allowed {
     uint32_t sent;       /* DATA packets sent, cumulative */
     uint32_t limit;      /* DATA packets granted to this end, cumulative */
-    uint64_t turn_ns;    /* last burst, or arrival of credit when there was none */
+    uint64_t turn_ns;    /* time of the last burst, or of the arrival of credit if there was none
+                          * before */
     uint8_t turn_probes; /* probes for lack of credit since credit last arrived */
 };
 
@@ -43,33 +44,34 @@ struct peer_credit {
     uint32_t data_count;   /* DATA packets sent by the peer: largest value seen, 32-bit */
     uint32_t data_heard;   /* DATA packets received, 32-bit */
     uint64_t data_last_ns; /* arrival of the last DATA */
-    uint64_t data_gap_ns;  /* decaying maximum of the gaps between bursts */
+    uint64_t data_gap_ns;  /* maximum of the gaps between bursts; decays */
     uint32_t backlog_end;  /* data_count at the end of the backlog announced in BACKLOG */
     uint64_t backlog_pn;   /* packet number of that BACKLOG; 0 = none */
-    bool sender_limited;   /* flag of the last DATA packet */
+    bool sender_limited;   /* flag SENDER_LIMITED of the last DATA packet */
     uint8_t data_priority; /* priority in the last long header of a DATA packet */
     bool sender_told;      /* a short header was received */
-    bool sender_shared;    /* flag of the last one: the sender has other receivers, too */
+    bool sender_shared;    /* flag SHARED of the last short header: the sender has other receivers,
+                            * too */
     uint32_t granted;      /* DATA packets granted to the peer, cumulative */
-    uint64_t since_ns;     /* it has held credit without interruption since */
+    uint64_t since_ns;     /* the peer has held credit without interruption since this time */
     uint64_t turn;         /* number of the last grant */
     uint64_t timer_ns;     /* next check for silence */
-    uint64_t retold_ns;    /* last repetition of the grant */
-    uint8_t silences;      /* consecutive repetitions */
-    bool silent;           /* holds credit and sends nothing: its credit is not counted */
-    uint32_t held;         /* outstanding credit that it uses; 0 when silent */
+    uint64_t retold_ns;    /* time of the last repetition of the grant */
+    uint8_t silences;      /* number of consecutive repetitions of the grant */
+    bool silent;           /* the peer holds credit and sends nothing: its credit is not counted */
+    uint32_t held;         /* outstanding credit that the peer uses; 0 when silent */
     uint32_t out;          /* outstanding credit, used or not; 0 when silent */
-    uint32_t room;         /* additional credit that it could use */
-    uint64_t left;         /* DATA packets that it still has to send, estimated */
+    uint32_t room;         /* additional credit that the peer could use */
+    uint64_t left;         /* estimated number of DATA packets that the peer still has to send */
     bool counted_told;     /* sender_told, as counted in struct credit */
     bool counted_shared;   /* sender_shared, as counted in struct credit */
-    uint8_t priority;      /* of its most urgent open message */
-    uint64_t class;        /* of its shortest open message: power of two of its chunks */
+    uint8_t priority;      /* priority of its most urgent open message */
+    uint64_t class;        /* size class of its shortest open message: log2 of its chunks */
     uint64_t rtt_ns;       /* rtt_ns_min, as counted in struct credit */
     uint64_t use_ns;       /* end of the current measurement of use */
     uint32_t use_count;    /* data_count at its start */
     uint32_t use_granted;  /* granted at its start */
-    uint32_t use_most;     /* most credit that it seems to be able to use; 0 = not known */
+    uint32_t use_most;     /* most credit that the peer can use, by its recent use; 0 = not known */
 };
 
 static inline void credit_begin(struct peer_credit *c, uint32_t packets)
@@ -82,9 +84,9 @@ static inline void credit_backlog_none(struct peer_credit *c)
     c->backlog_end = c->data_count;
 }
 /* Process the data_count of a packet. An increase is limited to the credit granted plus probes,
- * which need no credit. Without this limit, one malicious peer with the key could appear to have
- * used more credit than there is, and to have lost packets that count as loss of the link. Returns
- * the number of new DATA packets. */
+ * which need no credit. Without this limit, a malicious peer with the key could claim that it used
+ * more credit than there is, and that packets were lost, which would count as loss of the link.
+ * Returns the number of new DATA packets. */
 static inline uint32_t credit_data_count(struct peer_credit *c, uint16_t data_count, bool data)
 {
     int16_t ahead = (int16_t)(data_count - (uint16_t)c->data_count);
@@ -94,16 +96,17 @@ static inline uint32_t credit_data_count(struct peer_credit *c, uint16_t data_co
         uint32_t left = credit > 0 ? (uint32_t)credit : 0;
         uint32_t taken = (uint32_t)weft_min_u64((uint32_t)ahead, left + PROBES_UNHEARD_MAX);
         c->data_count += taken;
-        /* Probes lost on a dead path do not count as loss: only packets with credit do. */
+        /* Only packets with credit count as lost, so probes on a dead path do not. */
         news = (uint32_t)weft_min_u64(taken, left + data);
     }
     if ((int32_t)(c->backlog_end - c->data_count) < 0) {
-        credit_backlog_none(c); /* otherwise it would appear ahead again after 2^31 packets */
+        credit_backlog_none(c); /* otherwise backlog_end would appear to be ahead again after 2^31
+                                 * packets */
     }
     return news;
 }
-/* Gaps of comparable size decay the maximum. The tiny gaps within a burst do not; otherwise each
- * burst would erase the pause before it. */
+/* Only gaps of comparable size decay the maximum. If the small gaps within a burst did, each burst
+ * would erase the pause before it. */
 static inline void credit_gap(struct peer_credit *c, uint64_t gap_ns)
 {
     if (gap_ns >= c->data_gap_ns) {
@@ -112,7 +115,7 @@ static inline void credit_gap(struct peer_credit *c, uint64_t gap_ns)
         c->data_gap_ns -= c->data_gap_ns / 8;
     }
 }
-/* A DATA packet was received; `open`: a message of the peer was open. */
+/* A DATA packet was received. `open`: a message of the peer was open. */
 static inline void credit_data(struct peer_credit *c, uint8_t flags, bool open, uint64_t at_ns)
 {
     if (open && at_ns > c->data_last_ns) {
@@ -137,13 +140,13 @@ enum { CREDIT_RATES = 10, PAUSE_PACKETS = 8 }; /* a gap of this many packet time
 
 /* Credit that this end grants to all its peers together. */
 struct credit {
-    bool dirty;            /* something changed since the last run */
-    bool joined;           /* counted in the share of the host */
-    bool window_wanted;    /* throughout the window some sender wanted more credit */
+    bool dirty;            /* an input of the grants changed since they were last computed */
+    bool joined;           /* this endpoint is counted in the credit share of the host */
+    bool window_wanted;    /* at all times in the window some sender wanted more credit */
     uint64_t budget;       /* DATA packets that may be outstanding */
     uint64_t at_once_host; /* safe bytes and slack, in packets: the queue that credit allows */
-    uint64_t bytes;        /* of DATA received, cumulative */
-    uint64_t rate_bps;     /* maximum of the last windows */
+    uint64_t bytes;        /* bytes of DATA received, cumulative */
+    uint64_t rate_bps;     /* maximum receive rate of the last windows */
     uint64_t rates_bps[CREDIT_RATES];
     uint32_t rate_next;
     uint32_t packet_bytes; /* smoothed size of DATA packets */
@@ -163,12 +166,14 @@ struct credit {
     uint64_t floor_since_ns;
     uint64_t round_ns; /* start of the round */
     uint64_t turn;
-    uint32_t turn_packets; /* in turns: DATA packets between two grants to one peer; else 0 */
+    uint32_t turn_packets; /* in round-robin mode: DATA packets between two grants to one peer; else
+                            * 0 */
     uint32_t senders;      /* expected number in a round; 0 = no round yet */
     bool round_shared;     /* in this round, most senders have had other receivers */
-    bool rounds_shared;    /* the same in the previous round */
-    bool turns;            /* senders take turns: one of these two, or by the flags so far */
-    uint32_t senders_now;  /* maximum at a time since the last round */
+    bool rounds_shared;    /* round_shared of the previous round */
+    bool turns;            /* round-robin mode: one of these two is set, or the flags of this round
+                            * so far require it */
+    uint32_t senders_now;  /* maximum number of senders at the same time since the last round */
 
     /* credit_want.c: sums over the active peers, which have a message open or a backlog */
     uint32_t active;    /* number of active peers */
@@ -178,7 +183,7 @@ struct credit {
     uint64_t total;     /* outstanding credit in use, without silent peers */
     uint64_t out;       /* outstanding credit, without silent peers */
     uint64_t rtt_ns;    /* minimum of rtt_ns_min; WEFT_NEVER = none known */
-    bool rtt_stale;     /* the peer with the minimum has another value now */
+    bool rtt_stale;     /* the value of the peer with the minimum has changed since */
     uint32_t allowance; /* allowance at the last count */
 };
 
@@ -207,7 +212,7 @@ void weft_core_credit_idle(struct weft_ep *ep, struct peer *p);
 void weft_core_credit_touch(struct weft_ep *ep, const struct peer *p);
 void weft_core_credit_count(struct weft_ep *ep);
 void weft_core_credit_look(struct weft_ep *ep, struct peer *p);
-/* A DATA packet of the peer arrived at use_ns or later. */
+/* A DATA packet of the peer arrived at use_ns or later: begin the next measurement of use. */
 void weft_core_credit_use(const struct weft_ep *ep, struct peer *p, uint64_t at_ns);
 /* limited: skip senders that do not use their credit. */
 struct peer *weft_core_credit_pick(struct weft_ep *ep, bool longest, bool turns, bool limited,

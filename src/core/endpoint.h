@@ -31,17 +31,17 @@ struct weft_addr {
 
 enum weft_ecn { WEFT_ECN_NOT = 0, WEFT_ECN_ECT1 = 1, WEFT_ECN_ECT0 = 2, WEFT_ECN_CE = 3 };
 
-/* Shared by the endpoints of one host, so that together they grant no more credit than a single one
- * would. The owner zeroes it before use, and keeps it until the last endpoint is freed. */
+/* Shared by the endpoints of one host, so that together they grant no more credit than a single
+ * endpoint would. The owner zeroes it before use, and frees it after the last endpoint. */
 struct weft_credit_share {
-    _Atomic uint64_t bytes;   /* of DATA received */
+    _Atomic uint64_t bytes;   /* bytes of DATA received */
     _Atomic uint64_t last_ns; /* arrival of the last DATA at any of them */
     _Atomic uint32_t active;  /* endpoints with an open message */
     _Atomic uint32_t endpoints;
 };
 
-/* Sending order of the chunks of a message that may miss some. Messages that may not are sent in
- * the vector's order. Orders other than PERM are for tests that compare with it. */
+/* Sending order of the chunks of a message of which chunks may be missing. All other messages are
+ * sent in the vector's order. Orders other than PERM are for tests. */
 enum weft_ep_order {
     WEFT_ORDER_PERM,   /* a keyed permutation, different for each message */
     WEFT_ORDER_CYCLIC, /* the vector's order, starting at a random chunk */
@@ -61,36 +61,38 @@ struct weft_ep_config {
     uint32_t chunks_max;       /* largest message, in chunks; <= 262,144. A message that needs more
                                 * because the path carries only short packets is divided as for
                                 * packet_bytes, and its packets may be fragmented */
-    uint32_t expects_max;      /* most expectations posted at a time */
+    uint32_t expects_max;      /* maximum number of expectations posted at a time */
     uint32_t tx_window_max;    /* packets in flight per peer; power of two, 256 .. 65,536 */
     uint32_t rx_window;        /* DATA packets in flight to this endpoint, from all peers together:
                                 * as many as the receive buffer holds */
-    uint16_t unscheduled;      /* of these, most that one peer may send unscheduled, that is at the
-                                * start of a message */
+    uint16_t unscheduled;      /* of these, maximum that one peer may send unscheduled, that is at
+                                * the start of a message */
     uint8_t same_host;         /* 1: all peers are on this host, so there is no link buffer, and
                                 * rx_window alone bounds the credit */
     uint8_t host_queue;        /* 1: the driver supports weft_ep_queue_asked, so that the send queue
                                 * of this host stays short. Default 0: no limit */
-    uint16_t senders_expected; /* peers that send at the same time, if the layer above knows */
+    uint16_t senders_expected; /* number of peers that send at the same time, if the layer above
+                                * knows it; else 0 */
     struct weft_credit_share
         *credit_share;          /* of the endpoints behind one link; NULL = not shared */
     uint16_t packet_bytes;      /* longest UDP payload to build, 256 .. 65,000 */
     uint16_t packet_bytes_sure; /* payload that is known to pass; longer packets are probed for
                                  * first. 0 = packet_bytes (loopback, or a known MTU) */
     uint8_t accept;             /* 1: HELLO from an unknown address opens a peer */
-    uint8_t is_standby;         /* 1: another process that serves has this name, so this one says
-                                 * UNKNOWN to nobody, until weft_ep_serve */
+    uint8_t is_standby;         /* 1: another process that serves has this name, so this endpoint
+                                 * sends no UNKNOWN before weft_ep_serve */
     uint8_t ecn;                /* 1: mark packets ECT(0) */
     uint8_t confirm_later;      /* 1: a reply of one packet that also carries DONE of its request is
                                  * confirmed with the next message, or after
-                                 * WEFT_CONFIRM_LATER_NS. For endpoints that are progressed all
-                                 * the time. Default 0: immediately */
-    uint64_t peer_timeout_ns;   /* PEER_DOWN after this long without a reply; WEFT_NEVER = off */
-    uint64_t keepalive_ns;      /* PING a peer that has been silent this long; WEFT_NEVER = never */
-    uint64_t idle_timeout_ns;   /* close a connection that has been silent this long with nothing
-                                 * outstanding; WEFT_NEVER = never */
-    uint64_t sleep_timeout_ns;  /* PEER_DOWN for a peer that has been silent this long after IDLE;
-                                 * WEFT_NEVER = never */
+                                 * WEFT_CONFIRM_LATER_NS. For endpoints that make progress
+                                 * continuously. Default 0: confirm immediately */
+    uint64_t peer_timeout_ns;   /* PEER_DOWN after this time without a reply; WEFT_NEVER = off */
+    uint64_t keepalive_ns;      /* PING a peer after this time without a packet from it; WEFT_NEVER
+                                 * = never */
+    uint64_t idle_timeout_ns;   /* close a connection after this time without a packet and with
+                                 * nothing outstanding; WEFT_NEVER = never */
+    uint64_t sleep_timeout_ns;  /* PEER_DOWN for an idle peer (IDLE) after this time without a
+                                 * packet; WEFT_NEVER = never */
     uint32_t trace_records;     /* core/trace.h; power of two, 64 .. 2^24; 0 = no trace */
     const char *cc_name;        /* congestion control; see core/cc.h */
     enum weft_ep_order order;   /* tests only */
@@ -100,7 +102,8 @@ struct weft_ep_config {
     struct weft_crypto crypto;   /* ops NULL only in mode none; with weft_ep_crypto_slots slots */
     uint8_t psk[WEFT_PSK_BYTES]; /* the job key; ignored in mode none */
     uint64_t rekey_packets;      /* packets under one key; 0 = 2^28, 2^23 with packets over 2 KB */
-    uint32_t half_open_max;      /* with this many half-open peers, HELLO needs a cookie */
+    uint32_t half_open_max;      /* HELLO needs a cookie while there are at least this many
+                                  * half-open peers */
     uint32_t hello_rate_max;     /* new handshakes per second; above it, HELLO needs a cookie */
 };
 
@@ -122,14 +125,14 @@ struct weft_ep_counters {
     uint64_t messages_sent;     /* closed by DONE: COMPLETE or SHORT */
     uint64_t messages_received; /* closed as receiver: COMPLETE or SHORT */
     uint64_t messages_short;    /* of messages_received, closed SHORT */
-    uint64_t messages_unknown;  /* as sender: the peer died first */
+    uint64_t messages_unknown;  /* as sender: the peer died before DONE arrived */
     uint64_t messages_shared;   /* sent in MESSAGE frames, retransmissions included */
     uint64_t chunks_missing;    /* chunks missing from messages received */
     uint64_t duplicate_packets; /* packet number seen before */
     uint64_t duplicate_chunks;  /* new packet, chunk received before */
     uint64_t late_chunks;       /* of closed messages */
     uint64_t no_memory;         /* DATA that matched no expectation: not acknowledged */
-    uint64_t bad_short;         /* drops: too short */
+    uint64_t bad_short;         /* dropped: too short for its class */
     uint64_t bad_version;
     uint64_t bad_class;
     uint64_t bad_peer;         /* unknown connection id or wrong address */
@@ -137,7 +140,8 @@ struct weft_ep_counters {
     uint64_t bad_range;        /* DATA outside its grid, or a grid that changed or is too large */
     uint64_t bad_ack;          /* ACK of a packet never sent, or an inconsistent DONE */
     uint64_t old_packets;      /* packet number below the window */
-    uint64_t hello_refused;    /* not accepting, or the peer table is full */
+    uint64_t hello_refused;    /* HELLOs refused: the endpoint does not accept, or the peer table is
+                                * full */
     uint64_t closed_packets;   /* packets of a closed connection */
     uint64_t mtu_probes;       /* packet size probes sent */
     uint64_t mtu_raised;       /* increases of the packet size */
@@ -146,8 +150,8 @@ struct weft_ep_counters {
     uint64_t ecn_failed;       /* paths that failed ECN validation */
     uint64_t path_challenges;  /* sent to new addresses of a peer */
     uint64_t path_changes;     /* migrations of a peer to another address */
-    uint64_t bad_tag;          /* packet, HELLO or ACCEPT with a wrong tag */
-    uint64_t bad_mode;         /* packet or handshake of a lower or another mode */
+    uint64_t bad_tag;          /* packets, HELLOs and ACCEPTs with a wrong tag */
+    uint64_t bad_mode;         /* packets and handshakes of a lower or another mode */
     uint64_t bad_key;          /* HELLO or ACCEPT made with another job key */
     uint64_t refused;          /* REFUSED received; not authenticated, so only a hint */
     uint64_t unknown_received; /* UNKNOWN received, whether it was accepted or not */
@@ -157,7 +161,7 @@ struct weft_ep_counters {
     uint64_t crypto_failures; /* errors of the crypto provider, for example after a fork */
 };
 
-/* Probable reason why connections fail, as far as this end can tell: the latest observation. */
+/* Probable reason of failed connections, by the latest observation of this end. */
 enum weft_ep_hint {
     WEFT_HINT_NONE,
     WEFT_HINT_KEY,     /* a handshake with another job key arrived */
@@ -186,7 +190,7 @@ enum {
 
 /* A burst to one address: `packets` datagrams of seg_bytes each (the last may be shorter), as one
  * list of buffers in order. The driver owns the storage; iov points into it and into messages. The
- * driver must send or drop the burst before it next calls recv or on_deadline, either of which may
+ * driver must send or drop the burst before it calls recv or on_deadline again, because either may
  * return a message's memory to its owner. */
 struct weft_tx {
     struct weft_addr addr;
@@ -204,10 +208,10 @@ struct weft_tx {
 
 void weft_ep_config_default(struct weft_ep_config *config_p);
 
-/* A standby has taken the place of the process with its name. */
+/* A standby replaces the process with its name: from now on it serves, and sends UNKNOWN. */
 void weft_ep_serve(struct weft_ep *ep);
 
-/* Key slots that an endpoint with peers_max peers needs in its provider. */
+/* Number of key slots of the crypto provider that an endpoint with peers_max peers needs. */
 uint32_t weft_ep_crypto_slots(uint32_t peers_max);
 
 /* Owns:    gives *ep_p; free it with weft_ep_free. Allocates all memory that it will ever use.
@@ -235,22 +239,22 @@ void weft_ep_close(struct weft_ep *ep, weft_peer peer, uint64_t now_ns);
 /* As weft_ep_close, but PEER_DOWN at the other end is REPLACED: another process has replaced it. */
 void weft_ep_refuse(struct weft_ep *ep, weft_peer peer, uint64_t now_ns);
 
-/* Send IDLE to all peers with nothing outstanding: this endpoint will not be progressed for a
- * while. They then apply sleep_timeout_ns instead of peer_timeout_ns. The next recv ends the idle
- * state. */
+/* Send IDLE to all peers with nothing outstanding: this endpoint will not make progress for some
+ * time. These peers then apply sleep_timeout_ns instead of peer_timeout_ns. The next recv ends the
+ * idle state. */
 void weft_ep_idle(struct weft_ep *ep, uint64_t now_ns);
 
 /* Prefetch the memory that recv of this datagram will access. Call it before recv, for one or two
- * datagrams at a time. It pays off with many peers that each send seldom. The bytes may be
- * anything; it has no effect on the result of recv. */
+ * datagrams at a time. It saves time if there are many peers, each of which sends seldom. The bytes
+ * need not be valid; the call has no effect on the result of recv. */
 void weft_ep_prefetch(const struct weft_ep *ep, const void *bytes, size_t count);
 
-/* Prefetch the posted memory that the chunk in this datagram is written to. It pays off at high
+/* Prefetch the posted memory that the chunk in this datagram is written to. It saves time at high
  * rates. Call it before recv of the preceding datagram. */
 void weft_ep_prefetch_chunk(const struct weft_ep *ep, const void *bytes, size_t count);
 
-/* How long a driver that has just received datagrams may wait before it receives the next ones, so
- * that one wake-up serves several: a quarter of the time that the datagrams in flight take to
+/* The time that a driver may wait after it has received datagrams before it receives the next ones,
+ * so that one wake-up serves several: a quarter of the time that the datagrams in flight take to
  * arrive, 50 to 100 us. 0 = do not wait: few datagrams are in flight, or they arrive slowly, or
  * chunks of this end wait for acknowledgements. Arrival timestamps and deadlines remain valid. */
 uint64_t weft_ep_batch_ns(const struct weft_ep *ep);
@@ -263,7 +267,7 @@ uint64_t weft_ep_batch_ns(const struct weft_ep *ep);
 void weft_ep_recv(struct weft_ep *ep, const struct weft_addr *from, enum weft_ecn ecn, void *bytes,
                   size_t count, uint64_t at_ns, uint64_t now_ns);
 
-/* Build the next burst; returns its number of packets, 0 when there is nothing to send now. */
+/* Build the next burst. Returns its number of packets; 0 = nothing to send now. */
 uint32_t weft_ep_send(struct weft_ep *ep, uint64_t now_ns, struct weft_tx *tx);
 
 /* With host_queue: true when weft_ep_send returned 0 because it needs the number of sent bytes that
@@ -287,9 +291,9 @@ void weft_ep_on_deadline(struct weft_ep *ep, uint64_t now_ns);
 /* True while anything is queued, unacknowledged or open with a live peer. */
 bool weft_ep_busy(const struct weft_ep *ep);
 
-/* True when weft_ep_send would send only DONE, one for each of some peers with which no message is
- * open in either direction. Such a DONE may wait for the next message to that peer, but not for
- * long: the peer probes for it, and declares a silent endpoint dead. */
+/* True when weft_ep_send would send only packets with one DONE each, to peers with which no message
+ * is open in either direction. Such a DONE may wait for the next message to that peer, but only
+ * briefly: the peer probes for it, and declares a silent endpoint dead. */
 bool weft_ep_only_done(const struct weft_ep *ep);
 
 /* Report that the driver could not send a datagram of `bytes` to addr unfragmented (EMSGSIZE). The
@@ -297,17 +301,17 @@ bool weft_ep_only_done(const struct weft_ep *ep);
 void weft_ep_too_big(struct weft_ep *ep, const struct weft_addr *addr, uint32_t bytes,
                      uint64_t now_ns);
 
-/* True while this end is connecting to this address, or to any (NULL); true while such a connection
- * is up. */
+/* True while this end is connecting to this address, or to any address (NULL). Also true while such
+ * a connection is up. */
 bool weft_ep_connecting(const struct weft_ep *ep, const struct weft_addr *addr);
 bool weft_ep_connected(const struct weft_ep *ep, const struct weft_addr *addr);
 
 /* Current UDP payload of a full packet to a peer; 0 = no such peer. */
 uint32_t weft_ep_packet_bytes(const struct weft_ep *ep, weft_peer peer);
 
-/* Elements in a chunk of a message of `total` elements sent to peer now; 0 when one does not fit.
- * The same as chunk_elems of the message interface, except for messages that need more than
- * chunks_max chunks. */
+/* Elements in a chunk of a message of `total` elements, if it is sent to peer now; 0 if an element
+ * does not fit into a packet. The same as chunk_elems of the message interface, except for messages
+ * that need more than chunks_max chunks. */
 uint32_t weft_ep_grid(const struct weft_ep *ep, weft_peer peer, uint16_t elem_bytes,
                       uint32_t total);
 
@@ -323,7 +327,8 @@ struct weft_ep_gauges {
     uint64_t senders_waiting;    /* of these, those that could use more credit */
     uint64_t credit_outstanding; /* DATA packets that senders may send */
     uint64_t credit_budget;      /* upper bound of credit_outstanding */
-    uint64_t queue_limit_bytes;  /* most bytes of chunks in the host's send queue; 0 = no limit */
+    uint64_t queue_limit_bytes;  /* limit on the bytes of chunks in the host's send queue; 0 = no
+                                  * limit */
 };
 
 void weft_ep_gauges(const struct weft_ep *ep, struct weft_ep_gauges *gauges_p);

@@ -2,8 +2,9 @@
  *
  * Both transports use it (core/endpoint.h, io/tcp). A server posts several for each worker, so a
  * linear search of the table would be too expensive. The expectations of one peer are a list, and
- * those for any peer another, both in the order of posting. Matching searches these two lists only;
- * posting and cancelling need no search. The cost is independent of the number of peers.
+ * those for any peer are another list, both in the order of posting. Matching searches these two
+ * lists only; posting and cancelling need no search. The cost is independent of the number of
+ * peers.
  */
 #ifndef WEFT_CORE_EXPECT_H
 #define WEFT_CORE_EXPECT_H
@@ -19,9 +20,9 @@ struct weft_expect {
     uint32_t prev;
 };
 
-/* In the order of posting. of[0] holds the expectations whose mask leaves the first byte of the tag
- * open; the other lists are selected by that byte, so that matching a request of one kind skips the
- * expectations of other kinds. */
+/* Lists in the order of posting. of[0] contains the expectations whose mask does not include the
+ * first byte of the tag. That byte selects the other lists, so that matching a request of one kind
+ * skips the expectations of other kinds. */
 enum { WEFT_EXPECT_KINDS = 7 };
 
 struct weft_expect_lists {
@@ -34,23 +35,24 @@ struct weft_expect_lists {
 
 struct weft_expects {
     struct weft_expect *slots;       /* (max,) */
-    struct weft_expect_lists *lists; /* (peers_max + 1,): the last is for any peer */
+    struct weft_expect_lists *lists; /* (peers_max + 1,): the last list is for any peer */
     uint32_t max;
     uint32_t peers_max;
     uint32_t free_head;
-    uint64_t posted; /* ever */
+    uint64_t posted; /* number of expectations ever posted */
 };
 
 /* max <= WEFT_EXPECTS_MAX. Owns: memory until weft_expects_fini. Errors: WEFT_NOMEM. */
 weft_status weft_expects_init(struct weft_expects *expects, uint32_t max, uint32_t peers_max);
-/* A zeroed table is allowed. */
+/* Free the table. A zeroed table is allowed. */
 void weft_expects_fini(struct weft_expects *expects);
 
-/* As expect of core/msg.h; *slot_p is valid until the expectation is used up or cancelled. */
+/* Post an expectation, as weft_msg_expect of core/msg.h; *slot_p is valid until the expectation is
+ * used up or cancelled. */
 weft_status weft_expects_post(struct weft_expects *expects, const struct weft_msg_expect *expect,
                               struct weft_expect **slot_p);
 
-/* WEFT_NOTFOUND: used up, or never posted. */
+/* Cancel an expectation. WEFT_NOTFOUND: it is used up, or was never posted. */
 weft_status weft_expects_cancel(struct weft_expects *expects, weft_expect_id id);
 
 /* The expectation for the peer's next message if it is of the same kind as the last; NULL =

@@ -51,8 +51,8 @@ void weft_core_handshake_guard_mac(const struct weft_ep *ep, const uint8_t *byte
                                    uint8_t mac_p[WEFT_MAC_BYTES]);
 bool weft_core_handshake_guard_mac_valid(const struct weft_ep *ep, const uint8_t *bytes,
                                          size_t count, const uint8_t mac[WEFT_MAC_BYTES]);
-/* Check mode, job key and MAC of a HELLO. False: it is dropped and counted, and may be answered
- * with REFUSED. */
+/* Check mode, job key and MAC of a HELLO. False: it is dropped and counted, and REFUSED may be
+ * queued as a reply. */
 bool weft_core_handshake_guard_hello(struct weft_ep *ep, const struct weft_addr *from,
                                      const struct weft_wire_hello *hello, const uint8_t *bytes,
                                      uint64_t now_ns);

@@ -30,12 +30,12 @@
 
 #include <string.h>
 
-/* trace.c: the ring of records; records = NULL when it is off. */
+/* trace.c: the ring of trace records; records = NULL when tracing is off. */
 struct trace {
     struct weft_trace_record *records;
     uint32_t mask;
     uint64_t written;
-    uint64_t now_ns;                     /* of the current call */
+    uint64_t now_ns;                     /* time of the current call of the endpoint */
     uint64_t drops[WEFT_TRACE_DROP_END]; /* values in the last DROPPED records */
 };
 
@@ -60,7 +60,7 @@ struct weft_ep {
     struct weft_msg_event *events; /* ring of EVENTS_MAX */
     uint32_t event_head;
     uint32_t event_count;
-    uint64_t lost_ns;    /* when a packet to any peer was last declared lost; 0 = never */
+    uint64_t lost_ns;    /* time when a packet to any peer was last declared lost; 0 = never */
     uint64_t resumed_ns; /* end of the last pause; silence before it does not count */
     const struct weft_cc_ops *cc_ops;
     struct egress egress;
@@ -110,13 +110,13 @@ static inline bool addr_equal(const struct weft_addr *a, const struct weft_addr 
     return memcmp(a, b, sizeof(*a)) == 0;
 }
 /* prefetch.c: prefetch the memory that verifying and decoding a packet of this peer will access,
- * and the memory that the layer above will. */
+ * and the memory that the layer above will access. */
 void weft_core_prefetch(const struct weft_ep *ep, const struct peer *p, uint64_t now_ns);
 void weft_core_prefetch_events(const struct weft_ep *ep, const struct peer *p, uint64_t now_ns);
 
 /* tx.c */
-/* Build the next packet that is not a burst of chunks; 0 = none, and a peer with chunks is then in
- * the order of egress.c. */
+/* Build the next packet that is not part of a burst of chunks; 0 = none. A peer with chunks is then
+ * queued in the order of egress.c. */
 uint32_t weft_core_peer_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
                              struct weft_tx *tx);
 /* Build the next burst of chunks; 0 = window, credit or pacer do not allow one. */
@@ -162,17 +162,17 @@ static inline void trace_round(struct weft_ep *ep, const struct peer *p,
 
 /* ---- functions of several objects ------------------------------------------------------------ */
 
-/* The part of `packets` of credit that the peer can use, by its recent use. */
+/* The part of a credit of `packets` that the peer can use, estimated from its recent use. */
 static inline uint32_t weft_core_credit_usable(const struct weft_ep *ep, const struct peer *p,
                                                uint64_t packets)
 {
     const struct credit *c = &ep->credit;
     bool known = p->credit.use_most != 0 && c->active > 1 &&
-                 !c->turns; /* a single sender deprives no other */
+                 !c->turns; /* a single sender takes credit from no other sender */
     return (uint32_t)(known ? weft_min_u64(packets, p->credit.use_most) : packets);
 }
 
-/* May be confirmed late: a message of one chunk with the DONE of a request. */
+/* The packet may be confirmed late: a message of one chunk with the DONE of a request. */
 static inline bool tx_answers(const struct peer *p, const struct tx_msg *m, uint16_t kind)
 {
     return p->recovery.confirms_late && m->chunks == 1 && (kind & TX_PACKET_DONE) != 0 &&

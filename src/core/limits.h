@@ -8,21 +8,23 @@ enum {
     MSG_MASK = WEFT_MSGS_MAX - 1,
     RX_WINDOW_BLOCKS = 64, /* receive window: 64 x 64 packet numbers */
     EVENTS_MAX = 1024,
-    /* Most events that one peer can raise in one call: OPEN, CHUNK and RECEIVED, and SENT, of every
-     * message, as a packet may hold many short ones. */
+    /* Maximum number of events that one peer can raise in one call: OPEN, CHUNK and RECEIVED, and
+     * SENT, of every message, because a packet may contain many short messages. */
     EVENTS_RESERVE = 4 * WEFT_MSGS_MAX + 8,
     DONE_PART_WORDS = 16, /* a part of a mask in DONE and CRITICAL has 1,024 chunks */
     MASK_PARTS_WORDS = 4, /* bit sets of such parts */
     REORDER_FIRST = 3,
-    FINISH_CHUNKS_MIN = 16, /* no FINISH for shorter messages: not worth a packet */
+    FINISH_CHUNKS_MIN = 16, /* shorter messages send no FINISH, to save a packet */
     NOTES_MAX = 8,
     ACK_EVERY = 64,
-    ACK_EVERY_LATE = 16, /* if the first of these arrived 100 us ago: smaller bursts */
+    ACK_EVERY_LATE = 16, /* acknowledge so many if the first of them arrived 100 us ago, for smaller
+                          * bursts */
     INLINE_CHUNKS = 64,  /* masks up to this length are stored in the message */
     TX_MASKS = 4,
     TX_SHARED_RESENT_MAX = 2, /* share.c */
     RX_MASKS = 2,
-    PROBES_UNHEARD_MAX = 1024, /* two per second, for the longest silence that a peer is kept */
+    PROBES_UNHEARD_MAX = 1024, /* two per second for the longest time without a packet from a peer
+                                * that is not dropped */
 };
 
 static const uint64_t granularity_ns = 100 * WEFT_NS_PER_US;
@@ -30,13 +32,15 @@ static const uint64_t ack_delay_ns_min = 100 * WEFT_NS_PER_US; /* default max_ac
 static const uint64_t initial_rtt_ns = WEFT_NS_PER_MS;
 static const uint64_t pto_ns_max = WEFT_NS_PER_S;
 static const uint64_t retell_ns =
-    50 * WEFT_NS_PER_US;                             /* in addition to two round trips: credit.c */
-static const uint64_t lossy_ns = 10 * WEFT_NS_PER_S; /* after a loss, others are likely this long */
+    50 * WEFT_NS_PER_US;                             /* in addition to two round trips, before a
+                                                      * grant is repeated: credit.c */
+static const uint64_t lossy_ns = 10 * WEFT_NS_PER_S; /* after a loss, further losses are likely for
+                                                      * this time */
 static const uint64_t hello_first_ns = 10 * WEFT_NS_PER_MS;
 
-/* Rule 2: of the K chunks that a message may miss, an eighth is not retransmitted during the first
- * pass. Losses beyond that are retransmitted immediately, up to half of K. The rest of the bound is
- * for losses that would extend the message. That half is the most that a lossy path adds to a
+/* Rule 2: losses of up to an eighth of K are not retransmitted during the first pass. Further
+ * losses are retransmitted immediately, up to half of K. The rest of the bound is reserved for
+ * losses that would extend the message. A lossy path therefore adds at most K / 2 packets to a
  * message whose bound is sufficient. Both ends use these numbers. */
 static inline uint32_t pass_spare(uint32_t lost_max)
 {

@@ -1,7 +1,7 @@
 /* Rule 7: a chunk of a dense tensor that was missing m times in a row becomes critical in the next
  * message, so that no slice of the tensor stays stale for long.
  *
- * There is one object per tensor and receiver, at the sender. It only evaluates the masks of SENT.
+ * The sender has one object per tensor and receiver. Its only input is the masks of SENT events.
  *
  * Source: docs/PROTOCOL.md section 6, rule 7.
  */
@@ -14,10 +14,10 @@
 
 struct weft_misses {
     uint32_t chunks_max;
-    uint32_t chunks; /* of the last message; another number resets all counts */
+    uint32_t chunks; /* chunks of the last message; another number resets all counts */
     uint8_t limit;   /* m */
     uint8_t *counts; /* consecutive times that each chunk was missing */
-    uint64_t *mask;  /* counts that reached the limit */
+    uint64_t *mask;  /* bit = the count of this chunk has reached the limit */
 };
 
 /* limit >= 1; 2 is the protocol's default. Owns: memory until weft_misses_fini. WEFT_NOMEM. */

@@ -10,7 +10,8 @@ struct weft_ep;
 struct pacer {
     int64_t tokens_bytes; /* in the bucket; negative = overdrawn */
     uint64_t tokens_ns;   /* time of the last refill */
-    uint64_t until_ns;    /* the peer may not send before; WEFT_NEVER = it may */
+    uint64_t until_ns;    /* no packet may be sent to the peer before this time; WEFT_NEVER = one
+                           * may be sent now */
 };
 
 /* Empty the bucket, and refill it from now on. */
@@ -24,15 +25,15 @@ static inline void pacer_wake(struct pacer *c)
 {
     c->until_ns = WEFT_NEVER;
 }
-/* A packet was sent. Without a rate, packets are not counted. */
+/* A packet was sent: remove its bytes from the bucket. Without a rate, packets are not counted. */
 static inline void pacer_spend(struct pacer *c, uint64_t rate_bps, uint32_t bytes)
 {
     c->tokens_bytes -= rate_bps == 0 ? 0 : bytes;
 }
 
 void weft_core_pacer_refill(struct peer *p, uint64_t now_ns);
-/* Whether a packet of so many bytes may be sent now. If not, sets until_ns to the time when it
- * may. */
+/* True if a packet of so many bytes may be sent now. Otherwise sets until_ns to the time when it
+ * may be sent. */
 bool weft_core_pacer_allows(struct peer *p, uint32_t bytes, uint64_t now_ns);
 /* Transmission time of so many bytes at this rate. */
 uint64_t weft_core_time_of(uint64_t rate_bps, uint64_t bytes);

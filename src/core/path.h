@@ -9,7 +9,7 @@ struct peer;
 struct tx_packet;
 struct weft_ep;
 
-enum { CHALLENGES = 4 }; /* addresses being validated at a time */
+enum { CHALLENGES = 4 }; /* maximum number of addresses being validated at the same time */
 
 enum path_ecn { PATH_ECN_TESTING, PATH_ECN_UNKNOWN, PATH_ECN_CAPABLE, PATH_ECN_FAILED };
 
@@ -31,40 +31,42 @@ struct path {
     uint32_t companion_bytes; /* second size, probed together with the first try; 0 = none */
     uint8_t probe_tries;
     bool probe_due;
-    bool confirming;           /* probe_bytes is the size in use, which may no longer pass */
+    bool confirming;           /* probe_bytes is the size in use, which perhaps no longer passes */
     bool fragment;             /* base_bytes does not pass: allow fragmentation */
     uint64_t probe_pn;         /* probe in flight; 0 = none */
-    uint64_t probe_ns;         /* when the probe counts as lost */
+    uint64_t probe_ns;         /* time when the probe counts as lost */
     uint64_t raise_ns;         /* when to search again; WEFT_NEVER = never */
-    uint64_t large_pn;         /* newest packet longer than the base that is known to have passed */
-    uint32_t large_bytes;      /* its size, with room for a tag, as packet_bytes */
+    uint64_t large_pn;         /* newest packet longer than base_bytes that is known to have
+                                * passed */
+    uint32_t large_bytes;      /* its size, including the bytes of a tag, like packet_bytes */
     uint64_t small_pn;         /* newest short packet that has passed */
     uint64_t small_counted_pn; /* small_pn when the last round was counted */
     uint64_t large_lost_ns;    /* send time of the last packet counted in large_lost */
     uint32_t large_lost;       /* consecutive rounds that lost long packets */
     uint32_t
-        large_lost_bytes; /* the shortest of them; no packet as long has passed since. 0 = none */
+        large_lost_bytes; /* size of the shortest of these packets; no packet of this size has
+                           * passed since. 0 = none */
 
     /* ECN. */
     enum path_ecn ecn;
     uint32_t ecn_sent; /* marked packets of the test */
     uint32_t ecn_lost;
-    bool ecn_arrives;   /* marked packets do, whether or not they are acknowledged */
-    uint32_t ecn_acked; /* marked packets acknowledged since the counts were looked at */
-    uint32_t ecn_ect;   /* counts of the newest ACK */
+    bool ecn_arrives;   /* marked packets reach the peer, whether or not they are acknowledged */
+    uint32_t ecn_acked; /* marked packets acknowledged since the counts were last checked */
+    uint32_t ecn_ect;   /* counts of the newest ACK: ECT packets, CE packets */
     uint32_t ecn_ce;
     uint64_t ecn_largest;  /* its `largest` */
     uint64_t ecn_short_pn; /* newest packet with ACK_SHORT, which has no counts */
 
     /* another address: path.c */
     struct challenge challenge[CHALLENGES];
-    uint8_t challenges_due;  /* bit = of these, to be sent */
-    uint64_t response_token; /* to answer */
+    uint8_t challenges_due;  /* bit = this challenge is due */
+    uint64_t response_token; /* token of the PATH_CHALLENGE that is to be answered */
     bool response_due;
     uint64_t first_pn; /* first packet sent on this path; earlier ones used another path */
 };
 
-/* Limit of the peer. */
+/* Set the limit that the peer has announced. */
 static inline void path_limit(struct path *path, uint32_t bytes_max)
 {
     path->packet_bytes = (uint32_t)weft_min_u64(path->packet_bytes, bytes_max);
@@ -81,14 +83,14 @@ static inline void path_response_sent(struct path *path)
     path->response_due = false;
 }
 
-/* Packet pn had ACK_SHORT. */
+/* Packet pn contained ACK_SHORT. */
 static inline void path_ecn_short(struct path *path, uint64_t pn)
 {
     path->ecn_short_pn = weft_max_u64(path->ecn_short_pn, pn);
 }
 
-/* The packet size that a packet of so many bytes counts as. Sizes include room for a tag in every
- * mode, as the probes do. */
+/* The packet size that corresponds to a packet of so many bytes. Sizes include the bytes of a tag
+ * in every mode, as those of size probes do. */
 uint32_t weft_core_path_room(const struct peer *p, uint32_t bytes);
 void weft_core_path_init(const struct weft_ep *ep, struct peer *p);
 /* The handshake is complete: start the size search and ECN validation. */

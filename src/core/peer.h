@@ -1,6 +1,6 @@
 /* A peer: its objects, and the queries that need several of them. Internal to src/core.
  *
- * Each object has a header with its struct and its verbs, and files that write its fields:
+ * Each object has a header with its struct and its functions. Only these files write its fields:
  *
  *   conn.h       the connection          handshake.c, life.c
  *   secure.h     keys and tags           secure.c
@@ -10,7 +10,7 @@
  *   tx_msgs.h    outgoing messages       tx_msg.c (one: tx_msg.h); pace.c, critical.c
  *   rx_msgs.h    incoming messages       rx_msg.c (one: rx_msg.h); critical.c
  *   ack.h        acknowledgements        ack.c
- *   credit.h     credit, both ways       credit.c, credit_want.c
+ *   credit.h     credit, both directions       credit.c, credit_want.c
  */
 #ifndef WEFT_CORE_PEER_H
 #define WEFT_CORE_PEER_H
@@ -46,16 +46,16 @@ static inline bool peer_unheard(const struct peer *p)
 {
     return p->conn.state == PEER_OPEN && !p->conn.accepted && p->ack.largest == 0;
 }
-/* Active messages that have begun. */
+/* Active outgoing messages that have begun: all that are not held. */
 static inline uint64_t tx_awake(const struct peer *p)
 {
     return p->tx.active & ~p->tx.held;
 }
 /* A reply is outstanding: for a message without DONE, for a DONE in flight, or for the first PING,
- * without which the peer drops the connection as half-open. That PING counts before it is sent:
- * PEER_UP is polled first, and an application that stopped progress then would not have sent IDLE.
- * Other PINGs and retransmissions of closed messages in flight are no reason to probe; when they
- * were, a server filled the sockets of 64 slow workers with PINGs. */
+ * without which the peer drops the connection as half-open. That PING counts before it is sent: the
+ * application polls PEER_UP first, and if it then stopped making progress, it would not have sent
+ * IDLE. Other PINGs in flight, and retransmissions of closed messages, do not arm the probe timer;
+ * when they did, a server filled the sockets of 64 slow workers with PINGs. */
 static inline bool peer_waiting(const struct peer *p)
 {
     bool rests = p->recovery.in_flight_count == 0 && (tx_awake(p) & ~p->tx.paced) == 0;
@@ -72,7 +72,7 @@ static inline bool peer_connected(const struct peer *p)
     return p->conn.state == PEER_OPEN || p->conn.state == PEER_HALF_OPEN;
 }
 
-/* DATA packets that the peer may still send by its credit. */
+/* Number of DATA packets that the peer's credit still allows it to send. */
 static inline uint32_t weft_core_credit_outstanding(const struct peer *p)
 {
     int32_t ahead = (int32_t)(p->credit.granted - p->credit.data_count);

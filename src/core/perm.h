@@ -2,13 +2,14 @@
  *
  * An invertible mix of b bits, 2^b being the next power of two, is applied to 0, 1, 2, ...; images
  * of n and above are skipped. One step is x -> (x * odd + k) mod 2^b, then x ^= x >> ceil(b / 2);
- * both are invertible. Five steps with independent keys pass the statistics of the unit test; four
- * narrowly fail. A Feistel network of six rounds passes too, at three times the cost. Cycle walking
- * (Black and Rogaway, "Ciphers with arbitrary finite domains") would give random access, which is
- * not needed, at the cost of an unpredictable branch.
+ * both are invertible. Five steps with independent keys pass the statistical tests of the unit
+ * test; four steps narrowly fail. A Feistel network of six rounds passes too, at three times the
+ * cost. Cycle walking (Black and Rogaway, "Ciphers with arbitrary finite domains") would give
+ * random access, which is not needed, and would cost an unpredictable branch.
  *
  * A shuffle would need memory. Affine and cyclic orders keep neighbours together, so that a burst
- * of losses would hit adjacent chunks. The order is not secret: an observer sees it anyway.
+ * of losses would hit adjacent chunks. The order is not secret, because every packet contains its
+ * chunk number.
  *
  * Source: docs/PROTOCOL.md section 6; the step is that of hash finalizers such as murmur3's.
  */
@@ -43,15 +44,15 @@ struct weft_perm {
 /* n in 1 .. 2^31. */
 void weft_perm_init(struct weft_perm *perm, uint32_t n, uint64_t key);
 
-/* (index + from) modulo n, which keeps neighbours together: for messages that may miss nothing.
- * from < n. */
+/* The order (index + from) modulo n, which keeps neighbours together: for messages of which no
+ * chunk may be missing. from < n. */
 void weft_perm_init_plain(struct weft_perm *perm, uint32_t n, uint32_t from);
 
-/* Compute the next images; called by peek and next when none are left. */
+/* Compute the next images; weft_perm_peek and weft_perm_next call it when `ahead` is empty. */
 void weft_perm_refill(struct weft_perm *perm);
 
-/* The next image. Requires that fewer than n were taken. The mix is applied at most 2 n times for n
- * images. */
+/* The next image, without advancing. Requires that fewer than n images were taken. The mix is
+ * applied at most 2 n times for n images. */
 static inline uint32_t weft_perm_peek(struct weft_perm *perm)
 {
     WEFT_ASSERT(perm->taken < perm->n);

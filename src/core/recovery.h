@@ -33,7 +33,7 @@ struct tx_packet {
     uint64_t sent_ns;
     uint32_t msg; /* DATA: low half of the sequence number */
     uint32_t chunk;
-    uint16_t bytes; /* in flight; only ack-eliciting packets count */
+    uint16_t bytes; /* bytes that count as in flight: only ack-eliciting packets do */
     uint16_t kind;
     bool ect; /* marked ECT(0), and not yet evaluated by ECN validation */
 };
@@ -54,22 +54,24 @@ struct recovery {
     uint64_t srtt_ns; /* 0 = no sample */
     uint64_t rttvar_ns;
     uint64_t rtt_latest_ns;
-    uint64_t answer_ns; /* longest recent wait for an acknowledgement; decays */
+    uint64_t answer_ns; /* longest recent wait for an acknowledgement (w of "PTO"); decays */
     uint64_t rtt_ns_min;
     uint64_t loss_ns; /* time-threshold timer */
     uint64_t pto_ns;
-    uint64_t pto_base_ns;   /* last ack-eliciting send or progress */
-    uint64_t wait_since_ns; /* start of the silence with a reply outstanding; else WEFT_NEVER */
+    uint64_t pto_base_ns;   /* time of the last ack-eliciting packet sent, or of progress */
+    uint64_t wait_since_ns; /* time since which a reply is outstanding and no packet has arrived;
+                             * else WEFT_NEVER */
     uint32_t pto_count;
-    uint8_t probes; /* PTO probes to send now */
+    uint8_t probes; /* number of PTO probes to send now */
     uint64_t round_end_pn;
     uint32_t ce_seen;
     uint64_t path_rtt_ns;   /* as srtt_ns, without the ACK delay of the peer; 0 = no sample */
     uint64_t peer_delay_ns; /* max_ack_delay of the peer, from its last ACK */
-    bool bulk_last;         /* it applies to the newest packet in flight, too */
-    bool confirms_late;     /* the peer's ACKs carry LATER: it confirms replies late */
+    bool bulk_last;         /* peer_delay_ns applies to the newest packet in flight, too */
+    bool confirms_late;     /* the peer's ACKs contain LATER: it may delay the confirmation of
+                             * replies */
     uint64_t tail_ns;       /* when to repeat the last packet */
-    uint8_t tail_said;      /* enum tail, as bits: repeated, and nothing new since */
+    uint8_t tail_said;      /* bits of enum tail: repeated, and no new packet of this kind since */
 };
 
 static inline void recovery_init(struct recovery *r, struct tx_packet *packets, uint64_t *bits,
@@ -96,7 +98,7 @@ static inline void recovery_wait(struct recovery *r, uint64_t now_ns)
 {
     r->pto_base_ns = now_ns;
 }
-/* The peer is alive, or may be silent. This does not mean that it makes progress. */
+/* End the time of silence: the peer is alive, or is allowed to be silent. This is not progress. */
 static inline void recovery_silence_end(struct recovery *r)
 {
     r->wait_since_ns = WEFT_NEVER;
@@ -115,7 +117,7 @@ static inline void recovery_path_changed(struct recovery *r, uint64_t now_ns)
     r->rtt_ns_min = WEFT_NEVER;
     recovery_on_progress(r, now_ns);
 }
-/* A new packet of this kind may be repeated once. */
+/* A new packet of this kind was sent; it may be repeated once. */
 static inline void recovery_tail_new(struct recovery *r, enum tail what)
 {
     r->tail_said &= (uint8_t)~what;
@@ -135,7 +137,8 @@ void weft_core_ack_short_recv(struct weft_ep *ep, struct peer *p, uint64_t pn,
                               uint64_t now_ns);
 void weft_core_packet_sent(struct weft_ep *ep, struct peer *p, uint64_t now_ns, uint16_t kind,
                            uint32_t msg, uint32_t chunk, uint32_t bytes);
-/* The peer probes for a reply that was sent: send a probe if the reply was probably lost. */
+/* The peer has repeated a request whose reply was sent: send a probe if the reply was probably
+ * lost. */
 void weft_core_answer_again(struct weft_ep *ep, struct peer *p, uint64_t at_ns);
 void weft_core_loss_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
 void weft_core_pto_arm(const struct weft_ep *ep, struct peer *p);

@@ -1,6 +1,6 @@
 /* One incoming message: the chunks received and its bound. Internal to src/core.
  *
- * rx_msg.c and the verbs below write the fields; all other files read them.
+ * Only rx_msg.c and the functions below write the fields; all other files read them.
  * The set of a peer's incoming messages is struct rx_msgs in rx_msgs.h.
  */
 #ifndef WEFT_CORE_RX_MSG_H
@@ -29,17 +29,17 @@ struct rx_msg {
     uint32_t refused; /* chunks that the application refused */
     uint32_t
         data_count_open; /* DATA packets that the peer had sent before the first of this message */
-    uint32_t data_heard_open; /* of those, received */
+    uint32_t data_heard_open; /* number of those that this end had received */
     uint32_t data_heard;      /* DATA packets received of this message */
     uint32_t critical_left;   /* critical chunks missing; UINT32_MAX: the mask is not known yet */
-    uint64_t opened_pn;       /* largest packet number received when it was opened */
+    uint64_t opened_pn;       /* largest packet number received when the message was opened */
     uint64_t seq;
     uint64_t tag;
     uint64_t user;
     uint64_t pass_over_ns;
     uint64_t timeout_ns;    /* absolute */
-    uint32_t done_word;     /* first word of the mask that DONE has not carried yet */
-    uint64_t done_first_pn; /* packets that carried the last DONE */
+    uint32_t done_word;     /* first word of the mask that is not in a DONE yet */
+    uint64_t done_first_pn; /* packet numbers of the first and the last packet with the last DONE */
     uint64_t done_last_pn;
     uint8_t *memory;
     uint64_t *received;      /* N bits */
@@ -69,7 +69,7 @@ static inline void rx_msg_chunk_received(struct rx_msg *m, uint32_t chunk)
     m->received_count++;
     m->critical_left -= rx_critical_chunk(m, chunk);
 }
-/* The sender's first pass has ended; requires !pass_over. */
+/* Record the end of the sender's first pass; requires !pass_over. */
 static inline void rx_msg_pass_end(struct rx_msg *m, uint64_t now_ns)
 {
     m->pass_over = true;
@@ -88,7 +88,7 @@ static inline void rx_msg_refuse(struct rx_msg *m)
 {
     m->refused += m->refused < m->received_count;
 }
-/* Packet pn carries `words` more words of the message's DONE. */
+/* Packet pn contains `words` more words of the message's DONE. */
 static inline void rx_msg_done_part_sent(struct rx_msg *m, uint32_t words, uint64_t pn)
 {
     m->done_first_pn = m->done_word == 0 ? pn : m->done_first_pn;
@@ -104,8 +104,8 @@ static inline void rx_msg_polled(struct rx_msg *m)
 {
     m->unpolled = false;
 }
-/* Free the slot. A slot that is free already is not written to: its page may never have been
- * used. */
+/* Free the slot. If the slot is already free, nothing is written, because its page may never have
+ * been used. */
 static inline void rx_msg_clear(struct rx_msg *m)
 {
     if (m->state != RX_FREE) {

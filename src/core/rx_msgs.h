@@ -1,9 +1,10 @@
 /* The set of a peer's incoming messages, and incoming packets. Internal to src/core.
  *
- * rx_msg.c and the verbs below write the fields of struct rx_msgs; all other files read them.
+ * Only rx_msg.c and the functions below write the fields of struct rx_msgs; all other files read
+ * them.
  *
  *   rx_msg.h      one message
- *   rx_msg.c      open and close; the receiver's half of the bound, DONE
+ *   rx_msg.c      open and close; the receiver's part of the bound, DONE
  *   verify.c      authentication and validation of a packet
  *   rx.c          frames and chunks of a verified packet
  *   critical.c    the mask of critical chunks
@@ -34,12 +35,12 @@ static inline void rx_init(struct rx_msgs *r, struct rx_msg *msgs)
     r->msgs = msgs;
 }
 
-/* The sender's oldest message, from the handshake. */
+/* Set the sender's oldest unconfirmed message, from the handshake. */
 static inline void rx_begin(struct rx_msgs *r, uint64_t open_from)
 {
     r->open_from = open_from > 1 ? open_from : 1;
 }
-/* Send the message's DONE, from its first word, without waiting. */
+/* Schedule the message's DONE, from its first word, without delay. */
 static inline void rx_done_due(struct rx_msgs *r, uint64_t seq)
 {
     uint64_t bit = UINT64_C(1) << (seq & MSG_MASK);
@@ -47,7 +48,7 @@ static inline void rx_done_due(struct rx_msgs *r, uint64_t seq)
     r->need_done |= bit;
     r->later &= ~bit;
 }
-/* Send DONE of all closed messages again, or of none. */
+/* Schedule DONE of all closed messages again; or cancel every scheduled DONE. */
 static inline void rx_done_again(struct rx_msgs *r)
 {
     r->need_done |= r->closed;
@@ -73,7 +74,7 @@ static inline void rx_later_end(struct rx_msgs *r)
 {
     r->later = 0;
 }
-/* The next open message may close at at_ns. */
+/* Set the earliest time at which an open message may close. */
 static inline void rx_timer_set(struct rx_msgs *r, uint64_t at_ns)
 {
     r->timer_ns = at_ns;
@@ -86,7 +87,8 @@ struct incoming {
     struct weft_wire_packet packet;
     struct weft_wire_data data; /* when packet.data is set; a short header is completed */
 };
-/* The packet's peer and its contents; NULL: the packet was dropped and counted. */
+/* Verify a packet and decode its contents. Returns its peer; NULL: the packet was dropped and
+ * counted. */
 struct peer *weft_core_packet_verify(struct weft_ep *ep, const struct weft_addr *from,
                                      uint8_t *bytes, size_t count, uint64_t now_ns,
                                      struct incoming *in);
@@ -99,20 +101,20 @@ void weft_core_rx_timer_arm(struct peer *p);
 void weft_core_rx_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
 
 /* rx_msg.c */
-/* Open a message with the first DATA received of it; NULL: no expectation matches. Its slot is
- * free. */
+/* Open a message when the first DATA packet of it arrives. Requires that its slot is free. NULL: no
+ * expectation matches. */
 struct rx_msg *weft_core_rx_open(struct weft_ep *ep, struct peer *p, uint64_t seq,
                                  const struct weft_wire_data *d, uint64_t at_ns, uint64_t now_ns);
-/* Close an open message: COMPLETE when its bound holds, else SHORT. Returns its RECEIVED event. */
+/* Close an open message: COMPLETE if its bound is met, else SHORT. Returns its RECEIVED event. */
 struct weft_msg_event *weft_core_rx_close(struct weft_ep *ep, struct peer *p, struct rx_msg *m,
                                           uint64_t at_ns);
 void weft_core_rx_event_fill(const struct weft_ep *ep, const struct peer *p, const struct rx_msg *m,
                              struct weft_msg_event *ev);
 void weft_core_finish_recv(struct weft_ep *ep, struct peer *p, const struct weft_wire_finish *f,
                            uint64_t now_ns);
-/* One part of the critical mask of an open message that does not have all parts yet. */
+/* Process one part of the critical mask of an open message that does not have all parts yet. */
 void weft_core_rx_critical_part(struct rx_msg *m, const struct weft_wire_critical *c);
-/* Packet pn was lost. Send the DONE that it carried again. */
+/* Packet pn was lost: schedule the DONE that it contained again. */
 void weft_core_rx_done_lost(struct rx_msgs *r, uint64_t pn);
 /* The sender has confirmed all its messages below open_from. */
 void weft_core_rx_open_from(struct weft_ep *ep, struct peer *p, uint64_t open_from);

@@ -1,5 +1,5 @@
-/* The arithmetic of the ADD sink, for every transport that implements core/msg.h, and for the raw
- * programs that benchmarks compare them with. */
+/* The arithmetic of the ADD sink, for every transport that implements core/msg.h, and for the plain
+ * socket programs that benchmarks compare with these transports. */
 #ifndef WEFT_CORE_SINK_H
 #define WEFT_CORE_SINK_H
 

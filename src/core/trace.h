@@ -5,7 +5,7 @@
  * of records lost. When tracing is off, each trace point costs one predictable branch. A driver
  * reads the ring between two calls of the endpoint and stores the records (src/obs).
  *
- * It is neither a text log nor a set of counters: the counters (core/endpoint.h) are exact and
+ * A trace is neither a text log nor a set of counters: the counters (core/endpoint.h) are exact and
  * always on.
  *
  * Source: docs/TRACING.md describes the records.
@@ -46,7 +46,7 @@
  *                             number: 0, and no peer
  *   MSG_SHARED                number: packet number; flags: direction; a: msg of a MESSAGE frame in
  *                             it; b: 0, its chunk; c: its bytes
- * Numbers that do not fit 32 bits are written as UINT32_MAX. */
+ * Values of a, b and c that exceed 32 bits are written as UINT32_MAX. */
 #define WEFT_TRACE_TYPES(V)                                                                        \
     V(PACKET_SENT, "packet_sent")                                                                  \
     V(PACKET_RECEIVED, "packet_received")                                                          \
@@ -139,7 +139,7 @@ enum { WEFT_TRACE_RECORDS_MIN = 64, WEFT_TRACE_RECORDS_MAX = 1 << 24 };
 uint64_t weft_ep_trace_written(const struct weft_ep *ep);
 
 /* Copy records from number *from_p on (the first is 0), oldest first, and advance *from_p past
- * them. If the ring has overwritten some of them, copying starts at the oldest record that is left,
+ * them. If the ring has overwritten some of them, copying starts at the oldest record in the ring,
  * and *overwritten_p is the number of missing records.
  *
  * Shape:   records (records_max,).   Returns the records copied.   Thread: the endpoint's. */

@@ -1,6 +1,6 @@
 /* The set of a peer's outgoing messages. Internal to src/core.
  *
- * tx_msg.c and the verbs below write the fields; all other files read them.
+ * Only tx_msg.c and the functions below write the fields; all other files read them.
  *
  *   tx_msg.h      one message
  *   tx_msg.c      open and close; chunk selection, retransmission, DONE
@@ -33,10 +33,11 @@ struct tx_msgs {
     uint64_t critical;    /* CRITICAL to send */
     uint64_t pace_ns;     /* earliest start of a held message or end of a pause */
     uint64_t deadline_ns; /* earliest deadline of the active messages */
-    uint64_t probed_seq;  /* message of the last probe; probes go round robin */
-    uint64_t unsent;      /* first-pass chunks of active messages still to send */
+    uint64_t probed_seq;  /* message of the last probe; messages are probed round robin */
+    uint64_t unsent;      /* number of first-pass chunks of active messages still to send */
     uint32_t backlog_end; /* largest end announced in BACKLOG */
-    bool need_backlog;    /* BACKLOG to send: the receiver's count of them is wrong */
+    bool need_backlog;    /* BACKLOG to send: the number of packets that the receiver expects is
+                           * wrong */
     struct weft_bounds bounds;
 };
 
@@ -61,7 +62,7 @@ static inline unsigned tx_finish_take(struct tx_msgs *t)
     t->finish &= t->finish - 1;
     return slot;
 }
-/* Schedule BACKLOG if `due`; never cancels one that is scheduled. */
+/* Schedule BACKLOG if `due`. A scheduled BACKLOG is never cancelled. */
 static inline void tx_backlog_due(struct tx_msgs *t, bool due)
 {
     t->need_backlog |= due;
@@ -93,7 +94,7 @@ static inline void tx_answer_mark(struct tx_msgs *t, uint64_t seq, bool answer)
 {
     t->answers = answer ? t->answers | tx_bit(seq) : t->answers & ~tx_bit(seq);
 }
-/* From here on all messages are confirmed without delay. */
+/* No active message may be confirmed late any more. */
 static inline void tx_answers_forget(struct tx_msgs *t)
 {
     t->answers = 0;
@@ -143,15 +144,16 @@ void weft_core_tx_acked(struct tx_msg *m, uint32_t chunk, bool was_in_flight);
 void weft_core_tx_lost(struct tx_msg *m, uint32_t chunk);
 bool weft_core_tx_satisfied(const struct tx_msg *m);
 bool weft_core_tx_over(const struct tx_msg *m);
-/* The next chunk of the peer's messages to send, without sending it; NULL = none. *again_p: it is a
- * retransmission. `but`: not of these messages (bits of their slots). */
+/* Select the next chunk to send of the peer's messages, without sending it. Returns its message;
+ * NULL = none. *again_p: the chunk is a retransmission. `but`: messages to exclude (bits of their
+ * slots). */
 struct tx_msg *weft_core_tx_peek_but(struct peer *p, uint64_t but, uint32_t *chunk_p,
                                      bool *again_p);
 static inline struct tx_msg *weft_core_tx_peek(struct peer *p, uint32_t *chunk_p, bool *again_p)
 {
     return weft_core_tx_peek_but(p, 0, chunk_p, again_p);
 }
-/* The chunk is being sent. */
+/* Record that the chunk is being sent. */
 void weft_core_tx_take(struct tx_msg *m, uint32_t chunk, bool again);
 /* The message to probe next, round robin; NULL = none. *chunk_p = UINT32_MAX when only FINISH is
  * due. */
@@ -167,7 +169,7 @@ void weft_core_tx_withdrawn(struct weft_ep *ep, struct peer *p, struct tx_msg *m
 weft_status weft_core_pace(struct weft_ep *ep, struct peer *p, uint64_t seq,
                            const struct weft_msg_pace *pace, uint64_t now_ns);
 weft_status weft_core_withdraw(struct weft_ep *ep, struct peer *p, uint64_t seq, uint64_t now_ns);
-/* A packet with a chunk of m was sent; m has a rate. */
+/* A packet with a chunk of m was sent. Requires that m has a rate. */
 void weft_core_pace_sent(struct peer *p, struct tx_msg *m, uint32_t bytes, uint64_t now_ns);
 void weft_core_pace_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
 
@@ -181,22 +183,22 @@ void weft_core_critical_packet_lost(struct peer *p, uint32_t msg, uint32_t parts
 bool weft_core_critical_missing(const struct tx_msg *m);
 
 /* share.c */
-/* Messages for one packet, in the order of sending: the last as its chunk, the others in MESSAGE
- * frames. */
+/* Messages that share a packet, in the order of sending: the last as its chunk, the others in
+ * MESSAGE frames. */
 struct tx_share {
     struct tx_msg *msgs[WEFT_MSGS_MAX];
     uint32_t count;        /* 0, or at least 2 */
-    uint32_t chunk_at;     /* bytes of the packet before the chunk's header, at most */
+    uint32_t chunk_at;     /* maximum number of bytes of the packet before the chunk's header */
     uint32_t first_passes; /* of the messages, those sent for the first time */
     uint32_t uncounted;    /* of these, those in frames: not DATA packets */
 };
-/* The next chunk, of message m, may share its packet with another message. */
+/* True if the next chunk, which is of message m, may share its packet with another message. */
 static inline bool tx_share_likely(const struct tx_msgs *t, const struct tx_msg *m)
 {
     uint64_t others = t->active & ~(t->held | t->paced | tx_bit(m->seq));
     return others != 0 && tx_msg_shares(m);
 }
-/* Bytes of a packet of bytes_max up to the end of its control block. */
+/* Maximum number of bytes of a packet of bytes_max up to the end of its control block. */
 static inline size_t tx_control_room(uint32_t bytes_max)
 {
     return weft_min_u64(bytes_max, WEFT_TX_SCRATCH / 2) - WEFT_TAG_BYTES;
