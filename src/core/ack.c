@@ -1,19 +1,20 @@
 /* Acknowledgements: the time and the contents of ACKs.
  *
  * A gap, the end of a first pass, DONE, FINISH and PING are acknowledged immediately. In the middle
- * of a first pass the sender does not wait for an ACK. There an ACK may be delayed by the time for
- * which the packets queued at the receiver's link last: the sender has that many more packets in
- * flight, so the link does not run dry. Without this delay, when a packet takes longer than 100 us
- * (at 100 Mbit/s, for example), nearly every packet was acknowledged separately, which was 8 % of
- * the bytes.
+ * of a first pass the sender does not wait for an ACK. There an ACK may be delayed by the time in
+ * which the receiver's link transmits the packets in its queue: the sender has that many more
+ * packets in flight, so the link is never idle. Before this rule, if a packet took longer than 100
+ * us (at 100 Mbit/s, for example), nearly every packet was acknowledged separately, and ACKs were 8
+ * % of the bytes.
  *
  * For the same reason a driver need not wake up for each packet: weft_ep_batch_ns.
  *
- * Each ACK announces the delay of the following ones, so that the sender's probe timeout includes
+ * Each ACK announces the delay of the following ACKs, so that the sender's probe timeout includes
  * it.
  *
- * Where all send to all, each grant is an ACK, and with their headers these packets were 2 % of the
- * bytes. ACK_SHORT leaves out what the receiver knows, and fits beside a full chunk.
+ * In all-to-all traffic each grant of credit is an ACK, and with their headers these packets were 2
+ * % of the bytes. ACK_SHORT omits the fields that the receiver knows, and fits into a packet with a
+ * full chunk.
  *
  * Source: docs/PROTOCOL.md sections 3.1 and 5; the QUIC extension for acknowledgement frequency
  * (draft-ietf-quic-ack-frequency), where the sender chooses the delay. Here the receiver chooses
@@ -43,30 +44,31 @@ static bool few_losses(const struct weft_ep *ep)
     return ep->credit.loss_ppm < FEW_LOSSES_PPM;
 }
 
-/* When senders take turns, the next grant to a sender follows after all others have had theirs, and
+/* In round-robin mode the next grant to a sender follows after the grants to all others, and
  * acknowledges the packets sent by then. A sender has credit for at most two turns, so it does not
- * need an ACK between them. This does not apply once its messages are complete, because the delay
- * announced then is that of the first packets of its next message. It applies only with few losses:
- * a gap is acknowledged immediately, and the next grant repeats a lost ACK. With 5 % loss, which
- * includes one grant in twenty, rounds took 1 % longer. There a third of a turn: with less, nearly
- * each packet of a slow link was acknowledged by itself. */
+ * need an ACK between two grants. This does not apply once its messages are complete, because the
+ * delay announced then is that of the first packets of its next message. It applies fully only with
+ * few losses: a gap is acknowledged immediately, and the next grant repeats a lost ACK. With 5 %
+ * loss, where one grant in twenty is lost, rounds took 1 % longer. With such losses the delay is a
+ * third of a turn: with less, nearly each packet of a slow link was acknowledged separately. */
 static uint64_t turn_ns(const struct weft_ep *ep, const struct peer *p, uint64_t packet_ns)
 {
     uint64_t round_ns = p->rx.live == 0 ? 0 : (uint64_t)ep->credit.turn_packets * packet_ns;
     return few_losses(ep) ? round_ns + round_ns / 4 : round_ns / 3;
 }
 
-/* Limits of the batching pause. A pause costs a timer. Without it, every few packets wake up the
- * receiver, which on one host is work of the sender: an interrupt to the other processor. Longer
- * pauses saved nothing more, and rounds of an incast ended later. */
+/* Limits of the batching pause. A pause costs a timer. Without a pause, every few packets wake up
+ * the receiver; if both are on one host, the sender's CPU does this with an interrupt to the other
+ * processor. Longer pauses saved no more CPU time, and rounds of an incast ended later. */
 static const uint64_t batch_ns_min = 50 * WEFT_NS_PER_US;
 static const uint64_t batch_ns_max = 100 * WEFT_NS_PER_US;
 
 /* Maximum delay of the ACK of a chunk in the middle of a first pass: 7/8 of the time that the queue
- * lasts, or four packets without a queue; when senders take turns, until the next turn. On lossy
- * paths ACKs are lost, too, and a lost ACK must not cost the sender more than the queue. But when
- * senders take turns, they lack credit, and each grant is an ACK: with more ACKs after a loss there
- * were 23 for 45 chunks instead of 13, 2 % of the bytes, and no loss was repaired earlier. */
+ * lasts, or four packets without a queue; in round-robin mode, until the next turn. On lossy paths
+ * ACKs are lost, too, and a lost ACK must not delay the sender for longer than the queue lasts. In
+ * round-robin mode, however, senders wait for credit, and each grant is an ACK: with more ACKs
+ * after a loss there were 23 for 45 chunks instead of 13, 2 % of the bytes, and no loss was
+ * retransmitted earlier. */
 static uint64_t delay_choose(const struct weft_ep *ep, const struct peer *p, uint64_t now_ns)
 {
     if (ep->credit.pause_ns == WEFT_NEVER) {
@@ -225,10 +227,11 @@ static void short_fill(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
     ack_sent(&p->ack, now_ns);
 }
 
-/* When senders take turns, each end is granted credit by all others, so it sends many ACKs to peers
- * that send chunks to it as well. A long ACK has the clock and counts for ends that only receive;
- * here the acknowledgements of its own chunks give this end its round trips. ACK_SHORT is sent
- * beside the next chunk, which leaves out of its turn, or alone if no chunk may be sent. */
+/* In round-robin mode each end gets credit from all others, so it sends many ACKs to peers that
+ * also send chunks to it. A long ACK has the clock and counts for an end that only receives; an end
+ * that also sends measures round trips by the acknowledgements of its own chunks. ACK_SHORT is sent
+ * in a packet with the next chunk, which is then sent out of its turn, or alone if no chunk may be
+ * sent. */
 bool weft_core_ack_short_write(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
                                struct weft_writer *w)
 {

@@ -29,7 +29,8 @@ uint32_t weft_bound_reserve(struct weft_bounds *bounds, const struct weft_msg_se
         return 0;
     }
     struct weft_bound_stream *s = stream_at(bounds, send->stream);
-    if (s->chunk_elems != chunk_elems) { /* the grid has changed; rounded down, so never too much */
+    if (s->chunk_elems != chunk_elems) { /* the grid has changed: convert, rounded down, so that the
+                                          * bound is never exceeded */
         s->rest = s->chunk_elems == 0 ? 0 : s->rest * chunk_elems / s->chunk_elems;
         s->chunk_elems = chunk_elems;
     }
@@ -37,6 +38,6 @@ uint32_t weft_bound_reserve(struct weft_bounds *bounds, const struct weft_msg_se
     const uint64_t chunk = (uint64_t)WEFT_PPM * chunk_elems;
     uint64_t parts = (uint64_t)send->bound_ppm * send->total + s->rest;
     s->rest = parts % chunk;
-    uint64_t critical = weft_min_u64(send->critical, chunks); /* cannot be missing */
+    uint64_t critical = weft_min_u64(send->critical, chunks); /* these chunks cannot be missing */
     return (uint32_t)weft_min_u64(parts / chunk, weft_min_u64(chunks - critical, chunks - 1));
 }

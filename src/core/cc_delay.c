@@ -2,17 +2,17 @@
  * the window in proportion.
  *
  * The target is the base round trip plus half of it plus 2.5 ms. The queue that receivers' credit
- * keeps on purpose (some 24 packets, and up to 256,000 bytes for hosts that answer late: 2.4 ms at
+ * keeps on purpose (about 24 packets, and up to 256,000 bytes for hosts that reply late: 2.4 ms at
  * 1 Gbit/s) must not count as congestion. A receiver whose process waits longer for a processor
  * keeps a longer queue, and its max_ack_delay, which is less than the duration of that queue,
  * indicates this. Above the target the window shrinks by 0.8 x the fraction of the round trip that
- * is above it, by at most half, and to no less than 96 packets or 144,000 bytes. The queue of so
- * many packets at a receiver's link is bounded by credit anyway. While TCP fills the queue of a link
- * on the path, the delay is above the target whatever weft sends; a window of 24 packets then made
- * three round trips of a reply of 47, and each of them waited in that queue.
+ * is above it, by at most half, and to no less than 96 packets or 144,000 bytes. Credit already
+ * bounds the queue of so many packets at a receiver's link. While TCP fills the queue of a link on
+ * the path, the delay is above the target regardless of weft's window; with a window of 24 packets,
+ * a reply of 47 packets then needed three round trips, and each of them waited in that queue.
  *
- * Source: Swift (Kumar et al., SIGCOMM 2020) section 3.1. Without its scaling of the target by hops
- * and flows, and without its pacing below one packet: credits bound the number of packets.
+ * Source: Swift (Kumar et al., SIGCOMM 2020) section 3.1, without its scaling of the target by hops
+ * and flows, and without its pacing below one packet, because credit bounds the number of packets.
  */
 #include "core/cc.h"
 

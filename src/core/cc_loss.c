@@ -1,4 +1,4 @@
-/* Loss as a congestion signal, and loss that is not one.
+/* Loss as a congestion signal, and loss that does not indicate congestion.
  *
  * With random loss at a rate p, halving the window per loss event keeps it at about 1/sqrt(p)
  * packets, and a reduction in proportion to *all* loss keeps it at 2/p packets: on a 40 Gbit/s path

@@ -1,16 +1,16 @@
 /* "reno-fair": for links shared with TCP. The window is halved once per round trip with a loss or a
- * mark, and increased by two thirds of a packet per round trip without. Every loss counts; there is
- * no floor.
+ * mark, and increased by two thirds of a packet per round trip without either. Every loss counts;
+ * there is no loss floor.
  *
  * Two thirds, because with losses that hit all flows at once the share of an AIMD flow is
  * proportional to increase / decrease. CUBIC in its Reno-friendly region (the windows of a LAN) has
  * 0.53 / 0.3 = 1.77, Reno 1 / 0.5 = 2. Two thirds give 1.33, or 43 % of a link shared with one
  * CUBIC flow: slightly less than half.
  *
- * On a lossy path it is as slow as TCP, on purpose.
+ * On a lossy path reno-fair is intentionally as slow as TCP.
  *
  * Source: RFC 5681 section 3 (without its slow start after a timeout: packets here are acknowledged
- * one by one); RFC 9002 section 7.3.2 for what is one loss event; RFC 3168 for marks.
+ * one by one); RFC 9002 section 7.3.2 for the definition of a loss event; RFC 3168 for marks.
  */
 #include "core/cc.h"
 

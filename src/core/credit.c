@@ -7,7 +7,7 @@
  *     rate x base round trip x (1 + 5 x loss, at most 1/4)  +  safe bytes  +  slack
  *
  * The rate is measured at this end while senders want more credit than they have, so it need not be
- * configured. The slack is an allowance for hosts that answer late: it grows while the link pauses
+ * configured. The slack is an allowance for hosts that reply late: it grows while the link pauses
  * with credit outstanding, and shrinks with ECN marks, with loss above the path's floor, and when
  * there are no pauses. A lost packet returns its credit, because every packet contains the number
  * of DATA packets sent before it.
@@ -15,21 +15,21 @@
  * Between processes of one host there is no link and no buffer except the receiver's own, so the
  * budget is a constant (same_host).
  *
- * A sender limited by its own window does not use all of its credit, while others could. Beyond the
- * packets that it sent in its last two round trips, plus two, it is granted nothing while others
- * want more, and only that much of its credit counts as outstanding. Its window may open, so at
- * most two budgets are outstanding. This does not apply when senders take turns (below): then busy
- * senders hold credit on purpose.
+ * A sender limited by its own window does not use all of its credit, while others could use it. Its
+ * limit is the number of packets that it sent in its last two round trips, plus two: it is granted
+ * no more while others want credit, and only that much of its credit counts as outstanding. Its
+ * window may grow, so at most two budgets are outstanding. The limit does not apply in round-robin
+ * mode (below), in which busy senders hold credit on purpose.
  *
  * Order of grants: by priority, then the message with the fewest packets left, so that most
  * messages finish early; at most half of the budget to one sender while others wait; every eighth
  * grant to the sender with the longest wait. When senders indicate that they have other receivers,
- * too, they take turns: those with the shortest message (by powers of two) first, and among these
- * the one that holds the least credit. A sender that holds credit may be busy with another
- * receiver, and credit held by many is used by some. With the fewest packets left first, all-to-all
- * and shuffles took 1.3 to 1.6 times the ideal time. A sender without an open message keeps an
- * allowance (`unscheduled`) for the start of the next: its share of the budget among as many
- * senders as recent rounds had.
+ * too, they take turns (round-robin mode): those with the shortest message (by powers of two)
+ * first, and among these the one that holds the least credit. A sender that holds credit may be
+ * busy with another receiver, so credit is spread over many senders, some of which use it. When the
+ * sender with the fewest packets left was first, all-to-all and shuffles took 1.3 to 1.6 times the
+ * ideal time. A sender without an open message keeps an allowance (`unscheduled`) for the start of
+ * the next: its share of the budget among as many senders as recent rounds had.
  *
  * Endpoints behind one link share a budget: struct weft_credit_share.
  *
@@ -40,20 +40,20 @@
 
 enum {
     SAFE_BYTES = 36000,        /* fits the smallest common switch buffer (64 KB) with a margin */
-    SAME_HOST_BYTES = 2000000, /* both ends busy through a wake-up of either; a quarter lasts a
-                                * pause of the receiver (weft_ep_batch_ns) */
+    SAME_HOST_BYTES = 2000000, /* keeps both ends busy during a wake-up of either; a quarter lasts
+                                * for a pause of the receiver (weft_ep_batch_ns) */
     BUDGET_PACKETS_MIN = 4,
     QUANTUM_OF_BUDGET = 4,
     QUANTUM_OF_QUEUE = 3,
-    OUT_BUDGETS = 2, /* including unused credit */
+    OUT_BUDGETS = 2, /* limit of all credit, including unused credit, in budgets */
     SPARE_PER_LOSS = 5,
     ALLOWANCE_FIRST = 8, /* unscheduled packets before the first measurement */
     TURN_LONGEST = 8,    /* one of this many grants is for the longest wait */
     QUANTUM_MAX = 128,
-    QUANTUM_ACK = 4,    /* smaller grants are not worth an ACK */
-    QUANTUM_FEW = 3,    /* unless the share of a sender is that small */
-    TURN_PACKETS = 3,   /* per sender and turn */
-    TURN_BYTES = 57000, /* they do not arrive at the same time: safe_bytes() */
+    QUANTUM_ACK = 4,    /* smaller grants are not sent, to save an ACK */
+    QUANTUM_FEW = 3,    /* used if the share of a sender is that small */
+    TURN_PACKETS = 3,   /* minimum of the safe bytes per sender in round-robin mode */
+    TURN_BYTES = 57000, /* maximum of the safe bytes in round-robin mode: safe_bytes() */
     WIRE_BYTES = 42,    /* Ethernet, IPv4 and UDP headers */
     LOSS_SPAN_PACKETS = 128,
     PAUSE_SHARE = 16, /* fraction of a window in pauses at which the link counts as idle */
@@ -61,12 +61,12 @@ enum {
 
 static const uint64_t window_ns_min = 200 * WEFT_NS_PER_US;
 static const uint64_t window_ns_first = 50 * WEFT_NS_PER_US; /* before the first measurements */
-/* Upper bound of the slack, for hosts that answer late: one millisecond, because processes of a
- * busy host wait that long for a processor, but at most 256 KB, or 300 us on fast links. If DATA
- * has recently waited longer in this end's socket, it is the bytes that arrive in that time: other
- * programs use the processors, and a time slice of the kernel's scheduler is 3 ms. DATA also waits
- * when this end is slower than its link. The slack then grows to its bounds, and the outstanding
- * packets queue in the socket. */
+/* Upper bound of the slack, for hosts that reply late: one millisecond, because processes of a busy
+ * host wait that long for a processor, but at most 256 KB, or 300 us on fast links. If DATA has
+ * recently waited longer in this end's socket, the slack is the bytes that arrive in that time:
+ * other programs then use the processors, and a time slice of the kernel's scheduler is 3 ms. DATA
+ * also waits when this end is slower than its link. The slack then grows to its bounds, and the
+ * outstanding packets queue in the socket. */
 static const uint64_t slack_ns_most = WEFT_NS_PER_MS;
 static const uint64_t late_ns_most = 12 * WEFT_NS_PER_MS;
 static const uint64_t late_decay_ns = 200 * WEFT_NS_PER_MS;
@@ -116,8 +116,8 @@ uint16_t weft_core_credit_first(const struct weft_ep *ep)
 
 /* ---- the budget ------------------------------------------------------------------------------ */
 
-/* More than the expected losses plus four standard deviations (Poisson) plus one: the slack must
- * not shrink on every link that loses one packet in a hundred. */
+/* True if there are more losses than the expected number plus four standard deviations (Poisson)
+ * plus one: the slack must not shrink on every link that loses one packet in a hundred. */
 static bool beyond_chance(uint64_t lost, uint64_t packets, uint32_t expected_ppm)
 {
     uint64_t mean_milli = packets * expected_ppm / 1000;
@@ -159,8 +159,8 @@ static uint64_t late_bytes(const struct credit *c, uint64_t rate_bps)
     return weft_min_u64(rate_bps / 8 * (late_ns + late_ns / 4) / WEFT_NS_PER_S, slack_bytes_busy);
 }
 
-/* Upper bound of the slack. For a while after losses it stays below the value that it had then:
- * some links have small buffers. */
+/* Upper bound of the slack. For some time after losses it is below the slack at the time of the
+ * losses, because some links have small buffers. */
 static uint64_t slack_most(const struct credit *c, uint64_t rate_bps)
 {
     uint64_t busy = weft_min_u64(rate_bps / 8 * slack_ns_most / WEFT_NS_PER_S, slack_bytes_busy);
@@ -212,9 +212,9 @@ static void window_start(struct weft_ep *ep, uint64_t now_ns)
     c->window_pause_ns = 0;
 }
 
-/* Bytes that may queue. When senders take turns, busy senders hold most of this credit, and more is
- * needed the more of them there are. Their packets do not arrive at the same time: of 36,000 bytes,
- * 11,000 to 14,000 were queued at the port of each of 32 hosts, and no more of 57,000. */
+/* Bytes that may queue (safe bytes). In round-robin mode busy senders hold most of this credit, so
+ * more is needed with more senders. Their packets do not arrive at the same time: with 36,000 safe
+ * bytes, 11,000 to 14,000 were queued at the port of each of 32 hosts, and no more with 57,000. */
 static uint64_t safe_bytes(const struct credit *c)
 {
     if (!c->turns) {
@@ -233,7 +233,7 @@ static void budget_set(struct weft_ep *ep, uint64_t rtt_ns)
         return;
     }
     uint64_t in_flight = c->rate_bps / 8 * rtt_ns / WEFT_NS_PER_S;
-    /* Lost grants and lost packets keep credit out of use for a round trip or two. */
+    /* The credit of a lost grant or a lost packet is not used for one or two round trips. */
     uint64_t spare_ppm = weft_min_u64(SPARE_PER_LOSS * (uint64_t)c->loss_ppm, WEFT_PPM / 4);
     uint64_t bytes = in_flight + in_flight * spare_ppm / WEFT_PPM + safe_bytes(c) + c->slack_bytes;
     uint64_t packets = bytes / (c->packet_bytes + WIRE_BYTES);
@@ -246,7 +246,8 @@ static void budget_set(struct weft_ep *ep, uint64_t rtt_ns)
     c->budget = weft_min_u64(packets, ep->config.rx_window);
 }
 
-/* End of a window. If some sender wanted more credit throughout, its rate is the link rate. */
+/* End of a measurement window. If some sender wanted more credit in all of it, the receive rate of
+ * the window is the link rate. */
 static void window_end(struct weft_ep *ep, uint64_t rtt_ns, uint64_t now_ns)
 {
     struct credit *c = &ep->credit;
@@ -286,7 +287,7 @@ static void grant(struct weft_ep *ep, struct peer *p, uint32_t packets, uint64_t
     trace(ep, p, WEFT_TRACE_CREDIT_GRANTED, 0, p->credit.granted, packets, p->credit.data_count, 0);
     p->credit.turn = ++ep->credit.turn;
     ack_at_once(&p->ack);
-    weft_core_rx_timer_arm(p); /* its silence starts now */
+    weft_core_rx_timer_arm(p); /* the time of silence of this peer begins now */
     weft_core_peer_ready(ep, p);
 }
 
@@ -308,15 +309,16 @@ static void round_end(struct weft_ep *ep)
 }
 
 /* In the first round trip of a round, packets of some senders of the last round have not arrived
- * yet. When senders take turns, each is then limited to its share. Otherwise every receiver granted
- * its whole budget to the sender whose message arrived a microsecond earlier, and the links of the
- * others were idle until that sender had used it. */
+ * yet. In round-robin mode each sender is then limited to its share. Without this limit every
+ * receiver granted its whole budget to the sender whose message arrived a microsecond earlier, and
+ * the links of the others were idle until that sender had used the budget. */
 static bool senders_due(const struct credit *c, uint64_t rtt_ns, uint64_t now_ns)
 {
     return c->turns && c->senders_now < c->senders && now_ns - c->round_ns < rtt_ns;
 }
 
-/* Size of a grant: two for each sender fit into the budget; at most a quarter of the budget. */
+/* Size of a grant in round-robin mode: the budget contains two for each sender; at most a quarter
+ * of the budget. */
 static uint64_t quantum_of(const struct credit *c, uint64_t senders)
 {
     uint64_t share = c->budget / weft_max_u64(2 * senders, 4);
@@ -325,11 +327,12 @@ static uint64_t quantum_of(const struct credit *c, uint64_t senders)
     return weft_max_u64(weft_min_u64(weft_max_u64(share, least), QUANTUM_MAX), 1);
 }
 
-/* Size of a grant without turns: a quarter of the budget. Each grant is an ACK, a wake-up of the
- * sender and a burst, so a few large ones cost less. With several senders it is a third of the
- * queue if that is more: that much may be missing from the queue before the link is idle. With half
- * of it, at 5 % loss, rounds of eight senders had a p99 of 1.11 instead of 1.07. With a single
- * sender the link would be idle while the sender or its receiver is delayed. */
+/* Size of a grant otherwise: a quarter of the budget. Each grant causes an ACK, a wake-up of the
+ * sender and a burst, so a few large grants cost less. With several senders it is a third of the
+ * allowed queue if that is more: the queue may lack that much before the link is idle. With half of
+ * the queue, at 5 % loss, rounds of eight senders had a p99 of 1.11 times the ideal instead of
+ * 1.07. With a single sender such grants would leave the link idle while the sender or its receiver
+ * is delayed. */
 static uint64_t quantum_least_left(const struct credit *c, uint64_t rtt_ns)
 {
     uint64_t in_flight = c->rate_bps / 8 * rtt_ns / WEFT_NS_PER_S / (c->packet_bytes + WIRE_BYTES);
@@ -339,10 +342,10 @@ static uint64_t quantum_least_left(const struct credit *c, uint64_t rtt_ns)
     return weft_max_u64(weft_min_u64(share, QUANTUM_MAX), 1);
 }
 
-/* The second packet of a sender indicates whether it has other receivers. The flags received so far
- * are taken as representative, without waiting for half of the senders: with 31 senders that took
- * 600 us, a fifth of the round, during which a few of them held the credit granted by packets
- * left. */
+/* Choose round-robin mode or not. The second packet of a sender indicates whether it has other
+ * receivers. The flags received so far decide, without waiting for half of the senders: with 31
+ * senders that wait was 600 us, a fifth of the round, and meanwhile a few senders held all credit,
+ * granted by packets left. */
 static void turns_choose(struct credit *c)
 {
     c->round_shared |= 2 * c->shared >= c->active;
@@ -385,8 +388,9 @@ void weft_core_credit_run(struct weft_ep *ep, uint64_t now_ns)
         struct peer *p = weft_core_credit_pick(ep, longest, turns, !turns, most);
         if (p == NULL && !due) {
             p = weft_core_credit_pick(ep, false, turns, !turns,
-                                      UINT64_MAX);     /* no other can use it */
-            bool room = c->out + quantum <= c->budget; /* unused credit stays in the budget */
+                                      UINT64_MAX);     /* no other peer can use it */
+            bool room = c->out + quantum <= c->budget; /* unused credit is also limited by the
+                                                        * budget */
             p = p == NULL && room ? weft_core_credit_pick(ep, false, turns, false, UINT64_MAX) : p;
         }
         if (p == NULL) {
@@ -424,7 +428,7 @@ void weft_core_credit_packet(struct weft_ep *ep, struct peer *p, uint32_t ahead,
                              bool data, bool ce, uint64_t at_ns, uint64_t now_ns)
 {
     struct credit *c = &ep->credit;
-    if (data || p->rx.live != 0) { /* with only a backlog, only DATA counts */
+    if (data || p->rx.live != 0) { /* if the peer has only a backlog, only DATA ends its silence */
         p->credit.silent = false;
         p->credit.silences = 0;
     }
@@ -436,7 +440,7 @@ void weft_core_credit_packet(struct weft_ep *ep, struct peer *p, uint32_t ahead,
         return;
     }
     if (ahead == 0 && c->span_lost > 0) {
-        c->span_lost--; /* it was reordered, not lost */
+        c->span_lost--; /* this packet was reordered, not lost */
     }
     if (at_ns >= p->credit.use_ns) {
         weft_core_credit_use(ep, p, at_ns);
@@ -466,7 +470,7 @@ uint32_t weft_core_credit_told(const struct weft_ep *ep, struct peer *p)
     return p->credit.granted;
 }
 
-/* Start of the time in which the peer could have sent and did not; WEFT_NEVER: it may not send. */
+/* Start of the time in which the peer could have sent and has not; WEFT_NEVER: it may not send. */
 uint64_t weft_core_credit_silent_since(const struct peer *p)
 {
     return weft_core_credit_outstanding(p) == 0
@@ -475,8 +479,9 @@ uint64_t weft_core_credit_silent_since(const struct peer *p)
 }
 
 /* The grant is repeated to a silent peer that holds credit, because the packet with the grant may
- * be lost: first after two round trips, then after two probe timeouts, doubling each time. From the
- * second repetition on, its credit is granted to others until it sends again. */
+ * be lost: first after two round trips, then after two probe timeouts, and then after doubled
+ * intervals. From the second repetition on, its credit is granted to others until it sends
+ * again. */
 void weft_core_credit_arm(const struct weft_ep *ep, struct peer *p)
 {
     p->credit.timer_ns = WEFT_NEVER;

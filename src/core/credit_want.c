@@ -1,8 +1,8 @@
 /* The credit that senders hold and want: the accounting for the receiver's grants (credit.c).
  *
  * A packet changes only the values of its own sender. A sender is therefore counted again only
- * after an event of its own (a packet, a message opened or closed, a grant, a silence), and a
- * packet costs the same with 1 sender and with 200. All senders are counted again when the
+ * after an event of this sender (a packet, a message opened or closed, a grant, a silence), so the
+ * cost of a packet is the same with 1 sender and with 200. All senders are counted again when the
  * allowance, which is common to all, has changed.
  *
  * Source: docs/PROTOCOL.md section 5.
@@ -24,7 +24,8 @@ static uint64_t msg_remaining(const struct peer *p, const struct rx_msg *m)
     if (m->pass_over) {
         return lacking;
     }
-    /* Packets that the peer has sent since, without those received of other messages. */
+    /* Packets that the peer has sent since the message was opened, without those received of other
+     * messages. */
     uint32_t others = p->credit.data_heard - m->data_heard_open - m->data_heard;
     uint32_t sent = p->credit.data_count - m->data_count_open - others;
     bool alone = (p->rx.live & (p->rx.live - 1)) == 0;
@@ -89,8 +90,8 @@ uint64_t weft_core_credit_remaining(const struct peer *p)
 }
 
 /* The first packets of a round arrive at the same time, at all endpoints of the host and over as
- * many links as there are senders. The buffer must hold all of them, except for those that leave
- * meanwhile. */
+ * many links as there are senders. The buffer of the receiver's link must have space for all of
+ * them, except for those that this link transmits meanwhile. */
 static uint64_t at_once(const struct weft_ep *ep, uint64_t senders)
 {
     const struct weft_credit_share *host = ep->config.credit_share;
@@ -100,7 +101,8 @@ static uint64_t at_once(const struct weft_ep *ep, uint64_t senders)
     return links <= 1 ? UINT64_MAX : ep->credit.at_once_host * links / (links - 1) / ends;
 }
 
-/* The allowance: unscheduled packets of a sender without an open message, for its next one. */
+/* The allowance: unscheduled packets of a sender without an open message, for the begin of its next
+ * one. */
 uint32_t weft_core_credit_allowance(const struct weft_ep *ep)
 {
     const struct credit *c = &ep->credit;
@@ -140,7 +142,7 @@ static void rtt_look(struct credit *c, struct peer *p, uint64_t rtt_ns)
     p->credit.rtt_ns = rtt_ns;
 }
 
-/* The peer holds credit for `out` packets and uses `packets` of it. */
+/* Record that the peer holds credit for `out` packets and uses `packets` of it. */
 static void hold(struct credit *c, struct peer *p, uint32_t packets, uint32_t out)
 {
     c->total = c->total - p->credit.held + packets;
@@ -158,8 +160,8 @@ static void count_told(struct credit *c, struct peer *p, bool told, bool shared)
 }
 
 /* Count a peer with an open message. Credit beyond that message is the allowance for its next one,
- * and is no more in flight than the allowance of senders without a message. When it was counted as
- * outstanding, the link ran dry at the end of every message of an incast. */
+ * and is not in flight, like the allowance of senders without a message. When it was counted as
+ * outstanding, the link was idle at the end of every message of an incast. */
 void weft_core_credit_look(struct weft_ep *ep, struct peer *p)
 {
     uint32_t has = weft_core_credit_outstanding(p);
@@ -172,7 +174,8 @@ void weft_core_credit_look(struct weft_ep *ep, struct peer *p)
     uint64_t useful = p->credit.left == 0 ? 0 : weft_max_u64(p->credit.left, ep->credit.allowance);
     useful = weft_min_u64(useful, ep->config.rx_window);
     uint32_t room = useful > has ? (uint32_t)(useful - has) : 0;
-    /* Credit for the next message only is granted in halves, not a packet at a time. */
+    /* Credit that is only for the next message is granted in halves of the allowance, not packet by
+     * packet. */
     bool enough = has >= p->credit.left && has >= ep->credit.allowance / 2;
     want(ep, p, enough ? 0 : room);
     rtt_look(&ep->credit, p, p->recovery.rtt_ns_min);
@@ -230,7 +233,7 @@ void weft_core_credit_open(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     weft_core_credit_touch(ep, p);
 }
 
-/* The packet with the largest number decides. */
+/* Process BACKLOG; that of the packet with the largest number applies. */
 void weft_core_credit_backlog_told(struct weft_ep *ep, struct peer *p, uint32_t end, uint64_t pn,
                                    uint64_t now_ns)
 {
@@ -274,14 +277,14 @@ void weft_core_credit_idle(struct weft_ep *ep, struct peer *p)
 
 /* ---- use of credit --------------------------------------------------------------------------- */
 
-/* A sender's own window may allow fewer packets per round trip than it was granted, while other
- * senders could use the rest. The packets that it sent in two round trips, including this end's
- * delays, plus USE_SPARE are more than it has in flight, and allow its rate to double. This limit
- * does not apply to a sender that sent nothing in that time: it had nothing to send or was sending
- * to others. It does not apply either to a sender that used all credit that it held at the
- * beginning: it is limited by credit, not by its window. With a limit there, 32 senders at 40
- * Gbit/s to a port of 64 KB took 1.30 times the ideal instead of 1.08, and 12 times as many packets
- * were lost. If all windows open at the same time, at most twice the budget arrives
+/* A sender's own window may allow fewer packets per round trip than its credit, while other senders
+ * could use the rest. The limit is the number of packets that it sent in two round trips, including
+ * this end's delays, plus USE_SPARE: this is more than it has in flight, and allows its rate to
+ * double. The limit does not apply to a sender that sent nothing in that time: it had nothing to
+ * send or was sending to others. Nor does it apply to a sender that used all credit that it held at
+ * the begin: it is limited by credit, not by its window. With a limit for such senders, 32 senders
+ * at 40 Gbit/s to a port of 64 KB took 1.30 times the ideal time instead of 1.08, and 12 times as
+ * many packets were lost. If all windows open at the same time, at most twice the budget arrives
  * (weft_core_credit_run). */
 void weft_core_credit_use(const struct weft_ep *ep, struct peer *p, uint64_t at_ns)
 {
@@ -297,9 +300,10 @@ void weft_core_credit_use(const struct weft_ep *ep, struct peer *p, uint64_t at_
 
 /* ---- the next sender ------------------------------------------------------------------------- */
 
-/* By priority. In turns: then by the length of the message, then by the least credit held, then by
- * the longest wait. A sender that is busy with another receiver keeps its credit. With the longest
- * wait first, it was granted more in each turn, until busy senders held the whole budget. */
+/* The order is by priority. In round-robin mode it is then by the length of the message, then by
+ * the least credit held, then by the longest wait. A sender that is busy with another receiver
+ * keeps its credit. When the longest wait was first, such a sender was granted more in each turn,
+ * until busy senders held the whole budget. */
 struct turn {
     uint8_t priority;
     uint64_t class;
@@ -319,8 +323,8 @@ static bool turn_before(const struct turn *a, const struct turn *b)
 }
 
 /* The sender to grant credit next: among those with the most urgent message the one with the fewest
- * packets left, or in turns; or the one with the longest wait of all (`longest`). Senders that hold
- * `most` are skipped. */
+ * packets left, or (`turns`) the first in round-robin order; or the one with the longest wait of
+ * all (`longest`). Senders that hold `most` are skipped. */
 struct peer *weft_core_credit_pick(struct weft_ep *ep, bool longest, bool turns, bool limited,
                                    uint64_t most)
 {

@@ -2,10 +2,10 @@
  *
  * A number of leading critical chunks fits into the header of DATA. Any other selection is sent in
  * CRITICAL frames, in parts of 1,024 chunks like the mask of DONE. The header of DATA then has
- * WEFT_CRITICAL_MASKED, and the receiver closes the message with chunks missing only when it has
- * all parts and all chunks that they select. A part that arrives before its message is open is not
- * acknowledged, so it is retransmitted; the sender therefore sends the first part only after a
- * chunk was acknowledged.
+ * WEFT_CRITICAL_MASKED, and the receiver closes the message with missing chunks only when it has
+ * received all parts and all chunks that they select. A part that arrives before its message is
+ * open is not acknowledged, so it is retransmitted; the sender therefore sends the first part only
+ * after a chunk was acknowledged.
  *
  * Source: docs/PROTOCOL.md sections 3.8 and 6.
  */
@@ -54,7 +54,7 @@ uint32_t weft_core_critical_unacked(const struct tx_msg *m)
     return m->chunks;
 }
 
-/* Whether the complete mask of DONE lacks a critical chunk. */
+/* True if a critical chunk is not in the complete mask of DONE. */
 bool weft_core_critical_missing(const struct tx_msg *m)
 {
     if (!m->masked) {
@@ -83,7 +83,7 @@ void weft_core_critical_wake(struct peer *p, const struct tx_msg *m)
     }
 }
 
-/* Write as many parts of one message as fit into the packet; false if none does. */
+/* Write as many parts of one message as fit into the packet; false if no part fits. */
 bool weft_core_critical_write(struct peer *p, struct weft_writer *w, uint32_t *msg_p,
                               uint32_t *parts_p)
 {

@@ -2,8 +2,8 @@
  *
  * Core implements the state machines of handshake, cookies, keys and replay protection, but no
  * primitive. In production the provider is libcrypto (src/crypto). In the simulator it is a seeded
- * imitation without security, so that simulated runs test the same state machines. A provider has
- * no knowledge of the protocol.
+ * imitation without security, so that simulated runs test the same state machines. A provider does
+ * not depend on the protocol.
  *
  * The provider keeps AEAD keys in numbered slots, so that it can store expanded key schedules, and
  * no other code holds key bytes. The endpoint uses weft_ep_crypto_slots (core/endpoint.h) slots,

@@ -2,32 +2,33 @@
  *
  * An endpoint has one link, and often chunks for several peers: a server's replies to all workers,
  * or the parts of a collective for all ranks. With round robin, all messages complete at the same,
- * late time. Served one after another, the first completes early, and its receiver can respond
- * while the others are still being sent. The order is therefore by priority, then by length
+ * late time. If they are sent one after another, the first completes early, and its receiver can
+ * respond while the others are still being sent. The order is therefore by priority, then by length
  * (shortest first, by powers of two), then by age. Messages of equal length are sent in the order
- * in which they were opened. Every eighth burst is of the oldest message, whatever its length, so
- * that no message starves.
+ * in which they were opened. Every eighth burst is of the oldest message, regardless of its length,
+ * so that no message starves.
  *
  * In an all-to-all exchange, equal messages that belong together are ordered by the age of their
- * credit instead, because this end is the sender that others wait for. A receiver whose credit has
- * been unused here for long has granted its whole budget, and its link is idle. With one message
- * after another, seven messages of 18 chunks took 1.20 times the ideal time, and half of the excess
- * was receivers idle because busy senders held their credit. An all-to-all exchange is recognized
- * by the senders to this end, which have other receivers, too (credit.c).
+ * credit instead, because receivers wait for this sender. If a receiver's credit has been unused at
+ * this end for a long time, the receiver has granted its whole budget to busy senders, and its link
+ * is idle. When messages were sent one after another, seven messages of 18 chunks took 1.20 times
+ * the ideal time, and half of the excess was the idle time of such receivers. This end detects an
+ * all-to-all exchange by its own senders: they have other receivers, too (credit.c).
  *
- * The order applies only to packets that were not handed over yet. A packet in the kernel's queue
- * or in the network card can no longer be overtaken, neither by a more urgent message nor by
+ * The order applies only to packets that were not handed over to the host yet. No packet can
+ * overtake one in the kernel's queue or in the network card, neither a more urgent message nor
  * acknowledgements and credit for the opposite direction: all-to-all took 1.5 times the ideal time
  * because credit was queued behind data of the same host. A driver that can measure that queue
  * reports it (weft_ep_queued), and chunks are handed over while it is below a limit. Control
  * packets are not limited. Without such a driver there is no limit.
  *
  * The limit is the lowest that keeps the link busy. It grows when the queue ran empty although
- * chunks waited, because this endpoint was late, and when packets leave immediately, because
- * nothing queues. It shrinks when a quarter of it was left at each of the last reports. It is at
- * most one millisecond of the link (beside other traffic three, egress_share.c), and at least
- * 12,000 bytes; if these take longer than a millisecond and there are several receivers, at least
- * four packets. The time of the next report is computed from the drain rate of the queue.
+ * chunks waited, because this endpoint was late, and when packets are transmitted immediately,
+ * because nothing queues. It shrinks when a quarter of it was still queued at each of the last
+ * reports. It is at most one millisecond of the link (beside other traffic three, egress_share.c),
+ * and at least 12,000 bytes; if these take longer than a millisecond and there are several
+ * receivers, at least four packets. The time of the next report is computed from the drain rate of
+ * the queue.
  *
  * Source: docs/PROTOCOL.md section 5, "Order"; for the limit Linux's dynamic queue limits (Herbert,
  * 2011) and TCP small queues (Dumazet, 2012).
@@ -81,7 +82,8 @@ void weft_core_egress_fini(struct weft_ep *ep)
 
 /* ---- the order ------------------------------------------------------------------------------- */
 
-/* Paced messages are ordered by rank, then by age; the scheduler must prevent starvation. */
+/* Paced messages are ordered by rank, then by age. The scheduler, which assigns ranks, must prevent
+ * starvation. */
 static uint64_t ranked_age(const struct tx_msg *m)
 {
     uint64_t opened = m->opened & ((UINT64_C(1) << RANK_SHIFT) - 1);
@@ -139,8 +141,8 @@ void weft_core_egress_unsent(struct weft_ep *ep, struct peer *p, int64_t chunks)
  * link transmits them while more packets are built: each burst is at most twice the packets in
  * flight. A first burst of 25 packets reached the link 100 us later than one of four. This does not
  * apply in the middle of a message. A sender that has waited there for credit shares the receiver's
- * link, which is busy, and a burst costs a system call, and each hop as much work, as a single
- * packet does. */
+ * link, which is busy; and a burst needs one system call, and as much work at each hop as a single
+ * packet. */
 uint32_t weft_core_egress_burst(const struct weft_ep *ep, const struct peer *p,
                                 const struct tx_msg *m)
 {
@@ -166,7 +168,8 @@ static struct peer *first_of(struct weft_ep *ep, bool oldest)
     return best;
 }
 
-/* Ages of credit and numbers of messages are not comparable: recompute all keys. */
+/* Recompute all keys after a change of the mode: ages of credit and numbers of messages are not
+ * comparable. */
 static void order_refresh(struct weft_ep *ep)
 {
     struct egress *e = &ep->egress;
@@ -209,7 +212,7 @@ void weft_core_egress_sent(struct weft_ep *ep, uint64_t bytes)
     }
 }
 
-/* A chunk was sent out of its turn, whatever the queue. */
+/* A chunk was sent out of its turn, regardless of the limit on the queue. */
 void weft_core_egress_passed(struct weft_ep *ep, uint64_t bytes)
 {
     struct egress *e = &ep->egress;
@@ -220,7 +223,7 @@ void weft_core_egress_passed(struct weft_ep *ep, uint64_t bytes)
         e->handed_over = true;
         e->room_bytes -= weft_min_u64(e->room_bytes, bytes);
     } else if (!e->handed_over) {
-        e->queued_bytes += bytes; /* they drain, too */
+        e->queued_bytes += bytes; /* these bytes drain, too */
     }
 }
 
@@ -233,8 +236,8 @@ static uint64_t limit_now(const struct egress *e)
 
 /* Measure the drain rate since chunks were last handed over. The queue drains by whole packets, so
  * a small difference is not significant. Neither is a nearly empty queue: it may have been empty
- * for long, and the rest may be a control packet. In that case the report may have been too late
- * because the rate is underestimated, so the next ones are scheduled earlier. */
+ * for long, and the remaining bytes may be a control packet. In that case the report may have been
+ * too late because the rate is underestimated, so the next reports are scheduled earlier. */
 static void rate_measure(struct egress *e, uint64_t bytes, uint64_t now_ns)
 {
     uint64_t drained = e->queued_bytes > bytes ? e->queued_bytes - bytes : 0;
@@ -260,8 +263,8 @@ static void rate_measure(struct egress *e, uint64_t bytes, uint64_t now_ns)
 
 /* Minimum of the limit. At 25 Mbit/s, 12,000 bytes take 4 ms, and control packets queue behind
  * them: a chunk lost at the end of an all-to-all round arrived 8 ms later than with half as much.
- * With a single receiver these bytes are part of the queue that determines its ACK delay; with
- * fewer, ACKs use more of the opposite direction. */
+ * With a single receiver these bytes are part of the queue that determines its ACK delay; with a
+ * lower minimum, ACKs would use more of the opposite direction. */
 static uint64_t limit_least(const struct egress *e)
 {
     uint64_t bytes = e->receivers > 1 ? egress_share_limit(&e->share) : UINT64_MAX;
@@ -279,7 +282,8 @@ static uint64_t limit_most(const struct egress *e)
 
 static void limit_adapt(struct egress *e, uint64_t bytes)
 {
-    if (e->share.shared) { /* other traffic delays the queue: what it still holds is no evidence */
+    if (e->share.shared) { /* other traffic delays the queue, so bytes that are still queued are no
+                            * reason to reduce the limit */
         e->limit_bytes = limit_most(e);
         return;
     }
@@ -379,7 +383,7 @@ void weft_ep_queued(struct weft_ep *ep, uint64_t reported_bytes, uint64_t now_ns
     ep->counters.queue_waits += e->waiting;
 }
 
-/* A new turn of progress: the last report is outdated. */
+/* A new progress step begins: the last report is outdated. */
 void weft_core_egress_turn(struct weft_ep *ep, uint64_t now_ns)
 {
     struct egress *e = &ep->egress;

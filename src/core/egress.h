@@ -13,21 +13,21 @@ struct weft_ep;
 /* Queue sizes are in bytes on the wire, as accurately as the driver can measure them. */
 struct egress {
     uint64_t *waits; /* bit = peer has chunks to send, and no other known limit blocks it */
-    uint64_t *keys;  /* of those: sort key; the smallest is served first */
-    uint64_t *ages;  /* of those: opening number of the message that is next */
+    uint64_t *keys;  /* sort key of each such peer; the smallest is served first */
+    uint64_t *ages;  /* of each such peer: opening number of the message that is next */
     uint32_t waits_count;
     bool turns;            /* round_shared (struct credit) when the keys were computed */
     uint32_t receivers;    /* peers with first-pass chunks still to send */
     uint64_t opened;       /* messages opened since weft_ep_new */
     uint64_t bursts;       /* bursts of chunks since weft_ep_new */
     bool asked;            /* the driver must report the host's queue: weft_ep_queue_asked */
-    bool fresh;            /* the report is from this turn of progress */
+    bool fresh;            /* the report is from this progress step */
     bool waiting;          /* chunks wait until report_ns for the queue to drain */
     bool late;             /* report_ns has passed and the queue was not reported since */
     bool handed_over;      /* chunks were sent since the last report */
     uint64_t room_bytes;   /* allowance until the next report; UINT64_MAX = no limit */
     uint64_t report_ns;    /* time of the next report; WEFT_NEVER = none */
-    uint64_t queued_bytes; /* at the first report after chunks were last sent */
+    uint64_t queued_bytes; /* queued bytes at the first report after chunks were last sent */
     uint64_t queued_ns;
     uint64_t queued_link_bytes; /* total sent by the link then; 0 = not known */
     uint64_t link_bytes;        /* the same now, for the report that follows */
@@ -52,7 +52,7 @@ struct peer *weft_core_egress_next(struct weft_ep *ep);
 void weft_core_egress_sent(struct weft_ep *ep, uint64_t bytes);
 /* A chunk was sent beside an ACK, out of its turn. */
 void weft_core_egress_passed(struct weft_ep *ep, uint64_t bytes);
-/* Most packets of the next burst, which begins with a chunk of m. */
+/* Maximum number of packets of the next burst, which begins with a chunk of m. */
 uint32_t weft_core_egress_burst(const struct weft_ep *ep, const struct peer *p,
                                 const struct tx_msg *m);
 /* Change the number of the peer's unsent first-pass chunks. */

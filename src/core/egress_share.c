@@ -1,21 +1,21 @@
-/* Whether this endpoint has the host's link to itself.
+/* Detection of other traffic on the host's link.
  *
- * The limit on the host's queue (egress.c) is what the link transmits in a millisecond. An endpoint
- * sees only its own bytes in that queue, and the rate at which they drain. If another program fills
- * the same queue, that rate is this endpoint's share of the link. A limit of a millisecond at this
- * rate reduces the share, which reduces the limit again: beside one TCP connection a server's share
- * fell to 6 % of a 200 Mbit/s link.
+ * The limit on the host's queue (egress.c) is the number of bytes that the link transmits in a
+ * millisecond. An endpoint can observe only its own bytes in that queue, and their drain rate. If
+ * another program fills the same queue, that rate is this endpoint's share of the link. A limit of
+ * a millisecond at this rate reduces the share, which reduces the limit again: beside one TCP
+ * connection a server's share fell to 6 % of a 200 Mbit/s link.
  *
- * Therefore the highest drain rate of some intervals together is remembered as the link's. If the
- * rate falls below half of it, either other traffic has arrived or the link has become slower. A
- * trial tells the two apart: for some intervals the limit is doubled. With L bytes of this endpoint
- * and Q bytes of other traffic in a queue that a link of rate C drains in order, this endpoint's
- * bytes drain at
+ * Therefore the highest drain rate over several intervals is remembered as the rate of the link. If
+ * the drain rate falls below half of it, either other traffic has arrived or the link has become
+ * slower. A trial distinguishes the two cases: for some intervals the limit is doubled. With L
+ * bytes of this endpoint and Q bytes of other traffic in a queue that a link of rate C drains in
+ * order, this endpoint's bytes drain at
  *
  *     R1 = C L / (L + Q), and with the doubled limit at R2 = C 2L / (2L + Q).
  *
- * If Q = 0, both are C: two such trials in a row, and the remembered rate is discarded. Otherwise
- * R2 exceeds R1, and C follows from both: 1 / C = 2 / R2 - 1 / R1.
+ * If Q = 0, both are C; after two such trials in a row the remembered rate is discarded. Otherwise
+ * R2 exceeds R1, and both together determine C: 1 / C = 2 / R2 - 1 / R1.
  *
  * Trials also run, ever more rarely, if the limit takes longer than it should and nothing is
  * suspected: the other traffic may have been there from the beginning.
@@ -38,8 +38,8 @@
  * keep a millisecond or three in the queue: a job with four shards took 1.15 times as long. With such
  * siblings the limit follows the drain rate alone.
  *
- * Source: TCP small queues (Dumazet, 2012), which avoid the spiral because their limit follows the
- * pacing rate, not the drain rate.
+ * Source: TCP small queues (Dumazet, 2012), in which the limit does not shrink in this way, because
+ * it depends on the pacing rate, not on the drain rate.
  */
 #include "core/egress_share.h"
 

@@ -14,8 +14,8 @@ struct egress_share {
     uint64_t raise_pause_ns;
     uint32_t receivers;   /* the most receivers with chunks to be sent in this phase */
     bool trial;           /* the limit is doubled */
-    uint8_t equal;        /* trials in a row that changed nothing */
-    uint64_t limit_bytes; /* of the last interval */
+    uint8_t equal;        /* consecutive trials that did not change the drain rate */
+    uint64_t limit_bytes; /* limit of the last interval */
     uint32_t samples;     /* intervals measured in this phase */
     uint64_t bytes;       /* drained in these intervals */
     uint64_t ns;          /* and their duration */
@@ -24,8 +24,8 @@ struct egress_share {
     uint64_t steady_bps;  /* drain rate before the trial */
     uint64_t rate_bps;    /* smoothed drain rate; 0 = unknown */
     uint64_t link_bps;    /* rate of the link: the highest of a phase, or estimated by a trial */
-    uint64_t pause_ns;    /* between trials */
-    uint64_t next_ns;     /* no trial before */
+    uint64_t pause_ns;    /* time between two trials */
+    uint64_t next_ns;     /* earliest time of the next trial */
 };
 
 void egress_share_init(struct egress_share *share);
@@ -41,7 +41,7 @@ void egress_share_receivers(struct egress_share *share, uint32_t receivers);
 bool egress_share_asks(const struct egress_share *share);
 /* The drain rate is unknown again; what is known of the link remains. */
 void egress_share_forget(struct egress_share *share);
-/* Most bytes that the limit on the host's queue may be; UINT64_MAX while no rate is known. */
+/* Maximum of the limit on the host's queue, in bytes; UINT64_MAX while no rate is known. */
 uint64_t egress_share_limit(const struct egress_share *share);
 
 #endif

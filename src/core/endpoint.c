@@ -191,7 +191,7 @@ void weft_ep_idle(struct weft_ep *ep, uint64_t now_ns)
             conn_idle_announce(&p->conn);
             weft_core_peer_ready(ep, p);
         } else if (p->rx.later != 0) {
-            rx_later_end(&p->rx); /* before the idle time begins */
+            rx_later_end(&p->rx); /* send DONE before the idle time begins */
             weft_core_peer_ready(ep, p);
         }
     }

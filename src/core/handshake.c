@@ -1,9 +1,9 @@
 /* The handshake: HELLO and ACCEPT. docs/PROTOCOL.md sections 2.2, 2.3, 8.
  *
  * The initiator repeats HELLO until ACCEPT arrives. The responder creates a half-open peer and
- * answers. The peer is up at its first valid connection packet, which proves that it received
- * ACCEPT at the address that it claims and, except in mode none, that it has the job key. Only then
- * is an older connection with the same process closed: HELLO itself does not affect existing
+ * replies with ACCEPT. The peer is up at its first valid connection packet, which proves that it
+ * received ACCEPT at its source address and, except in mode none, that it has the job key. Only
+ * then is an older connection with the same process closed: HELLO itself does not affect existing
  * connections.
  *
  * A retransmission of HELLO or ACCEPT repeats the same bytes except for clock, cookie and MAC (the
@@ -184,8 +184,8 @@ void weft_core_accept_recv(struct weft_ep *ep, const struct weft_addr *from, con
     weft_core_peer_up(ep, p, now_ns);
 }
 
-/* A socket belongs to one process at a time: another incarnation at the same address is dead,
- * whatever its name. */
+/* A socket belongs to one process at a time, so a process with another incarnation at the same
+ * address is dead, regardless of its name. */
 static bool same_other_end(const struct peer *a, const struct peer *b)
 {
     return addr_equal(&a->conn.addr, &b->conn.addr) &&

@@ -5,10 +5,10 @@
  * allocated and DH computed. An attacker without the key thus costs one HMAC per packet, and copies
  * of a valid HELLO from spoofed addresses fill at most half_open_max peers.
  *
- * Replies outside of connections are never longer than the packet that they answer and are
- * rate-limited (COOKIE by the queue alone: it is a third as long as HELLO). They wait in a short
- * queue for the next send, and are dropped if it is full. REFUSED is not authenticated, because its
- * receiver has another key: it is reported, but has no effect.
+ * Replies outside of connections are never longer than the packet that causes them, and are
+ * rate-limited (COOKIE only by the queue: it is a third as long as HELLO). They wait in a short
+ * queue for the next send, and are dropped if the queue is full. REFUSED is not authenticated,
+ * because its receiver has another key: it is reported, but has no other effect.
  *
  * Source: docs/PROTOCOL.md sections 8.1, 8.5 and 8.6.
  */
@@ -26,7 +26,7 @@ enum {
     REFUSALS_BURST = 16,
     UNKNOWNS_PER_S = 128,
     UNKNOWNS_BURST = 128,
-    UNKNOWNS_TAKEN_PER_S = 1000, /* each costs a scan of the table */
+    UNKNOWNS_TAKEN_PER_S = 1000, /* each costs a search of the table */
     UNKNOWNS_TAKEN_BURST = 1000,
     HELLOS_BURST = 64,
 };
@@ -267,7 +267,7 @@ static bool under_load(struct weft_ep *ep, uint64_t now_ns)
         half_open += p->conn.state == PEER_HALF_OPEN;
         full &= p->conn.state != PEER_FREE || p->conn.events_unpolled > 0;
     }
-    /* Well below the table size, so that a flood does not displace valid handshakes. */
+    /* At most a quarter of the table, so that a flood does not displace valid handshakes. */
     uint64_t most =
         weft_min_u64(ep->config.half_open_max, weft_max_u64(ep->config.peers_max / 4, 1));
     return full || half_open >= most ||
@@ -281,8 +281,8 @@ bool weft_core_handshake_guard_admit(struct weft_ep *ep, const struct weft_addr 
 {
     *proven_p = false;
     if (hello->mode == WEFT_MODE_NONE) {
-        return true; /* no provider, so no cookies: for loopback; the table size is the only limit
-                      */
+        return true; /* mode none has no cookies (loopback only); the table size is the only
+                      * limit */
     }
     *proven_p = cookie_valid(ep, from, hello, now_ns);
     if (*proven_p || !under_load(ep, now_ns)) {
@@ -359,7 +359,7 @@ void weft_core_handshake_guard_unknown(struct weft_ep *ep, const struct weft_add
     ep->counters.unknown_sent += reply_end(ep, &w);
 }
 
-/* The sender of UNKNOWN has only the low half of the number of a packet with a short header. */
+/* The sender of UNKNOWN knows only the low half of the number of a packet with a short header. */
 static uint64_t unknown_number(const struct peer *p, const struct weft_wire_unknown *unknown)
 {
     bool half = unknown->number <= UINT32_MAX;
@@ -368,16 +368,17 @@ static uint64_t unknown_number(const struct peer *p, const struct weft_wire_unkn
 }
 
 /* An endpoint responds to any address, including its own. An attacker can therefore make it send an
- * UNKNOWN for any connection id to itself, and forward that as if it came from its peer. Where both
- * have the same name, as a server and its replica do, this would be a valid proof. An UNKNOWN that
- * may be this endpoint's own is therefore ignored. Endpoints without a name are not checked. */
+ * UNKNOWN for any connection id to itself, and forward it with the peer's source address. If both
+ * have the same name, as a server and its replica do, its MAC would be valid. An UNKNOWN that may
+ * be this endpoint's own is therefore ignored. Endpoints without a name are not checked. */
 static bool unknown_may_be_ours(const struct weft_ep *ep, const struct peer *p)
 {
     return p->conn.name != 0 && p->conn.name == ep->config.name;
 }
 
-/* The peer whose packet an UNKNOWN answers, before its MAC is verified; NULL = none. A packet that
- * was acknowledged is not meant: the peer had the connection then. */
+/* The peer to whose packet an UNKNOWN is the reply, before its MAC is verified; NULL = none. An
+ * UNKNOWN for an acknowledged packet is ignored: the peer had the connection when it
+ * acknowledged. */
 static struct peer *unknown_find(struct weft_ep *ep, const struct weft_addr *from,
                                  const struct weft_wire_unknown *unknown)
 {

@@ -2,13 +2,13 @@
  *
  * A keep-alive PING expects a reply: without any packet after it, probes follow, and the peer is
  * declared dead after the peer timeout, as with an open message (loss.c). A peer that sent IDLE is
- * not expected to reply: it computes, for half a minute or for ten minutes. It may have died
- * meanwhile, while a server waits for it and keeps its slot. Silence longer than any training step
- * (sleep_timeout_ns) therefore ends the connection, too, with a CLOSE in case the peer is alive.
+ * not expected to reply: it may compute for minutes. It may also have died, and a server would wait
+ * for it forever and keep its slot. If no packet arrives for longer than any training step
+ * (sleep_timeout_ns), the connection therefore ends, too, with a CLOSE in case the peer is alive.
  *
- * A closed connection stays in the table for five probe timeouts. CLOSE is repeated until it is
- * answered, at most three times, and late packets of the connection are dropped silently instead of
- * being answered with UNKNOWN. Its slot is reused earlier if no other is free.
+ * A closed connection remains in the table for five probe timeouts. CLOSE is repeated until the
+ * peer replies to it, at most three times, and late packets of the connection are dropped without
+ * an UNKNOWN. Its slot is reused earlier if no other is free.
  *
  * Source: docs/PROTOCOL.md section 9; RFC 9000 section 10.
  */
@@ -49,7 +49,7 @@ void weft_core_close(struct weft_ep *ep, struct peer *p, enum weft_msg_down why,
     p->conn.down_raised = true;
 }
 
-/* CLOSE was received: answer it, and each retransmission of it. */
+/* CLOSE was received: reply to it, and to each retransmission of it. */
 void weft_core_close_recv(struct weft_ep *ep, struct peer *p, uint16_t code, uint64_t now_ns)
 {
     bool replaced = code == WEFT_CLOSE_REPLACED;
@@ -77,7 +77,7 @@ void weft_core_closing_recv(struct weft_ep *ep, struct peer *p,
         return;
     }
     if (p->conn.close_answered && p->conn.close_sends < CLOSE_SENDS) {
-        p->conn.need_close = true; /* the answer was lost */
+        p->conn.need_close = true; /* the reply was lost */
     }
     p->conn.close_answered = true;
     weft_core_peer_ready(ep, p);
@@ -105,10 +105,9 @@ static void closing_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 
 /* ---- idle peers ------------------------------------------------------------------------------ */
 
-/* After IDLE a peer sends nothing, so the state must not depend on reordering: the packet with the
- * largest number decides. If a reordered older IDLE counted, nothing would be sent to an active
- * peer. If a reordered older packet ended the idle state, an idle peer would be probed and declared
- * dead. */
+/* After IDLE a peer sends no packet that could correct its state, so the packet with the largest
+ * number decides. If a reordered older IDLE counted, no packet would be sent to an active peer. If
+ * a reordered older packet ended the idle state, an idle peer would be probed and declared dead. */
 void weft_core_idle_note(struct peer *p, uint64_t pn)
 {
     if (pn >= weft_max_u64(p->sec.seen_largest, p->conn.idle_pn)) {
@@ -144,8 +143,8 @@ static uint64_t closing_deadline(struct peer *p)
     return weft_min_u64(conn->close_ns, conn->drain_ns);
 }
 
-/* Start of the silence: not before the end of a pause of this process, so that every peer can still
- * reply. */
+/* Start of the time without a packet from the peer, but not before the end of a pause of this
+ * process, so that every peer can still reply. */
 static uint64_t heard_ns(const struct weft_ep *ep, const struct peer *p)
 {
     return weft_max_u64(p->conn.heard_ns, ep->resumed_ns);

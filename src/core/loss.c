@@ -15,10 +15,10 @@ enum {
     ANSWER_FACTOR = 4,
     OUTLIER_FACTOR = 8,
     TURN_PROBES_MAX = 2,
-    SHORT_OVERTAKEN_MAX = 128, /* packets, in which far less credit is granted than 2^15 */
+    SHORT_OVERTAKEN_MAX = 128, /* the credit granted in so many packets is far below 2^15 */
 };
 
-/* On a host that is not overloaded, no process waits longer than this for a processor. */
+/* Maximum time that a process waits for a processor on a host that is not overloaded. */
 static const uint64_t answer_ns_max = 100 * WEFT_NS_PER_MS;
 static const uint64_t turn_ns_max = 20 * WEFT_NS_PER_MS;
 static const uint64_t late_ns_first = 10 * WEFT_NS_PER_MS;
@@ -27,9 +27,9 @@ static const uint64_t rtt_ns_most = 10 * WEFT_NS_PER_S;
 
 /* ---- round-trip time ------------------------------------------------------------------------- */
 
-/* RTT sample for congestion control, which must see the delay of the network only. A peer that
- * waits for a processor builds no queue at a link; reducing the window would leave the link idle
- * when it runs again. */
+/* RTT sample for congestion control, which must include only the delay of the network. A peer that
+ * waits for a processor causes no queue at a link; after a reduction of the window the link would
+ * be idle when the peer runs again. */
 static void path_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns)
 {
     uint64_t least_ns = weft_min_u64(p->recovery.rtt_ns_min, rtt_ns);
@@ -49,9 +49,9 @@ void weft_core_rtt_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns)
     rtt_ns = weft_max_u64(rtt_ns, 1000);
     path_sample(p, rtt_ns, delay_ns);
     /* A delay above the announced maximum is due to work of the peer (for example an optimizer
-     * step). The probe timeout must allow for it, so it stays in the sample, as in RFC 9002 section
-     * 5.3, but only in part: an earlier acknowledgement may have been lost, and then the delay
-     * extends to the peer's next packet, possibly seconds. */
+     * step). The probe timeout must allow for it, so it remains in the sample, as in RFC 9002
+     * section 5.3, but only in part: an earlier acknowledgement may have been lost, and then the
+     * delay lasts until the peer's next packet, possibly seconds. */
     uint64_t stays_ns =
         p->recovery.srtt_ns == 0 ? late_ns_first : ANSWER_FACTOR * weft_core_pto_base(p);
     uint64_t agreed_ns = weft_min_u64(delay_ns, p->recovery.peer_delay_ns);
@@ -61,7 +61,7 @@ void weft_core_rtt_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns)
         rtt_ns -= delay_ns;
     }
     /* One outlier must not delay the probes for seconds. A permanent increase of the round-trip
-     * time is learnt from two or three samples. */
+     * time is reached after two or three samples. */
     uint64_t most_ns = p->recovery.srtt_ns == 0
                            ? rtt_ns_first_max
                            : OUTLIER_FACTOR * weft_max_u64(p->recovery.srtt_ns, granularity_ns);
@@ -137,8 +137,8 @@ static void packet_resolve(struct peer *p, const struct tx_packet *packet)
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 
-/* Schedule FINISH for messages that are over or past their deadline: the receiver may not know
- * it. */
+/* Schedule FINISH for messages that are over or past their deadline, because the receiver perhaps
+ * does not know that. */
 static void finish_again(struct peer *p)
 {
     for (uint64_t active = p->tx.active; active != 0; active &= active - 1) {
@@ -200,8 +200,8 @@ void weft_core_packet_sent(struct weft_ep *ep, struct peer *p, uint64_t now_ns, 
     uint64_t pn = p->recovery.pn_next;
     uint64_t bit = UINT64_C(1) << (pn % 64);
     while (p->recovery.pn_oldest + ep->config.tx_window_max <= pn) {
-        /* Chunks leave room at the end of the ring, but many packets with only ACKs can still reach
-         * it while an old packet stays in flight. */
+        /* Chunks do not use the last entries of the ring, but many packets with only ACKs can still
+         * reach its end while an old packet is in flight. */
         oldest_advance(ep, p);
         if (p->recovery.pn_oldest + ep->config.tx_window_max <= pn) {
             packet_lost(ep, p, p->recovery.pn_oldest, now_ns);
@@ -234,7 +234,7 @@ void weft_core_packet_sent(struct weft_ep *ep, struct peer *p, uint64_t now_ns, 
 }
 
 /* Packet threshold of loss detection. When no more packets are to be sent, fewer than three follow
- * the last ones; then one is enough, on a path that has not reordered packets yet (early
+ * the last ones; one is then enough, on a path that has not reordered packets yet (early
  * retransmit, RFC 5827). A spurious retransmission costs one packet. */
 static uint32_t reorder_allowed(const struct peer *p)
 {
@@ -270,7 +270,7 @@ static uint32_t losses_detect(struct weft_ep *ep, struct peer *p, uint64_t now_n
                 p->recovery.loss_ns = due_ns;
                 break; /* later packets were sent later */
             }
-            /* Loss of a size probe is no sign of congestion. */
+            /* The loss of a size probe does not indicate congestion. */
             if ((packet_at(ep, p, pn)->kind & TX_PACKET_MTU) == 0) {
                 *sent_ns_p =
                     packet_at(ep, p, pn)->sent_ns; /* packet numbers are in sending order */
@@ -419,7 +419,7 @@ static void ack_take(struct weft_ep *ep, struct peer *p, const struct weft_wire_
     }
     bool sampled = tracked && ((ack->words[0] >> (ack->largest % 64)) & 1) != 0;
     bool this_way = ack->largest >= p->path.first_pn;
-    /* A late confirmation is no sample of the path; the clock echoed in the peer's next message
+    /* A delayed confirmation is not an RTT sample; the clock echoed in the peer's next message
      * is. */
     bool late =
         answer_at(ep, p, ack->largest) && (uint64_t)ack->delay << 6 > p->recovery.peer_delay_ns;
@@ -442,7 +442,7 @@ static void ack_take(struct weft_ep *ep, struct peer *p, const struct weft_wire_
     trace_round(ep, p, &sample);
 }
 
-/* counts: the ACK has ECN counts, of all packets acknowledged so far. */
+/* counts: the ACK contains the ECN counts of all packets acknowledged so far. */
 static void ack_act(struct weft_ep *ep, struct peer *p, uint64_t pn,
                     const struct weft_wire_ack *ack, bool counts, uint64_t at_ns, uint64_t now_ns)
 {
@@ -465,14 +465,15 @@ void weft_core_ack_recv(struct weft_ep *ep, struct peer *p, uint64_t pn,
         return;
     }
     ack_echo_set(&p->ack, ack->clock, at_ns);
-    /* If a later ACK_SHORT has overtaken it, packets are acknowledged that its counts lack. */
+    /* If a later ACK_SHORT has overtaken this ACK, packets are acknowledged that its counts do not
+     * include. */
     ack_act(ep, p, pn, ack, pn > p->path.ecn_short_pn, at_ns, now_ns);
 }
 
-/* Complete credit, open_from and ce. What this end knows is not newer than a packet that no other has
- * overtaken, so the nearest number is at most the true one. In an overtaken packet the same low bits
- * may be those of a newer number: 129 messages may be confirmed meanwhile, and a wrong open_from
- * would make this end ignore the next ones forever. */
+/* Extend credit, open_from and ce to full numbers. If no later packet has overtaken this one, the
+ * values known at this end are not newer, so the nearest number is at most the true one. In an
+ * overtaken packet the same low bits may be those of a newer number: 129 messages may be confirmed
+ * meanwhile, and a wrong open_from would make this end ignore the next ones forever. */
 static void short_numbers(const struct peer *p, uint64_t pn, const struct weft_wire_ack_short *s,
                           struct weft_wire_ack *ack)
 {
@@ -491,16 +492,16 @@ void weft_core_ack_short_recv(struct weft_ep *ep, struct peer *p, uint64_t pn,
     uint64_t newest = p->recovery.pn_next - 1;
     uint32_t behind = (uint32_t)newest - s->largest;
     if (behind >= newest) {
-        ep->counters.bad_ack++; /* never sent */
+        ep->counters.bad_ack++; /* acknowledges a packet that was never sent */
         return;
     }
     uint64_t largest = newest - behind;
     unsigned above = 63 - (unsigned)(largest % 64);
     if (largest < 63 && (s->mask & (UINT64_MAX >> (largest + 1))) != 0) {
-        ep->counters.bad_ack++; /* numbers below 1 */
+        ep->counters.bad_ack++; /* the mask covers numbers below 1 */
         return;
     }
-    struct weft_wire_ack ack; /* not the words that are not there */
+    struct weft_wire_ack ack; /* only the fields before the words; ACK_SHORT has no words */
     memset(&ack, 0, offsetof(struct weft_wire_ack, words));
     ack.flags = s->flags;
     ack.delay_step = s->delay_step;
@@ -510,7 +511,8 @@ void weft_core_ack_short_recv(struct weft_ep *ep, struct peer *p, uint64_t pn,
     ack.words[0] = s->mask >> above;
     ack.words[1] = above > 0 ? s->mask << (64 - above) : 0;
     ack.word_count = above > 0 && largest >= 64 ? 2 : 1;
-    /* The peer sends chunks: their acknowledgements measure its round trips, without an echo. */
+    /* ACK_SHORT has no clock. The peer sends chunks, and measures round trips by their
+     * acknowledgements. */
     ack_echo_forget(&p->ack);
     path_ecn_short(&p->path, pn);
     ack_act(ep, p, pn, &ack, false, at_ns, now_ns);
@@ -525,7 +527,7 @@ uint64_t weft_core_pto_base(const struct peer *p)
     }
     uint64_t base_ns = p->recovery.srtt_ns +
                        weft_max_u64(4 * p->recovery.rttvar_ns, granularity_ns) + ack_delay_ns_min;
-    /* Limited, because a lost acknowledgement looks like a late one. */
+    /* Limited, because this end cannot distinguish a lost acknowledgement from a late one. */
     uint64_t most_ns = weft_min_u64(ANSWER_FACTOR * base_ns, base_ns + answer_ns_max);
     uint64_t answer_ns = weft_min_u64(p->recovery.answer_ns + p->recovery.answer_ns / 8, most_ns);
     /* All packets in flight are acknowledged with the newest one, if that arrives: within 100 us,
@@ -543,9 +545,9 @@ static uint64_t pto_interval(const struct peer *p)
 {
     uint64_t base_ns = weft_core_pto_base(p);
     if (waits_for_credit(p)) {
-        /* This end only waits for its turn; the receiver repeats its grant by itself. Once it has
-         * answered a probe, probes are less frequent: with many senders they were a tenth of all
-         * packets. */
+        /* This end only waits for credit, and the receiver repeats its grants without probes. Once
+         * the receiver has replied to a probe, probes are less frequent: with many senders they
+         * were a tenth of all packets. */
         base_ns *= 4;
         base_ns =
             weft_max_u64(base_ns, weft_min_u64(base_ns << p->allowed.turn_probes, turn_ns_max));
@@ -558,7 +560,7 @@ static uint64_t pto_interval(const struct peer *p)
     return all_later ? WEFT_CONFIRM_LATER_NS + wait_ns : wait_ns;
 }
 
-/* If the peer probes a round trip after the reply was sent, the reply was lost. */
+/* If the peer repeats its request a round trip after the reply was sent, the reply was lost. */
 void weft_core_answer_again(struct weft_ep *ep, struct peer *p, uint64_t at_ns)
 {
     if (p->tx.answers != 0 && p->recovery.probes == 0 &&
@@ -581,8 +583,8 @@ void weft_core_pto_arm(const struct weft_ep *ep, struct peer *p)
         return;
     }
     if (!waiting) {
-        /* Only the rest of an incoming message is outstanding. Probe before the peer timeout;
-         * otherwise the message of a dead sender would stay open forever. */
+        /* Only chunks of an incoming message are outstanding. Probe before the peer timeout;
+         * otherwise the message of a dead sender would remain open forever. */
         p->recovery.pto_base_ns = weft_max_u64(p->recovery.pto_base_ns, p->ack.largest_ns);
         p->recovery.pto_ns = ep->config.peer_timeout_ns == WEFT_NEVER
                                  ? WEFT_NEVER

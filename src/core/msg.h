@@ -1,9 +1,9 @@
 /* The message interface: the only view that rpc, ps and coll have of a transport.
  *
  * A message is a vector of elements, divided into chunks. A bounded fraction of the chunks may be
- * missing, and both ends learn which. The interface is implemented by the core endpoint
- * (core/endpoint.h), by the engine, which forwards to another thread (io/engine.h), and over TCP
- * (io/tcp).
+ * missing, and both ends learn which chunks are missing. The interface is implemented by the core
+ * endpoint (core/endpoint.h), by the engine, which forwards to another thread (io/engine.h), and
+ * over TCP (io/tcp).
  *
  * It is not a stream: messages are not ordered with respect to each other. It does not allocate:
  * the caller posts the memory at both ends.
@@ -42,27 +42,28 @@ struct weft_msg_send {
     weft_peer peer;
     const void *base;     /* total x elem_bytes bytes; borrowed until SENT */
     uint32_t total;       /* elements, >= 1 */
-    uint16_t elem_bytes;  /* >= 1, at most what one packet holds */
+    uint16_t elem_bytes;  /* >= 1; an element must fit into a packet */
     uint16_t chunk_elems; /* the result of chunk_elems() with which the caller laid out the chunks;
                            * its current result may differ. 0 = use the current result */
     uint8_t critical;     /* leading chunks that must not be missing, <= 254 */
     uint8_t priority;     /* 0 (most urgent) .. 7 */
     bool together;        /* one of several equal messages to different peers; only the completion
-                           * of the last one matters, so none is sent ahead of the others */
-    bool shares; /* a message of one chunk may share its packet with others that have this set, too:
-                  * the receiver posts memory for each without waiting for another of them */
-    bool cut;    /* the receiver may close it early by a timeout of its own, so its chunks
-                  * are sent in pseudo-random order even with bound 0 */
-    bool held;   /* not sent, nor announced to the receiver, before pace(); its deadline
-                  * applies meanwhile */
+                           * of the last one matters, so no message is sent before the others */
+    bool shares; /* if the message has one chunk, it may share its packet with other messages with
+                  * this flag: the receiver posts memory for each of them without waiting for
+                  * another */
+    bool cut;    /* the receiver may close the message early at its own timeout, so chunks are sent
+                  * in pseudo-random order even with bound 0 */
+    bool held;   /* neither sent nor announced to the receiver before pace(); its deadline applies
+                  * meanwhile */
     uint32_t bound_ppm;   /* fraction of chunks that may be missing, < 10^6 */
-    uint32_t stream;      /* messages of one stream carry the fraction of a chunk that the bound of
-                           * each leaves over to the next (core/bound.h) */
+    uint32_t stream;      /* the fraction of a chunk that remains of a message's bound carries over
+                           * to the next message of the same stream (core/bound.h) */
     uint64_t tag;         /* opaque; matched by the receiver's expectations */
     uint64_t deadline_ns; /* close SHORT at this time; WEFT_NEVER = never */
     uint64_t user;        /* returned in SENT */
     const uint64_t
-        *critical_mask; /* further critical chunks, as bits; read by send only; NULL = none */
+        *critical_mask; /* further critical chunks, as bits; read only during send; NULL = none */
     const void
         *prefetch; /* WEFT_PREFETCH_BYTES that the caller accesses at SENT; as in weft_msg_expect */
 };
@@ -72,8 +73,8 @@ enum { WEFT_PREFETCH_BYTES = 256 };
 /* Start time and rate of a held message. */
 struct weft_msg_pace {
     uint64_t start_ns; /* earliest start, on the clock of now_ns. 0 = immediately */
-    uint64_t rate_bps; /* maximum rate of its packets: UDP payload, retransmissions included. Over
-                        * any interval, a burst of one millisecond or one packet is added. Window
+    uint64_t rate_bps; /* maximum rate of its packets: UDP payload, retransmissions included. Any
+                        * interval may exceed it by a burst of one millisecond or one packet. Window
                         * and credit may allow less. 0 = no limit */
     uint8_t rank; /* among paced messages of one priority, lower ranks are sent first, after the
                    * messages that are not paced. The priority announced to the receiver, for
@@ -88,8 +89,9 @@ struct weft_msg_expect {
     void *memory;          /* COPY, ADD: borrowed until RECEIVED or cancel. EVENT: NULL */
     uint64_t memory_bytes; /* COPY, ADD: a larger message does not match. EVENT: largest
                             * total x elem_bytes that matches */
-    uint32_t count;        /* messages that this expectation matches; COPY and ADD: 1 */
-    uint64_t timeout_ns;   /* from the first chunk to closing SHORT. WEFT_NEVER = none */
+    uint32_t count;        /* number of messages that this expectation matches; COPY and ADD: 1 */
+    uint64_t timeout_ns;   /* close SHORT after this time from the first chunk on. WEFT_NEVER =
+                            * none */
     uint64_t until_ns;     /* close SHORT at this time, or at the first chunk if that arrives later.
                             * 0 = none */
     uint64_t user;         /* returned in OPEN, CHUNK and RECEIVED */
@@ -109,10 +111,11 @@ enum weft_msg_event_type {
 };
 
 enum weft_msg_outcome {
-    WEFT_MSG_COMPLETE,  /* at least total - bound arrived */
-    WEFT_MSG_SHORT,     /* closed below its bound: deadline, timeout, or the sender died */
-    WEFT_MSG_UNKNOWN,   /* SENT only: the peer died; `mask` is a subset of what it received */
-    WEFT_MSG_WITHDRAWN, /* SENT only: withdrawn with withdraw(); nothing of it was sent */
+    WEFT_MSG_COMPLETE,  /* no more chunks are missing than the bound allows */
+    WEFT_MSG_SHORT,     /* more are missing: deadline, timeout, or the sender died */
+    WEFT_MSG_UNKNOWN,   /* SENT only: the peer died; `mask` is a subset of the chunks that it
+                         * received */
+    WEFT_MSG_WITHDRAWN, /* SENT only: withdrawn with withdraw(); no packet of it was sent */
 };
 
 enum weft_msg_down {
@@ -154,7 +157,7 @@ struct weft_msg_event {
 };
 
 struct weft_msg_ops {
-    /* Elements in a chunk for elements of elem_bytes sent to peer; 0 when one does not fit.
+    /* Number of elements of elem_bytes in a chunk sent to peer; 0 if an element does not fit.
      * Callers that lay out chunks themselves (sparse rows) call it before send, and pass the result
      * to send. The result changes with the packet size of the path. */
     uint32_t (*chunk_elems)(void *self, weft_peer peer, uint16_t elem_bytes);
@@ -174,16 +177,17 @@ struct weft_msg_ops {
     weft_status (*pace)(void *self, weft_peer peer, uint64_t seq, const struct weft_msg_pace *pace,
                         uint64_t now_ns);
 
-    /* Withdraw a held message before its first byte. SENT (WITHDRAWN) follows. The receiver never learns
-     * of it; the gap in the sequence numbers has no effect.
+    /* Withdraw a held message before its first byte is sent. SENT (WITHDRAWN) follows. The receiver
+     * never learns of the message; the gap in the sequence numbers has no effect.
      * Errors:  WEFT_NOTFOUND  as above.   WEFT_STATE  sent without `held`, or partly sent. */
     weft_status (*withdraw)(void *self, weft_peer peer, uint64_t seq, uint64_t now_ns);
 
-    /* Post receive memory. Post that of a reply before sending the request.
+    /* Post receive memory. Post the memory of a reply before sending the request.
      * Errors:  WEFT_NOMEM    the table of expectations is full. WEFT_INVALID as above. */
     weft_status (*expect)(void *self, const struct weft_msg_expect *expect, weft_expect_id *id_p);
 
-    /* Cancel an expectation; messages that it has opened continue. WEFT_NOTFOUND: used up. */
+    /* Cancel an expectation. Messages that have matched it continue. WEFT_NOTFOUND: it is used
+     * up. */
     weft_status (*cancel)(void *self, weft_expect_id id);
 
     /* Attach a value to an open incoming message; its later events carry the value as `user`.
@@ -198,7 +202,7 @@ struct weft_msg_ops {
     bool (*poll)(void *self, struct weft_msg_event *event_p);
 };
 
-/* A transport, by interface. Copied freely; owns nothing. */
+/* A transport: the functions, and the object to pass to them. May be copied; owns nothing. */
 struct weft_msgr {
     const struct weft_msg_ops *ops;
     void *self;

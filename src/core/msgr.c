@@ -3,8 +3,8 @@
 
 #include "base/assert.h"
 
-/* Callers leave EVENTS_RESERVE free before they begin on a peer (on_deadline) or poll after every
- * datagram (recv), so the ring cannot overflow in the documented use. */
+/* Before on_deadline processes a peer, EVENTS_RESERVE entries are free, and the caller polls after
+ * every datagram (recv), so the ring cannot overflow in the documented use. */
 struct weft_msg_event *weft_core_event_push(struct weft_ep *ep)
 {
     WEFT_ASSERT(ep->event_count < EVENTS_MAX);
@@ -21,7 +21,8 @@ static bool ep_poll(void *self, struct weft_msg_event *event_p)
         return false;
     }
     *event_p = ep->events[ep->event_head];
-    /* An empty ring begins anew: few places that stay in the cache, not all of them in turn. */
+    /* An empty ring restarts at its first entry, so that few entries are used and remain in the
+     * cache. */
     ep->event_count--;
     ep->event_head = ep->event_count == 0 ? 0 : (ep->event_head + 1) % EVENTS_MAX;
     struct peer *p = &ep->peers[event_p->peer];

@@ -1,14 +1,14 @@
 /* Held messages: their start and their rate (core/msg.h).
  *
- * A held message has a sequence number and memory, and no other effect: no chunk of it is sent or
- * probed, BACKLOG does not count it, so the receiver grants no credit for it, and it sets no timer.
- * When it is released, it begins like a message that is opened at that time.
+ * A held message uses only a sequence number and memory: no chunk of it is sent or probed, BACKLOG
+ * does not count it, so the receiver grants no credit for it, and it sets no timer. When it is
+ * released, it begins like a message that is opened at that time.
  *
  * The rate is enforced by a virtual clock for each message. Every packet advances the clock by the
  * packet's transmission time at the rate. Packets may be sent until the clock is lead_ns ahead of
  * the time. Then the message is paused until the time has caught up, so that one timer covers
- * lead_ns of packets. Time lost to a late timer, or to a lack of window or credit, is made up for,
- * up to lag_ns: more would be a burst into a link that other flows use by then.
+ * lead_ns of packets. After a late timer, or a lack of window or credit, the message catches up by
+ * at most lag_ns: more would be a burst into a link that other flows use by then.
  *
  * Source: docs/PROTOCOL.md section 5, "Scheduled messages".
  */
@@ -93,8 +93,8 @@ void weft_core_pace_sent(struct peer *p, struct tx_msg *m, uint32_t bytes, uint6
     }
 }
 
-/* Begin or continue the messages whose time has come. While all messages are paused, no reply is
- * outstanding. */
+/* Begin or continue the messages whose start time or pause has passed. While all messages are
+ * paused, no reply is outstanding. */
 void weft_core_pace_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
     tx_pace_end(&p->tx);

@@ -8,15 +8,15 @@
 
 enum {
     BUCKET_PACKETS = 10,
-    BUCKET_PACKETS_MARKED = 2, /* one, and one for a late timer */
+    BUCKET_PACKETS_MARKED = 2, /* one packet, and one more for a late timer */
 };
 
 static const uint64_t bucket_ns = 100 * WEFT_NS_PER_US;
 static const uint64_t burst_bytes = 65536;
 static const uint64_t refill_ns_max = 5 * WEFT_NS_PER_MS;
 
-/* Both use 64 bits if possible, which is nearly always: a division of 128 bits is a function
- * call. */
+/* Both functions use 64 bits if possible, which is nearly always the case: a division of 128 bits
+ * is a function call. */
 static uint64_t bytes_in(uint64_t rate_bps, uint64_t ns)
 {
     uint64_t product;
@@ -39,7 +39,8 @@ uint64_t weft_core_time_of(uint64_t rate_bps, uint64_t bytes)
  * marks a burst even if the port is otherwise idle. Such marks keep the window at the size of a
  * burst: 10 packets in 13 ms on a link of 10 Gbit/s. If the path is more than half of the
  * round-trip time, the window can be sent packet by packet, so the bucket is shallow (RFC 9002
- * section 7.7). If the hosts are most of it, credit is still sent in bursts. */
+ * section 7.7). If most of the round-trip time is the delay of the hosts, bursts are not
+ * limited. */
 static bool bursts_cost(const struct peer *p)
 {
     return p->cc.marks && p->recovery.srtt_ns / 2 < p->recovery.rtt_ns_min;
@@ -47,8 +48,8 @@ static bool bursts_cost(const struct peer *p)
 
 /* The maximum of 100 us at the rate, ten packets, and half a window up to one GSO burst. If the
  * window is far larger than the bandwidth-delay product, as with hosts that answer late, a grant of
- * credit may be sent as one burst. With 100 us alone each grant waited for a timer, and eight
- * senders left a link idle for an eighth of the time although all of them held credit. */
+ * credit may be sent as one burst. With a depth of only 100 us each grant waited for a timer, and
+ * eight senders left a link idle for an eighth of the time although all of them held credit. */
 static uint64_t bucket_depth(const struct peer *p)
 {
     uint64_t least = weft_min_u64(p->cc.cwnd_bytes / 2, burst_bytes);
@@ -86,8 +87,8 @@ bool weft_core_pacer_allows(struct peer *p, uint32_t bytes, uint64_t now_ns)
     if (p->cc.rate_bps == 0 || p->pacer.tokens_bytes >= (int64_t)bytes) {
         return true;
     }
-    /* A chunk may be longer than the bucket is deep if the packet size has shrunk since the message
-     * was divided. It is sent when the bucket is full, and the bucket is then overdrawn. */
+    /* A chunk may be longer than the depth of the bucket if the packet size has decreased since the
+     * message was divided. It is sent when the bucket is full, and the bucket is then overdrawn. */
     uint64_t depth = bucket_depth(p);
     uint64_t enough = weft_min_u64(bytes, depth);
     if (p->pacer.tokens_bytes >= (int64_t)enough) {

@@ -2,31 +2,31 @@
  * (path validation).
  *
  * Packet size. A connection starts with a size that is known to pass, and probes for longer ones. A
- * probe is a packet of its own, a PING with padding, and does not count in bytes in flight. The
+ * probe is a separate packet, a PING with padding, and does not count in bytes in flight. The
  * largest allowed size is probed first, together with the usual size below it, so that on most
  * networks one round trip is enough. Then the usual sizes are probed downwards, then the remaining
- * interval is halved. A size is abandoned after three tries. Black holes: two consecutive rounds
- * lose packets longer than the base, while in each round shorter packets pass and none as long
- * does. The cause may be a smaller path MTU, but also a receiver without posted memory for these
- * packets, or a full switch. The size in use is therefore probed as a new one would be. If that
- * fails, the packet size returns to the base, and the search starts again. Open messages keep their
- * grid; their packets may then be fragmented.
+ * interval is halved. A size is abandoned after three tries. A black hole is suspected if packets
+ * longer than the base are lost in two consecutive rounds, while in each round shorter packets pass
+ * and no packet of that length does. The cause may be a smaller path MTU, but also a receiver
+ * without posted memory for these packets, or a full switch buffer. The size in use is therefore
+ * probed like a new size. If the probe fails, the packet size is set to the base, and the search
+ * starts again. Open messages keep their grid; their packets may then be fragmented.
  *
  * ECN. Marks are used once the peer has counted as many marked packets as it has acknowledged.
- * Counts that decrease or are too small mean that a node on the path clears the marks. If no packet
- * of the test arrives, a node drops marked packets. In both cases the path is used without ECN.
+ * If the counts decrease or are too small, a node on the path clears the marks. If no packet of the
+ * test arrives, a node drops marked packets. In both cases the path is used without ECN.
  *
  * Address. A packet from a new address only causes a PATH_CHALLENGE to that address, with a random
- * token: at most one packet of three times as many bytes, ten times a second. The peer has moved if
- * that address answers with the token. Only then is the address adopted, and the state of the old
- * path (round trip, window, size, ECN) discarded. A copy of a packet, sent from a third address,
- * therefore has no effect. It does not delay a migration either: four tokens are valid at a time,
- * and if no packet arrived from the old address since the last challenge, the limit of ten a second
- * applies to each address. With one token and one limit, a copy that arrived before each probe used
- * up the challenge of the probe's address, and a migrated peer was not followed for seconds.
- * Without a common limit while packets arrive from the old address, each copy of a packet would
- * cost a packet. An attacker that sends four copies from other addresses within a round trip of
- * each challenge can still delay a migration.
+ * token: at most one packet of three times as many bytes, ten times a second. The peer has migrated
+ * if that address replies with the token. Only then is the address adopted, and the state of the
+ * old path (round trip, window, size, ECN) discarded. A copy of a packet, sent from a third
+ * address, therefore has no effect. It does not delay a migration either: four tokens are valid at
+ * a time, and if no packet arrived from the old address since the last challenge, the limit of ten
+ * a second applies to each address separately. With one token and one limit, a copy that arrived
+ * before each probe used up the challenge of the probe's address, and a migration was not detected
+ * for seconds. Without a common limit while packets arrive from the old address, each copy of a
+ * packet would cost a packet. An attacker that sends four copies from other addresses within a
+ * round trip of each challenge can still delay a migration.
  *
  * Source: docs/PROTOCOL.md section 9; RFC 8899 sections 4 and 5; RFC 9000 sections 9, 13.4 and 14.
  */
@@ -38,7 +38,7 @@ enum {
     BASE_BYTES = 1200,  /* RFC 9000 section 14.1 */
     PLAIN_BYTES = 1472, /* IPv4 in frames of 1,500 bytes */
     PROBE_TRIES = 3,
-    SEARCH_GRAIN = 16, /* the search stops at smaller gains */
+    SEARCH_GRAIN = 16, /* the search stops when the interval is smaller */
     BLACK_HOLE_ROUNDS = 2,
     ECN_TEST_PACKETS = 64,
     ECN_LOST_PACKETS = 5,
@@ -72,7 +72,7 @@ static void size_set(struct peer *p, uint32_t bytes)
     struct path *path = &p->path;
     p->path.packet_bytes = bytes;
     weft_cc_resize(&p->cc, bytes);
-    /* Packets sent earlier are no evidence about this size. */
+    /* Packets sent earlier do not prove that this size passes. */
     path->large_pn = p->recovery.pn_next - 1;
     path->large_bytes = UINT32_MAX;
     doubt_end(path);
@@ -126,7 +126,7 @@ static void search_begin(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
 {
     p->path.refused_bytes = p->path.ceiling_bytes + 1;
     search_go_on(ep, p, now_ns);
-    /* In addition to the largest size, that of standard Ethernet. */
+    /* In addition to the largest size, probe that of standard Ethernet. */
     uint32_t below = (uint32_t)weft_min_u64(p->path.probe_bytes, PLAIN_BYTES + 1);
     p->path.companion_bytes = usual_between(p->path.packet_bytes, below);
 }
@@ -174,7 +174,8 @@ static void probe_passed(struct weft_ep *ep, struct peer *p, uint32_t bytes, uin
     if (bytes >= p->path.packet_bytes) {
         doubt_end(path);
     }
-    /* A longer probe still in flight (its companion arrived first) keeps its tries. */
+    /* If the companion probe arrived first, the longer probe is still in flight and keeps its
+     * tries. */
     if (bytes >= path->probe_bytes && path->probe_bytes != 0) {
         search_go_on(ep, p, now_ns);
     }
@@ -189,7 +190,7 @@ static void large_lost(struct weft_ep *ep, struct peer *p, uint64_t pn,
     bool passed_since = pn <= path->large_pn && bytes <= path->large_bytes;
     if (!large || passed_since || path->small_pn <= path->small_counted_pn ||
         packet->sent_ns < weft_time_add(path->large_lost_ns, p->recovery.srtt_ns)) {
-        return; /* in a round that was counted already, or no short packet has passed since */
+        return; /* this round was already counted, or no short packet has passed since */
     }
     path->large_lost_bytes =
         path->large_lost == 0 ? bytes : (uint32_t)weft_min_u64(path->large_lost_bytes, bytes);
@@ -386,11 +387,11 @@ static struct stray stray_look(const struct peer *p, const struct challenge *c,
     return stray;
 }
 
-/* A peer that migrates and then sends IDLE answers no challenge before it is progressed again, and
- * its old address no longer exists: it would be declared dead. IDLE is therefore processed from any
- * address, and so is its end. Nothing is sent in response. A copy has the same content as the
- * original, whose number is above those of all packets processed. In mode none, an attacker that
- * can forge a packet can also answer the challenge. */
+/* A peer that migrates and then sends IDLE replies to no challenge before it makes progress again,
+ * and its old address no longer exists: it would be declared dead. IDLE, and the end of the idle
+ * state, are therefore processed from any address. Nothing is sent in response. A copy has the same
+ * content as the original, whose number is above those of all packets processed. In mode none, an
+ * attacker that can forge a packet can also answer the challenge. */
 static void stray_idle(struct weft_ep *ep, struct peer *p, const struct weft_wire_packet *packet,
                        bool idle, uint64_t now_ns)
 {
@@ -548,7 +549,7 @@ uint32_t weft_core_path_build(struct weft_ep *ep, struct peer *p, uint64_t now_n
     if (p->conn.state != PEER_OPEN || p->conn.idle || p->conn.idle_sent) {
         return 0; /* after IDLE, a probe would end the idle state of this end */
     }
-    if (path->raise_ns <= now_ns) { /* checked only when packets are sent: no timer of its own */
+    if (path->raise_ns <= now_ns) { /* checked only when packets are sent, so it needs no timer */
         search_begin(ep, p, now_ns);
     }
     if (path->probe_due) {

@@ -1,7 +1,7 @@
 /* The table of peers: allocation and reuse of slots, PEER_UP and PEER_DOWN. */
 #include "core/internal.h"
 
-/* An idle peer keeps its slot for this many peer timeouts when the table is full. */
+/* If the table is full, an idle peer keeps its slot for this many peer timeouts. */
 enum { IDLE_PATIENCE = 12 };
 
 void weft_core_peer_ready(struct weft_ep *ep, struct peer *p)
@@ -67,7 +67,7 @@ static struct peer *peer_find_free(struct weft_ep *ep)
             return &ep->peers[i];
         }
     }
-    /* First go those that only wait for late packets. */
+    /* First drop closed connections that only wait for late packets. */
     for (uint32_t i = 0; i < ep->config.peers_max; i++) {
         const struct peer *p = &ep->peers[i];
         if (p->conn.state == PEER_CLOSING && !weft_core_closing(p) &&
@@ -75,8 +75,8 @@ static struct peer *peer_find_free(struct weft_ep *ep)
             return &ep->peers[i];
         }
     }
-    /* A half-open peer costs an attacker nothing, so these are dropped next: first those whose
-     * address is not validated, and among equals the oldest. */
+    /* Next drop half-open peers, because they cost an attacker nothing: first those whose address
+     * is not validated, and of several the oldest. */
     struct peer *best = NULL;
     for (uint32_t i = 0; i < ep->config.peers_max; i++) {
         struct peer *p = &ep->peers[i];
@@ -98,8 +98,8 @@ bool weft_core_peer_quiet(const struct peer *p)
     return p->tx.active == 0 && !peer_waiting(p) && p->rx.live == 0 && p->rx.closed == 0;
 }
 
-/* The quiet peer with the longest silence, among the idle peers or among the others, if that
- * silence is at least `silence_ns`. */
+/* The quiet peer from which no packet has arrived for the longest time, but at least `silence_ns`;
+ * among the idle peers or among the others. */
 static struct peer *silent_find(struct weft_ep *ep, bool idle, uint64_t silence_ns, uint64_t now_ns)
 {
     struct peer *oldest = NULL;
@@ -142,7 +142,8 @@ struct peer *weft_core_peer_alloc(struct weft_ep *ep, const struct weft_addr *ad
     uint32_t idx = peer_idx(ep, p);
     ep->peers_used = idx >= ep->peers_used ? idx + 1 : ep->peers_used;
     p->conn.addr = *addr;
-    /* 12 bits are the slot; 20 bits distinguish the connection from earlier ones in the slot. */
+    /* The low 12 bits are the slot; 20 bits distinguish the connection from earlier ones in the
+     * slot. */
     uint64_t id = weft_prng_u64(&ep->prng);
     (void)weft_core_secret_u64(ep,
                                &id); /* on failure a predictable id does little harm: section 8.6 */
@@ -200,7 +201,8 @@ void weft_core_peer_down(struct weft_ep *ep, struct peer *p, enum weft_msg_down 
                          uint64_t now_ns)
 {
     weft_core_peer_end(ep, p, why, 0, now_ns);
-    weft_core_peer_clear(ep, p); /* state PEER_FREE is 0; masks of the events live in the arenas */
+    weft_core_peer_clear(ep, p); /* state PEER_FREE is 0; the masks of events are in the arenas,
+                                  * which are not cleared */
 }
 
 weft_status weft_ep_connect(struct weft_ep *ep, const struct weft_addr *addr, uint64_t now_ns,

@@ -1,17 +1,17 @@
 /* Prefetching of memory that a packet will access.
  *
- * With hundreds of peers, nothing that belongs to a peer that sends rarely is in the cache when its
- * packet arrives, nor is it in the TLB: the peer, its keys, its current and its previous message,
- * the ring of packets and the expectation are on a dozen pages. The misses were sequential, 0.4 to
- * 0.8 us each in a virtual machine, and were half of the time by which an empty request took longer
- * than with a single peer. The addresses follow from the peer's index, and then from the peer. All
- * lines are therefore prefetched in these two steps, and arrive while the packet is being verified.
+ * With hundreds of peers, the state of a peer that sends rarely is neither in the cache nor in the
+ * TLB when its packet arrives: the peer, its keys, its current and its previous message, the ring
+ * of packets and the expectation are on a dozen pages. The misses were sequential, 0.4 to 0.8 us
+ * each in a virtual machine, and caused half of the additional time of an empty request compared
+ * with a single peer. The addresses follow from the peer's index, and then from the peer. All lines
+ * are therefore prefetched in these two steps, and arrive while the packet is being verified.
  *
  * For a peer at a high rate, the destination of the next chunk is prefetched. Chunks arrive in
  * random order, which the hardware prefetcher does not predict, and a copy or an addition would
  * wait for each line.
  *
- * A wrong guess costs time and has no other effect.
+ * A wrong prefetch costs time and has no other effect.
  */
 #include "core/internal.h"
 
@@ -24,7 +24,7 @@ enum {
     CHUNK_BYTES = 1536, /* the hardware prefetcher covers the rest of a longer chunk */
 };
 
-/* The state of a peer that sent a packet so recently is still in the cache. */
+/* If the peer's last packet arrived within this time, its state is still in the cache. */
 static const uint64_t fresh_ns = 200 * WEFT_NS_PER_US;
 
 static void lines(const void *from, size_t bytes)

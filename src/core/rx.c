@@ -1,9 +1,9 @@
-/* What a verified packet does (verify.c): its frames act, and its chunk reaches the message's sink.
- * Then the time is computed at which a message with chunks missing may close.
+/* Processing of a verified packet (verify.c): first its frames, then its chunk, which is passed to
+ * the message's sink. Then the time is computed at which a message with missing chunks may close.
  *
- * The packet number is recorded before the frames act and the chunk is delivered. A DATA packet
- * that finds no posted memory is treated as lost: it is not recorded and not acknowledged, and the
- * sender retransmits its chunk.
+ * The packet number is recorded before the frames are processed and the chunk is delivered. A DATA
+ * packet that finds no posted memory is treated as lost: it is not recorded and not acknowledged,
+ * and the sender retransmits its chunk.
  *
  * Source: docs/PROTOCOL.md sections 3.7, 4, 6 rules 3, 5, 6.
  */
@@ -45,8 +45,8 @@ static bool rx_same_grid(const struct rx_msg *m, const struct weft_wire_data *d)
 }
 
 /* Process the chunk of a packet; true when the packet may be acknowledged. *bulk_p: the first pass
- * goes on, so the sender is not waiting for an acknowledgement. Inlined although MESSAGE calls it,
- * too: otherwise each DATA packet costs 40 instructions more. */
+ * continues, so the sender is not waiting for an acknowledgement. Inlined although MESSAGE calls
+ * it, too: otherwise each DATA packet costs 40 instructions more. */
 static inline __attribute__((always_inline)) bool rx_data(struct weft_ep *ep, struct peer *p,
                                                           const struct weft_wire_data *d,
                                                           bool pass_end, uint64_t at_ns,
@@ -59,7 +59,8 @@ static inline __attribute__((always_inline)) bool rx_data(struct weft_ep *ep, st
     }
     if (d->chunks > ep->config.chunks_max) {
         ep->counters.bad_range++;
-        ack_at_once(&p->ack); /* shows that this end is alive; the sender's deadline decides */
+        ack_at_once(&p->ack); /* show that this end is alive; the sender's deadline ends the
+                               * message */
         return false;
     }
     if (seq >= p->rx.open_from + WEFT_MSGS_MAX) {
@@ -78,7 +79,8 @@ static inline __attribute__((always_inline)) bool rx_data(struct weft_ep *ep, st
     }
     if (m->state == RX_FREE) {
         if (m->unpolled) {
-            return false; /* an event still points to the mask; no correct sender is that fast */
+            return false; /* an event still points to the mask; a correct sender does not reuse the
+                           * slot so early */
         }
         m = weft_core_rx_open(ep, p, seq, d, at_ns, now_ns);
         if (m == NULL) {
@@ -108,11 +110,11 @@ static inline __attribute__((always_inline)) bool rx_data(struct weft_ep *ep, st
 
 /* ---- when a message may close ---------------------------------------------------------------- */
 
-/* A path that has reordered packets may do so again for this long. */
+/* A path that has reordered packets is assumed to do so again for this time. */
 static const uint64_t late_memory_ns = 10 * WEFT_NS_PER_S;
 
-/* How long to wait after the end of the first pass for reordered chunks. A path that has not
- * reordered packets for a while has none, and waiting would only delay every message. */
+/* Time to wait for reordered chunks after the end of the first pass. 0 on a path that has not
+ * reordered packets recently: the wait would delay every message. */
 static uint64_t reorder_window(const struct peer *p, const struct rx_msg *m, uint64_t rtt_ns)
 {
     bool reorders =
@@ -134,7 +136,7 @@ static uint64_t rx_close_time(const struct peer *p, const struct rx_msg *m)
     }
     uint64_t since_ns = weft_core_credit_silent_since(p);
     if (p->credit.sender_limited || since_ns == WEFT_NEVER) {
-        return at; /* the sender may be waiting for a limit of its own, or for credit */
+        return at; /* the sender may be waiting for its own window or pacer, or for credit */
     }
     /* One grant may be lost: the credit is first repeated, and the sender has a round trip to
      * respond. */
@@ -175,8 +177,8 @@ static void priority_note(struct peer *p, uint32_t msg, uint8_t priority)
     credit_urgency(&p->credit, priority);
 }
 
-/* A whole message beside the packet's chunk: as a DATA packet with PASS_END, which counts nowhere.
- */
+/* Process a MESSAGE frame, a whole message: like a DATA packet with PASS_END, except that it does
+ * not count as a DATA packet. */
 static bool message_recv(struct weft_ep *ep, struct peer *p, const struct weft_wire_message *f,
                          uint64_t pn, uint64_t at_ns, uint64_t now_ns)
 {
@@ -249,7 +251,7 @@ static bool control_act(struct weft_ep *ep, struct peer *p, const struct weft_wi
     return taken;
 }
 
-/* The effects of any valid packet, apart from its frames. */
+/* The effects that every valid packet has, in addition to those of its frames. */
 static void packet_note(struct weft_ep *ep, struct peer *p, enum weft_ecn ecn,
                         const struct weft_wire_packet *packet, size_t bytes, uint64_t at_ns,
                         uint64_t now_ns)
@@ -295,12 +297,12 @@ struct before {
     uint64_t rx_closed;
 };
 
-/* Whether the packet was a complete reply: messages of one chunk, with DONE of a request. Its
- * sender delays its probes, and if the reply is lost, a probe of this end for the DONE makes the
- * sender repeat it. The reply may therefore be confirmed with the next message. Between peers that
- * communicate rarely this saves this end one packet, and the peer two: it would wake up for the
- * confirmation and acknowledge it. Between peers that communicate often the confirmation is no
- * later than otherwise. */
+/* True if the packet was a complete reply: messages of one chunk, with DONE of a request. Its
+ * sender delays its probes; if the reply is lost, a probe of this end for the DONE makes the sender
+ * repeat the reply. The reply may therefore be confirmed with the next message. Between peers that
+ * communicate rarely this saves one packet of this end, and a wake-up and a packet of the peer,
+ * which would acknowledge the confirmation. Between peers that communicate often the confirmation
+ * is not sent later than otherwise. */
 static bool is_answer(const struct weft_ep *ep, const struct peer *p, uint32_t frames,
                       uint32_t chunks, const struct before *before)
 {
@@ -319,8 +321,8 @@ static void packet_act(struct weft_ep *ep, struct peer *p, const struct incoming
         weft_core_closing_recv(ep, p, &in->packet);
         return;
     }
-    /* Not earlier: if a copy from another address arrives first, the original must still be
-     * accepted. */
+    /* The number is not recorded earlier: if a copy from another address arrives first, the
+     * original must still be accepted. */
     weft_core_replay_commit(&p->sec, in->packet.number);
     bool has = in->packet.data != NULL;
     trace(ep, p, WEFT_TRACE_PACKET_RECEIVED, in->packet.flags, in->packet.number,

@@ -1,10 +1,10 @@
-/* Incoming messages: open, close, and the receiver's half of the bound.
+/* Incoming messages: open, close, and the receiver's part of the bound.
  *
  * A message is opened by its first chunk that matches an expectation. It is closed when all chunks
  * have arrived, or when enough have (at most K missing, none of them critical) and either the
  * sender's first pass has ended or the sender has been silent for too long, or when it times out.
- * It then stays in its slot, to answer with DONE, until the sender confirms that DONE by moving its
- * oldest message on.
+ * The closed message remains in its slot, so that DONE can be repeated, until the sender confirms
+ * DONE: the oldest message that the sender announces is then a later one.
  *
  * Source: docs/PROTOCOL.md section 6, rules 3, 5, 6.
  */
@@ -24,8 +24,8 @@ static void rx_free(struct peer *p, struct rx_msg *m)
     p->rx.later &= ~bit;
 }
 
-/* A confirmation of a message that is still open here is inconsistent, and is ignored as a
- * whole. */
+/* An open_from that confirms a message which is still open at this end is inconsistent, and is
+ * ignored as a whole. */
 void weft_core_rx_open_from(struct weft_ep *ep, struct peer *p, uint64_t open_from)
 {
     uint64_t end = weft_min_u64(open_from, p->rx.open_from + WEFT_MSGS_MAX);
@@ -109,7 +109,7 @@ void weft_core_rx_close_all(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     }
 }
 
-/* As for outgoing messages (tx_msg.c). */
+/* As masks_clear for outgoing messages (tx_msg.c). */
 static void masks_clear(const struct weft_ep *ep, struct rx_msg *m)
 {
     bool is_inline = m->chunks <= INLINE_CHUNKS;
@@ -131,7 +131,8 @@ struct rx_msg *weft_core_rx_open(struct weft_ep *ep, struct peer *p, uint64_t se
         weft_expects_match(&ep->expects, peer_idx(ep, p), d->tag, d->total, d->elem_bytes);
     if (x == NULL) {
         ep->counters.no_memory++;
-        ack_at_once(&p->ack); /* acknowledges nothing new, but shows that this end is alive */
+        ack_at_once(&p->ack); /* the ACK acknowledges nothing new, but shows that this end is
+                               * alive */
         return NULL;
     }
     struct rx_msg *m = &p->rx.msgs[seq & MSG_MASK];

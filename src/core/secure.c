@@ -3,9 +3,9 @@
  * Each direction has a secret. Its first 16 bytes are the AES-128-GCM key, and an HMAC of it is the
  * next secret. The sender starts a new phase after rekey_packets packets, once a packet of the
  * current phase was acknowledged. The bit KEY_PHASE indicates the phase. The receiver has the next
- * key prepared, so that no packet requires a key set-up. The bit and the packet number determine
- * which of three keys opens a packet: there is one AEAD call per packet, and a bit flipped by an
- * attacker only makes it fail.
+ * key prepared, so that no packet waits for a key set-up. The bit and the packet number determine
+ * which of three keys opens a packet: there is one AEAD call per packet, and if an attacker flips
+ * the bit, that call fails.
  *
  * No state changes before a packet is verified, neither the replay window nor the phase.
  *
@@ -153,7 +153,7 @@ weft_status weft_core_secure_accept_recv(struct weft_ep *ep, struct peer *p,
                                          const struct weft_wire_accept *accept)
 {
     struct weft_noise noise =
-        p->sec.noise; /* a copy: a forged ACCEPT must not affect the real one */
+        p->sec.noise; /* a copy: a forged ACCEPT must not change the state for the valid one */
     weft_status status = weft_noise_accept_read(&noise, accept->ephemeral, NULL, 0, accept->tag);
     if (status == WEFT_OK) {
         status = keys_begin(ep, p, &noise, true);
@@ -310,8 +310,9 @@ static void phase_advance(struct weft_ep *ep, struct peer *p, uint64_t pn, uint6
     }
 }
 
-/* The generation whose key opens this packet; false if that key was erased. Packet numbers increase
- * with generations, so a number below the smallest one of a phase belongs to an earlier phase. */
+/* Determine the generation whose key opens this packet; false if that key was erased. Packet
+ * numbers increase with generations, so a number below the smallest one of a phase belongs to an
+ * earlier phase. */
 static bool generation_of(const struct secure *s, const struct weft_wire_packet *header,
                           uint32_t *generation_p)
 {

@@ -1,19 +1,19 @@
 /* Several short messages in one packet.
  *
- * A message of one chunk has no more to send than its first packet holds, and headers, the tag and
- * Ethernet are as long as many such messages: a request for 16 rows, or a row's reply. If several of
- * them to one peer are to be sent at the same time, a packet holds one as its chunk, and before it,
- * in the control block, the others in MESSAGE frames, whole.
+ * Many messages of one chunk, such as a request for 16 rows or the reply with a row, are not longer
+ * than the headers, the tag and the Ethernet overhead of their packet. If several such messages to
+ * one peer are to be sent at the same time, they share a packet: the last one is its chunk, and the
+ * control block contains the others as MESSAGE frames.
  *
- * Only the chunk counts as a DATA packet: for credit, data_count and BACKLOG the packet is one. Each
- * message is confirmed by a DONE of its own. If the packet is lost, all its messages are sent again,
- * in one packet; such a message has one chunk, so none of it may be missing (K = 0), and the loss of
- * several at a time does not touch the bound. Which messages a packet held is recorded in the
- * messages (shared_pn), as the packet of a DONE is (rx_msg.h): there are at most 64, and nothing is
- * added to the ring of packets.
+ * Only the chunk counts as a DATA packet: for credit, data_count and BACKLOG it is one packet. Each
+ * message is confirmed by a separate DONE. If the packet is lost, all its messages are
+ * retransmitted in one packet. A message of one chunk has K = 0, so the loss of several messages at
+ * a time does not affect the bound. Each message records the packet that contained it (shared_pn),
+ * like the packet of a DONE (rx_msg.h): there are at most 64 messages, and the ring of packets
+ * needs no further fields.
  *
- * The order of messages is the usual one: selection ends at the first message that does not fit or
- * may not share, so no message overtakes another one.
+ * The order of messages does not change: selection ends at the first message that does not fit or
+ * may not share, so no message overtakes another.
  *
  * Source: docs/PROTOCOL.md sections 3.12 and 5, "Shared packets".
  */
@@ -31,7 +31,8 @@ void weft_core_share_select(struct peer *p, size_t used, uint32_t bytes_max, uin
 {
     struct tx_share *s = share_p;
     uint64_t chosen = 0;
-    size_t before = used + WEFT_BACKLOG_BYTES; /* where the chunk of the last one begins */
+    size_t before = used + WEFT_BACKLOG_BYTES; /* offset at which the chunk of the last message
+                                                * begins */
     s->count = 0;
     s->chunk_at = 0;
     s->first_passes = 0;
@@ -86,7 +87,7 @@ void weft_core_share_write(struct weft_ep *ep, struct peer *p, const struct tx_s
     WEFT_ASSERT(!w->bad);
 }
 
-/* The messages that packet pn held, as bits; the chunk's message is not among them. */
+/* The messages in MESSAGE frames of packet pn, as bits. */
 static uint64_t held_by(const struct peer *p, uint64_t pn)
 {
     uint64_t messages = 0;

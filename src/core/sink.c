@@ -2,9 +2,10 @@
  * alignment.
  *
  * The loop is unrolled by hand to 16 floats: gcc 12 does not vectorize a loop of unknown length at
- * -O2, and the scalar addition was two thirds of the receiving thread's time. The results are those
- * of the scalar loop below, element by element. Wider vectors (AVX2, AVX-512) and prefetching
- * gained nothing when the accumulator exceeds the second-level cache: bench/NOTEBOOK.md.
+ * -O2, and the scalar addition was two thirds of the receiving thread's time. The results are
+ * identical to those of the scalar loop below, element by element. Wider vectors (AVX2, AVX-512)
+ * and prefetching gave no speed-up when the accumulator exceeded the second-level cache:
+ * bench/NOTEBOOK.md.
  */
 #include "core/sink.h"
 

@@ -1,11 +1,11 @@
 /* Tail loss: the last packets of an exchange are repeated once on lossy paths.
  *
- * A lost chunk is followed by others, and the acknowledgement of one of them reveals the loss after
- * a round trip. No packet follows the last ones of an exchange: DONE, FINISH, or the ACK of the end
- * of a first pass with chunks missing. If one of these is lost, only the probe timeout detects it.
+ * Other chunks follow a lost chunk, and the acknowledgement of one of them reveals the loss after a
+ * round trip. No packet follows the last ones of an exchange: DONE, FINISH, or the ACK of the end
+ * of a first pass with missing chunks. If one of these is lost, only the probe timeout detects it.
  * That timeout includes the variation of the round-trip time while the links were full: 10 ms for
- * messages of 25,000 bytes at 50 Mbit/s, a third of the phase that is delayed. Repeating a few
- * bytes after part of a round trip costs less:
+ * messages of 25,000 bytes at 50 Mbit/s, a third of the duration of such an exchange. It costs less
+ * to repeat a few bytes after part of a round trip:
  *
  *   ACK      of a message whose first pass has ended with chunks missing: 3/8 of a round trip after
  *            the last ACK, if no chunk has arrived since.
@@ -13,8 +13,8 @@
  *            chunks that filled the link has just ended, so confirmation takes less time than the
  *            measured round trips.
  *   FINISH   9/8 of a round trip after the last chunk, if nothing was acknowledged since: the time
- *            after which a packet counts as lost. DONE waits as long while a message of this end is
- *            open.
+ *            after which a packet counts as lost. DONE also waits this long while a message of this
+ *            end is open.
  *
  * Each is repeated once per new packet; after that the probe timeout applies. DONE and FINISH are
  * repeated only if no chunk to this peer is left to send and a packet to any peer was lost in the
@@ -45,8 +45,8 @@ static uint64_t ack_time(const struct peer *p)
     return WEFT_NEVER;
 }
 
-/* Messages whose chunks have all been sent. Short messages without any acknowledgement are left
- * out: all their chunks may be lost, and a probe, which carries a chunk, is better. */
+/* Messages whose chunks have all been sent. Short messages without any acknowledgement are
+ * excluded: all their chunks may be lost, and a probe, which contains a chunk, is better. */
 static uint64_t finished(const struct peer *p)
 {
     uint64_t messages = 0;
@@ -57,7 +57,8 @@ static uint64_t finished(const struct peer *p)
     return messages;
 }
 
-/* A reply, and the DONE that it carries, may be confirmed late by agreement. */
+/* The confirmation of a reply, and of the DONE in it, may be delayed (LATER), so these are not
+ * repeated. */
 static uint64_t last_time(const struct weft_ep *ep, const struct peer *p)
 {
     if ((p->recovery.tail_said & TAIL_LAST) != 0 || p->recovery.in_flight_count == 0 ||

@@ -5,16 +5,16 @@
  */
 #include "core/internal.h"
 
-/* A deadline that is late by this much means that the process, or its host, was suspended. After a
- * pause of a large part of the peer timeout, the silence of peers during the pause must not
- * count. */
+/* If a deadline is processed late by at least this time, the process, or its host, was suspended.
+ * After a pause of a large part of the peer timeout, the time of the pause must not count as
+ * silence of the peers. */
 static uint64_t pause_ns(const struct weft_ep *ep)
 {
     return weft_min_u64(WEFT_NS_PER_S, ep->config.peer_timeout_ns / 2);
 }
 
-/* The positions of the peers in the heap are an array of their own and not a field of the peer, so
- * that sifting one peer does not load the cache lines of others. */
+/* The positions of the peers in the heap are a separate array and not a field of the peer, so that
+ * sifting one peer does not load the cache lines of others. */
 static void heap_place(struct weft_ep *ep, uint32_t pos, struct deadline d)
 {
     ep->heap[pos] = d;

@@ -77,7 +77,7 @@ void weft_core_trace_round(struct weft_ep *ep, const struct peer *p)
                           p->recovery.ce_seen, ep->counters.lost_packets);
 }
 
-/* Record the packets without a connection's packet number, by class, wherever they were built. */
+/* Record the packets of a burst that have no packet number (handshake packets), by class. */
 void weft_core_trace_burst(struct weft_ep *ep, const struct peer *p, const struct weft_tx *tx)
 {
     unsigned klass = *(const uint8_t *)tx->iov[0].base & 0x0f;

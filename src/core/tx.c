@@ -37,9 +37,9 @@ static bool may_send(const struct weft_ep *ep, struct peer *p, uint32_t bytes, u
 }
 
 /* SENDER_LIMITED: set on the last packets that window, pacer and the host's queue allow while
- * chunks are left. It means that the pause that may follow is due to this end and not to the
- * network. It is set on several packets, because the last may be lost. The receiver itself knows
- * the limit by credit. */
+ * unsent chunks remain. It indicates that this end, not the network, causes the pause that may
+ * follow. It is set on several packets, because the last one may be lost. It is not set for the
+ * limit by credit, which the receiver knows. */
 static bool sender_limited(const struct weft_ep *ep, const struct peer *p, const struct tx_msg *m,
                            uint32_t bytes)
 {
@@ -89,7 +89,8 @@ static uint32_t echo_clock(const struct peer *p, uint64_t now_ns)
     return clock == 0 ? 1 : clock;
 }
 
-/* Once a chunk was acknowledged, the receiver has opened the message and knows its grid. */
+/* Bytes of the chunk's header: after an acknowledgement of a chunk, the receiver knows the grid,
+ * and the short header is used. */
 static uint32_t data_head_bytes(const struct tx_msg *m)
 {
     return m->acked_count > 0 && m->announce_left == 0 ? WEFT_BRIEF_BYTES : WEFT_DATA_BYTES;
@@ -257,9 +258,9 @@ static uint32_t burst_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
 
 /* ---- control frames -------------------------------------------------------------------------- */
 
-/* DONE and FINISH are tracked like chunks, so they must leave room in the ring too. Otherwise
- * sending one would declare an older one lost, which would be retransmitted, and so on without
- * end. */
+/* DONE and FINISH are tracked like chunks, so the last entries of the ring must remain free for
+ * them, too. Otherwise sending one of them would declare an older one lost, which would be
+ * retransmitted, and so on without end. */
 static bool ring_has_room(const struct weft_ep *ep, const struct peer *p)
 {
     return p->recovery.pn_next - p->recovery.pn_oldest < ep->config.tx_window_max - RING_RESERVE;
@@ -319,7 +320,8 @@ static bool frame_done(struct weft_ep *ep, struct peer *p, struct rx_msg *m, str
     struct weft_wire_frame frame;
     struct weft_wire_done *d = &frame.done;
     frame.type = WEFT_FRAME_DONE;
-    memset(d, 0, offsetof(struct weft_wire_done, words)); /* not the kilobyte of words */
+    memset(d, 0, offsetof(struct weft_wire_done, words)); /* only the fields before the kilobyte of
+                                                           * words */
     size_t words_all = WEFT_BITS_WORDS((size_t)m->chunks);
     size_t room = (weft_writer_left(w) - WEFT_DONE_BYTES) / 8;
     bool masked = m->received_count != m->chunks && m->received_count != 0;
@@ -335,7 +337,7 @@ static bool frame_done(struct weft_ep *ep, struct peer *p, struct rx_msg *m, str
             words = room - room % DONE_PART_WORDS;
         }
         if (words == 0) {
-            return false; /* the next packet has room */
+            return false; /* the next packet has space for it */
         }
         d->first = m->done_word * 64;
         d->word_count = (uint16_t)words;
@@ -412,7 +414,8 @@ static uint16_t frames_write(struct weft_ep *ep, struct peer *p, bool shares, ui
     return kind | frames_done(ep, p, w);
 }
 
-/* The next chunk may follow the frames: it fits. A short reply then carries acknowledgements. */
+/* True if the next chunk fits into the packet after the frames. The packet of a short reply then
+ * also contains acknowledgements. */
 static bool control_chunk(struct weft_ep *ep, struct peer *p, const struct tx_msg *m,
                           uint32_t chunk, size_t used, uint32_t bytes_max, uint64_t now_ns)
 {
@@ -424,7 +427,7 @@ static bool control_chunk(struct weft_ep *ep, struct peer *p, const struct tx_ms
 
 /* After the other frames: MESSAGE frames, and BACKLOG if it is still needed. *m_p: the message of
  * the packet's chunk; NULL = none, because window, credit or pacer do not allow the packet yet.
- * False: no two messages fit, *m_p is unchanged. */
+ * False: fewer than two messages fit, and *m_p is unchanged. */
 static bool control_share(struct weft_ep *ep, struct peer *p, size_t used, uint32_t bytes_max,
                           uint64_t now_ns, uint16_t *kind_p, struct weft_writer *w,
                           struct tx_msg **m_p)
@@ -543,16 +546,16 @@ static uint32_t critical_build(struct weft_ep *ep, struct peer *p, uint64_t now_
 }
 
 /* One probe, regardless of window, credit and pacer: a missing chunk of one message, or FINISH if
- * its bound is met, or PING. All unconfirmed DONEs are sent again with it. Those that were
- * acknowledged are redundant, but this happens only on a silent path. */
+ * its bound is met, or PING. All unconfirmed DONEs are repeated with it. Those whose packet was
+ * acknowledged are redundant, but probes are sent only on a silent path. */
 static uint32_t probe_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns, struct weft_tx *tx)
 {
     recovery_probe_building(&p->recovery);
     rx_done_again(&p->rx);
     uint32_t chunk = UINT32_MAX;
     struct tx_msg *m = NULL;
-    /* One of two probes is short, in case long packets no longer pass. Its acknowledgement
-     * distinguishes a dead peer from a smaller path MTU. */
+    /* One of two probes is short, in case long packets no longer pass: its acknowledgement
+     * distinguishes a smaller path MTU from a dead peer. */
     bool small = p->recovery.probes == 1 && p->recovery.pto_count > 2 &&
                  p->path.packet_bytes > p->path.base_bytes;
     if (!small) {
@@ -634,7 +637,7 @@ static uint32_t close_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
 uint32_t weft_core_peer_send(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
                              struct weft_tx *tx)
 {
-    weft_core_egress_leave(ep, p); /* until the checks below show that it may send chunks */
+    weft_core_egress_leave(ep, p); /* inserted again if the checks below allow chunks */
     if (p->sec.broken) {
         return 0;
     }

@@ -6,8 +6,8 @@
  * receiver closes the message and reports the outcome, and the chunks received, in DONE.
  *
  * Source: docs/PROTOCOL.md section 6, rules 1, 2, 4, 5, 6; [apnet19] section 3.1. Unlike in the
- * paper, only losses that would *extend* the message are left unrepaired, and the sender learns of
- * them.
+ * paper, only losses whose retransmission would *extend* the message are not retransmitted, and the
+ * sender learns which chunks are missing.
  */
 #include "core/internal.h"
 
@@ -34,13 +34,14 @@ static bool send_valid(const struct weft_ep *ep, const struct peer *p,
     return true;
 }
 
-/* The order of the first pass. In a message that may miss nothing the position of losses does not
- * matter, and memory is read, and at the receiver written, fastest from front to back. If either
- * end may close it early, it can end SHORT, and the missing chunks must be spread evenly.
+/* Choose the order of the first pass. If no chunk of a message may be missing, the position of
+ * losses does not matter, and memory is read, and at the receiver written, fastest from front to
+ * back. A message that either end may close early can end SHORT, so its missing chunks must be
+ * spread evenly.
  *
- * Otherwise each message has an order of its own. The key is mixed twice, because incarnations may
- * be consecutive, as sequence numbers are: with their plain sum, a message of one sender would have
- * the same order as the next message of another. */
+ * In that case, and if chunks may be missing, each message has a different order. The key is mixed
+ * twice, because incarnations may be consecutive, as sequence numbers are: with their plain sum, a
+ * message of one sender would have the same order as the next message of another. */
 static void perm_choose(const struct weft_ep *ep, struct tx_msg *m, bool cut)
 {
     if (m->lost_max == 0 && m->deadline_ns == WEFT_NEVER && !cut) {
@@ -57,8 +58,8 @@ static void perm_choose(const struct weft_ep *ep, struct tx_msg *m, bool cut)
     }
 }
 
-/* The masks of a short message are stored inside it. In the arena each mask is in a page of its
- * own, and four misses of the cache and the TLB were a large part of the cost of such a message. */
+/* The masks of a short message are stored inside it. In the arena each mask is on a separate page,
+ * and four misses of the cache and the TLB were a large part of the cost of a short message. */
 static void masks_clear(const struct weft_ep *ep, struct tx_msg *m)
 {
     bool is_inline = m->chunks <= INLINE_CHUNKS;
@@ -75,8 +76,8 @@ static void masks_clear(const struct weft_ep *ep, struct tx_msg *m)
     memset(m->done, 0, bytes);
 }
 
-/* Critical chunks by mask, and the first `leading`. When the mask names no others, the count in
- * DATA's header is enough. */
+/* Critical chunks are those of the mask, and the first `leading`. If the mask contains no others,
+ * the count in DATA's header is enough. */
 static void critical_init(struct tx_msg *m, const uint64_t *mask, uint32_t leading)
 {
     size_t words = WEFT_BITS_WORDS((size_t)m->chunks);
@@ -148,8 +149,8 @@ weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct w
     perm_choose(ep, m, send->cut);
     tx_backlog_reached(&p->tx, p->allowed.sent);
     if (!m->held) {
-        /* The receiver learns of this message only after the earlier ones, so BACKLOG must announce
-         * it. */
+        /* The receiver learns of this message only after it has received the earlier ones, so
+         * BACKLOG must announce it. */
         p->tx.need_backlog |= p->tx.unsent > 0;
         weft_core_egress_unsent(ep, p, m->chunks);
         if (!peer_waiting(p)) {
@@ -197,7 +198,7 @@ void weft_core_tx_lost(struct tx_msg *m, uint32_t chunk)
     }
 }
 
-/* As far as this end knows, the receiver has enough chunks to close the message. */
+/* True if, by the information at this end, the receiver has enough chunks to close the message. */
 bool weft_core_tx_satisfied(const struct tx_msg *m)
 {
     uint64_t held = weft_max_u64(m->acked_count, m->peer_received);
@@ -214,10 +215,9 @@ bool weft_core_tx_over(const struct tx_msg *m)
 /* ---- the next chunk -------------------------------------------------------------------------- */
 
 /* Estimated number of chunks in flight that will be lost. During the first pass it is the mean,
- * rounded down: an estimate must not use up the bound of a small message, and ACKs still to come
- * are more accurate. After the pass it is the mean plus twice its square root (two standard
- * deviations of a Poisson distribution): a few redundant chunks cost less than another round
- * trip. */
+ * rounded down: an estimate must not use up the bound of a small message, and later ACKs are more
+ * accurate. After the pass it is the mean plus twice its square root (two standard deviations of a
+ * Poisson distribution): a few redundant chunks cost less than another round trip. */
 static uint64_t loss_expected(const struct peer *p, const struct tx_msg *m)
 {
     uint64_t mean_ppm = (uint64_t)m->in_flight * weft_cc_loss_ppm(&p->cc);
@@ -296,7 +296,8 @@ static bool msg_has_chunk(const struct peer *p, struct tx_msg *m, uint32_t *chun
     return false;
 }
 
-/* By priority, then unranked before ranked, then by rank, then oldest first. */
+/* The order is by priority, then messages without a rank before others, then by rank, then oldest
+ * first. */
 struct tx_msg *weft_core_tx_peek_but(struct peer *p, uint64_t but, uint32_t *chunk_p, bool *again_p)
 {
     struct tx_msg *best = NULL;
@@ -387,7 +388,8 @@ void weft_core_tx_timer(struct peer *p, uint64_t now_ns)
         }
         if (m->deadline_ns <= now_ns) {
             m->finish_short = true;
-            conn_idle_end(&p->conn); /* send FINISH even to an idle peer, and detect a dead one */
+            conn_idle_end(&p->conn); /* send FINISH even to an idle peer, and detect if it is
+                                      * dead */
             p->tx.finish |= UINT64_C(1) << slot;
             p->tx.held &= ~(UINT64_C(1) << slot);
         } else {
@@ -486,7 +488,7 @@ static bool done_contradicts(const struct tx_msg *m, const struct weft_wire_done
     size_t words = WEFT_BITS_WORDS((size_t)m->chunks);
     for (size_t w = 0; w < words; w++) {
         if (m->acked[w] & ~m->done[w]) {
-            return true; /* DONE lacks a chunk that was acknowledged */
+            return true; /* DONE does not contain a chunk that was acknowledged */
         }
     }
     if (weft_bits_count(m->done, m->chunks) != d->received) {

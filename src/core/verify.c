@@ -1,5 +1,5 @@
-/* Authentication and validation of a packet: every reason to drop it is checked before any of it
- * acts.
+/* Authentication and validation of a packet: every reason to drop it is checked before any part of
+ * it is processed.
  *
  * Order: decode the header; find the connection; check the packet number against the replay window;
  * verify (and decrypt); decode the body; check every frame and the DATA header; check the source
@@ -25,7 +25,7 @@ static struct peer *peer_find(struct weft_ep *ep, uint32_t connection_id)
 }
 
 /* Complete a short header with the grid of its message. A chunk outside the grid is thus detected
- * before any of the packet acts, as with DATA, whose header contains the grid. */
+ * before any part of the packet is processed, as with DATA, whose header contains the grid. */
 static weft_status brief_decode(const struct peer *p, const struct weft_wire_packet *packet,
                                 struct weft_wire_data *data_p)
 {
@@ -39,8 +39,9 @@ static weft_status brief_decode(const struct peer *p, const struct weft_wire_pac
     if (m->seq != seq || (m->state == RX_FREE && seq >= p->rx.open_from)) {
         return seq < p->rx.open_from ? WEFT_NOTFOUND : WEFT_PROTO;
     }
-    /* Sent before the message was opened here: of an older message with the same 14 bits. Its short
-     * headers are sent after an acknowledgement of the packet that opened it. */
+    /* The packet was sent before the message was opened at this end, so its chunk belongs to an
+     * older message with the same 14 bits: short headers of a message are sent only after an
+     * acknowledgement of the packet that opened it. */
     if (packet->number <= m->opened_pn) {
         return WEFT_NOTFOUND;
     }
@@ -73,7 +74,8 @@ static bool chunk_decode(struct weft_ep *ep, const struct peer *p,
     weft_status status = weft_wire_is_brief(packet->flags)
                              ? brief_decode(p, packet, data_p)
                              : weft_wire_data_decode(packet->data, packet->data_bytes, data_p);
-    ep->counters.old_packets += status == WEFT_NOTFOUND; /* of a message whose slot was reused */
+    ep->counters.old_packets += status == WEFT_NOTFOUND; /* chunk of a message whose slot was
+                                                          * reused */
     ep->counters.bad_range += status == WEFT_PROTO;
     return status == WEFT_OK;
 }
