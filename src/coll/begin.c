@@ -5,7 +5,7 @@
 
 /* ---- description of the call ----------------------------------------------------------------- */
 
-/* 15 bits: the last bit of the tag's field is the phase. */
+/* 15 bits, because the lowest bit of the tag's 16-bit field is the phase. */
 uint32_t weft_coll_signature(const struct weft_coll_descriptor *d)
 {
     uint64_t h = weft_mix64(d->kind | (uint64_t)d->type << 8 | (uint64_t)d->reduction << 16 |
@@ -200,9 +200,10 @@ static uint64_t pages_from(const struct shape *s, uint32_t i)
     return pages;
 }
 
-/* A rank that sends much, or has received nothing for long, must be notified that this rank entered
- * the operation; otherwise it stops sending before its messages fill the pool. Data of this
- * operation serves as notification. The fractions: docs/COLLECTIVES.md, "Early messages". */
+/* A rank that sends many bytes, or has received no message for a long time, must be notified that
+ * this rank has entered the operation; otherwise it stops sending before its messages fill the
+ * pool. Data of this operation serves as notification. The fractions: docs/COLLECTIVES.md, "Early
+ * messages". */
 static void tell_others(struct weft_coll *c, const struct op *op)
 {
     const struct shape *s = &op->shape;
@@ -284,7 +285,7 @@ static void small_part(struct op *op)
     if (s->reduces && s->slices == SLICES_WHOLE) {
         const void *from = op->call.residual != NULL ? op->call.residual : op->call.in;
         copy((uint8_t *)op->call.work + op->work.copy, from, s->count, s->elem_bytes);
-        if (op->call.residual != NULL) { /* no part of it can be missing */
+        if (op->call.residual != NULL) { /* no part of the contribution can be missing */
             memset(op->call.residual, 0, s->count * s->elem_bytes);
         }
     }

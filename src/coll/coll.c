@@ -104,7 +104,7 @@ static weft_status post_kind(struct weft_coll *c, uint32_t kind)
     return post(c, kind, kind == TAG_CONTROL ? CONTROL_BYTES : UINT64_MAX);
 }
 
-/* Repost the receive well before its limit is reached. */
+/* Post the receive again well before its limit of messages is reached. */
 static void opened(struct weft_coll *c, uint32_t kind)
 {
     if (++c->posted[kind].taken < UINT32_MAX / 2) {
@@ -605,7 +605,7 @@ static void on_timeout(struct weft_coll *c, struct op *op)
     weft_coll_fail(c, &failure);
 }
 
-/* No rank has reported why it closed. */
+/* No rank has reported the reason for which it closed. */
 static void on_left(struct weft_coll *c, uint32_t rank)
 {
     struct op *op = op_needing(c, rank);

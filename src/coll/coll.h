@@ -9,15 +9,15 @@
  *     until it returns false, and weft_coll_take_close;  at weft_coll_deadline:
  *     weft_coll_on_deadline.
  *
- * The driver makes the connections: of each two ranks the higher one connects, with the name from
+ * The driver makes the connections: of two ranks the higher one connects, with the name from
  * weft_coll_name in its HELLO. The name contains the job's epoch, which distinguishes a process
- * from those of earlier starts.
+ * from those of earlier starts of the job.
  *
  * all_reduce is a transpose. Rank j owns slice j: all ranks send slice j to rank j (phase 1), which
  * reduces the contributions in rank order and returns the result to all (phase 2). The loss bound
  * applies to phase 1 only, so a missing chunk is missing from one rank's contribution only. Phase 2
- * is always complete, and the owner uses the bytes that it sends, so the results of all ranks are
- * bit-identical. The other kinds consist of one phase or both, with other slices.
+ * is always complete, and the owner uses the same bytes that it sends, so the results of all ranks
+ * are bit-identical. The other kinds consist of one phase or both, with other slices.
  *
  * Operations of a group match by the order in which each rank calls them. A signature in the tag of
  * the messages detects calls that differ between ranks. Send and recv are independent of that
@@ -53,7 +53,7 @@ enum {
 
 enum weft_coll_kind {
     WEFT_COLL_ALL_REDUCE,     /* count: of the vector */
-    WEFT_COLL_REDUCE,         /* the same; only the root has the result */
+    WEFT_COLL_REDUCE,         /* as ALL_REDUCE; only the root has the result */
     WEFT_COLL_REDUCE_SCATTER, /* count: of a block; in has n blocks, out is this rank's block */
     WEFT_COLL_ALL_GATHER,     /* count: of a block; in is this rank's block, out has n */
     WEFT_COLL_BROADCAST,      /* count: of the vector; in at the root, out at all */
@@ -62,7 +62,7 @@ enum weft_coll_kind {
     WEFT_COLL_ALL_TO_ALL,     /* count: of a block; in and out have n blocks */
     WEFT_COLL_BARRIER,        /* no buffers */
     WEFT_COLL_SEND,           /* count: of the vector; in, to `peer`, with `tag` */
-    WEFT_COLL_RECV,           /* the receiving end: out */
+    WEFT_COLL_RECV,           /* count: of the vector; out, from `peer`, with `tag` */
     WEFT_COLL_KINDS
 };
 
@@ -85,7 +85,7 @@ enum weft_coll_reduction {
     WEFT_COLL_MIN,  /* NaN if any contribution is NaN */
     WEFT_COLL_MAX,
     WEFT_COLL_PRODUCT,
-    WEFT_COLL_AND, /* bitwise, integers only; also the next two */
+    WEFT_COLL_AND, /* AND, OR, XOR: bitwise, integers only */
     WEFT_COLL_OR,
     WEFT_COLL_XOR,
     WEFT_COLL_REDUCTIONS
@@ -95,22 +95,22 @@ enum weft_coll_reduction {
 struct weft_coll_config {
     uint32_t rank;
     uint32_t ranks;         /* 1 .. WEFT_COLL_RANKS_MAX */
-    uint64_t epoch;         /* of this start of the job; 0 .. WEFT_COLL_EPOCH_MAX */
+    uint64_t epoch;         /* number of this start of the job; 0 .. WEFT_COLL_EPOCH_MAX */
     uint32_t peers_max;     /* of the endpoint */
-    uint32_t chunks_max;    /* of the endpoint: longest message, in chunks */
+    uint32_t chunks_max;    /* limit of the endpoint: longest message, in chunks */
     uint32_t groups_max;    /* including the group of all ranks */
     uint32_t ops_max;       /* concurrent operations, over all groups */
     uint64_t pool_bytes;    /* memory for messages that arrive before this rank's call of their
                              * operation; at least 64 KiB per rank */
     uint32_t segment_bytes; /* minimum size of a segment's message between two ranks */
-    uint32_t small_bytes;   /* longest vector that is sent by all to all, with up to small_ranks
-                             * ranks */
+    uint32_t small_bytes;   /* longest vector that every rank sends to all others, if there are at
+                             * most small_ranks ranks */
     uint32_t small_ranks;
     uint32_t receivers_max; /* ranks that this rank sends to concurrently; 0 = no limit */
     uint64_t abort_ns;      /* maximum time to notify other ranks of a failure before connections
-                             * are closed. Half of it is the wait for such a notification after a
-                             * CLOSE; twice it is the time after which an operation queries the
-                             * ranks that it waits for */
+                             * are closed. After a CLOSE, half of this time is the wait for such a
+                             * notification. After twice this time an operation queries the ranks
+                             * that it waits for */
 };
 
 /* One operation as this rank calls it. */
@@ -121,23 +121,24 @@ struct weft_coll_call {
     uint32_t group;
     uint32_t root;  /* index within the group */
     uint32_t peer;  /* SEND, RECV: the other end, an index within the group, not this rank's */
-    uint32_t tag;   /* SEND, RECV: calls of two ranks with the same tag match, in order */
-    uint64_t count; /* elements; unit: see the kind. 0 = no operation, at all ranks; but a send of 0
-                     * matches a recv of 0 like any other */
-    const void *in; /* aligned to its elements; borrowed until done, like all buffers here */
+    uint32_t tag;   /* SEND, RECV: calls of two ranks with the same tag match in their order */
+    uint64_t count; /* number of elements, as defined for the kind. 0 at all ranks = no operation;
+                     * but a send of 0 elements matches a recv of 0 elements like any other */
+    const void *in; /* aligned to the size of an element; borrowed until done, like all buffers of
+                     * the call */
     void *out;      /* may be `in` if the kind allows it: see weft_coll_begin */
     uint32_t
         bound_ppm;   /* reducing kinds: fraction of phase 1's chunks that may be missing, < 10^6 */
-    uint32_t stream; /* calls with the same number carry over the fraction of a chunk that the bound
-                      * leaves (core/bound.h); for example one per gradient bucket */
+    uint32_t stream; /* the remainder of the bound carries over between calls with the same number
+                      * (core/bound.h); for example one number per gradient bucket */
     float *residual; /* F32, reducing kinds: error feedback, same length as in. Holds the elements
                       * missing from earlier calls; it is added to in, and replaced by the elements
                       * missing from this call. NULL = none */
     uint8_t *missed; /* with residual: weft_coll_missed_bytes bytes, initially zero: number of
                       * consecutive calls in which each grain was missing. After two, the grain must
                       * arrive. NULL = not counted */
-    uint64_t timeout_ns; /* from begin; then the object fails within 2 abort_ns and reports the late
-                          * rank. WEFT_NEVER = none */
+    uint64_t timeout_ns; /* time from weft_coll_begin; after it the object fails within 2 abort_ns
+                          * and reports the late rank. WEFT_NEVER = none */
     void *work;    /* weft_coll_work_bytes bytes, aligned to WEFT_COLL_ALIGN; NULL if 0 bytes */
     uint64_t user; /* returned in done */
 };
@@ -172,12 +173,13 @@ enum weft_coll_reason {
     WEFT_COLL_FINE,
     WEFT_COLL_DOWN,     /* the connection to the rank failed; see `down` */
     WEFT_COLL_LEFT,     /* the rank closed its connection before all its messages arrived */
-    WEFT_COLL_TIMEOUT,  /* it did not enter the operation, or did not complete its part, in time */
-    WEFT_COLL_MISMATCH, /* it called a different operation: see `called` */
-    WEFT_COLL_PROTOCOL, /* it violated the protocol */
+    WEFT_COLL_TIMEOUT,  /* the rank did not enter the operation, or did not complete its part, in
+                         * time */
+    WEFT_COLL_MISMATCH, /* the rank called a different operation: see `called` */
+    WEFT_COLL_PROTOCOL, /* the rank violated the protocol */
     WEFT_COLL_TOO_LONG, /* a message would exceed the endpoint's maximum number of chunks: this
                          * rank */
-    WEFT_COLL_ABORTED,  /* its program called weft_coll_abort */
+    WEFT_COLL_ABORTED,  /* the rank's program called weft_coll_abort */
     WEFT_COLL_REASONS
 };
 
@@ -223,7 +225,7 @@ void weft_coll_config_default(struct weft_coll_config *config_p);
 /* `name` for the endpoint's configuration. */
 uint64_t weft_coll_name(uint64_t epoch, uint32_t rank);
 
-/* Maximum number of receives that it posts: for expects_max of its endpoint. */
+/* Maximum number of receives that the object posts: for expects_max of its endpoint. */
 enum { WEFT_COLL_EXPECTS = 3 };
 
 /* Create the object. Group 0 contains all ranks.
@@ -232,7 +234,7 @@ enum { WEFT_COLL_EXPECTS = 3 };
 weft_status weft_coll_new(const struct weft_coll_config *config, struct weft_msgr msgr,
                           struct weft_coll **coll_p);
 
-/* The endpoint must not progress after this call. NULL is allowed. */
+/* Free the object. The endpoint must not make progress after this call. NULL is allowed. */
 void weft_coll_free(struct weft_coll *coll);
 
 /* Create a group of ranks, in this order. All ranks of the job must create the groups in the same
@@ -269,7 +271,7 @@ weft_status weft_coll_begin(struct weft_coll *coll, const struct weft_coll_call 
 /* Process an event of the endpoint. Owns: borrows everything in it until return. */
 void weft_coll_event(struct weft_coll *coll, const struct weft_msg_event *event, uint64_t now_ns);
 
-/* Send what can be sent. Call it after each batch of events, and after begin. */
+/* Send all messages that can be sent now. Call it after each batch of events, and after begin. */
 void weft_coll_progress(struct weft_coll *coll, uint64_t now_ns);
 
 /* Get the next completed operation, in order of completion; false if there is none. */

@@ -113,7 +113,7 @@ static bool unpack(const struct weft_coll *c, const struct weft_msg_event *event
     }
     memcpy(f.text, text, sizeof(f.text));
     f.text[sizeof(f.text) - 1] = '\0';
-    for (char *at = f.text; *at != '\0'; at++) { /* it may be printed */
+    for (char *at = f.text; *at != '\0'; at++) { /* the text may be printed */
         *at = (uint8_t)*at < ' ' || *at == 0x7f ? '?' : *at;
     }
     control.what = (enum what)what;
@@ -199,7 +199,7 @@ static void send_ask(struct weft_coll *c, uint32_t group, uint32_t rank)
 {
     struct member *m = &c->group[group].member[rank];
     const struct op *op = weft_coll_find(c, group, m->ask_op);
-    if (op == NULL) { /* it is done already */
+    if (op == NULL) { /* the operation is already done */
         m->ask = false;
         c->rank[rank].tell_count--;
         return;
@@ -350,8 +350,8 @@ static void described(struct weft_coll *c, uint32_t rank, const struct weft_coll
 
 /* ---- late ranks ------------------------------------------------------------------------------ */
 
-/* Always reply. If the sender's operation has timed out, this rank also processes its own timeout
- * first, because the sender may wait for this rank only because this rank waits for a third one. */
+/* Process ASK. Always reply. If the sender's operation has timed out, this rank first processes its
+ * own timeout, because it may itself wait for a third rank. */
 static void asked(struct weft_coll *c, uint32_t rank, const struct weft_coll_failure *f)
 {
     const struct weft_coll_descriptor *mine = remembered(&c->group[f->group], f->op);

@@ -230,7 +230,7 @@ static void adopt(struct weft_coll *c, struct op *op, uint32_t slot)
         if (e->closed) {
             early_free(c, slot);
         } else {
-            pages_free(c, e); /* its sender no longer counts them either */
+            pages_free(c, e); /* the sender no longer counts these pages either */
         }
         return;
     }

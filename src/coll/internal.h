@@ -25,12 +25,13 @@
 #define NONE WEFT_COLL_NONE
 
 enum {
-    EARLY_OPS = 32, /* how many operations of a group may be sent to a rank ahead of the last that
-                     * it entered */
-    TELL_OPS = 16,  /* number of operations after which progress is reported to a rank if no other
-                     * message did */
+    EARLY_OPS = 32, /* number of operations of a group that may be sent to a rank ahead of the last
+                     * one that it has entered */
+    TELL_OPS = 16,  /* number of operations after which progress is reported to a rank, unless
+                     * another message has done so */
     HISTORY = 64,   /* calls of a group that are recorded, to describe a mismatch */
-    DATA_MAX = 56,  /* data messages in flight to one rank; the rest of 64 is for control */
+    DATA_MAX = 56,  /* data messages in flight to one rank; the remaining ones of 64 are for control
+                     * messages */
     PAGE_BYTES = 4096,
     QUOTA_PAGES_MIN = 16,
     CONTROL_BYTES = 112,
@@ -107,7 +108,7 @@ static inline struct user user_unpack(uint64_t user)
     };
 }
 
-/* ---- the others ------------------------------------------------------------------------------ */
+/* ---- the other ranks ------------------------------------------------------------------------- */
 
 enum rank_state { RANK_AWAY, RANK_UP, RANK_LEFT };
 
@@ -120,13 +121,13 @@ struct rank {
                               * operation it has not entered, as far as this end knows */
     uint32_t pool_pages;     /* pages of this rank's pool occupied by its messages */
     uint32_t early_head;     /* its messages in the pool */
-    uint64_t left_ns;        /* LEFT: time at which that counts as a failure for operations that
-                              * wait for it */
+    uint64_t left_ns;        /* LEFT: time at which this counts as a failure for operations that
+                              * wait for the rank */
     enum weft_msg_down down; /* LEFT: reason for the end of the connection */
     uint32_t tell_count;     /* ENTERED and ASK messages that are due, over all groups */
-    bool telling;            /* one of them is in flight, in `note` */
+    bool telling;            /* one of these messages is in flight, in `note` */
     uint32_t want_next;      /* number of the next READY to it */
-    uint32_t want_frontier;  /* all its READYs before this number have arrived */
+    uint32_t want_frontier;  /* all READYs of the rank before this number have arrived */
     uint32_t want_head;      /* READYs, including later ones, that have no send yet; ordered by
                               * number */
     uint32_t wants;
@@ -185,11 +186,11 @@ struct op {
     uint32_t unconfirmed;
     uint32_t doubts; /* messages whose receiver left before acknowledging them */
     uint32_t doubt_rank;
-    bool broken;  /* it will fail; the reason is not known yet */
+    bool broken;  /* the operation will fail; the reason is not known yet */
     bool overdue; /* its timeout has expired; the other ranks have been queried for their
                    * progress */
-    bool waits;   /* all ranks that it waits for have entered it, and one of them must report the
-                   * late rank */
+    bool waits;   /* all ranks that the operation waits for have entered it, and one of them must
+                   * report the late rank */
     uint64_t begun_ns;
     uint64_t deadline_ns;
     uint64_t ask_ns; /* next time to query the ranks that it waits for */
@@ -316,7 +317,7 @@ uint32_t weft_coll_op_number(const struct group *group, uint32_t low_bits);
 void weft_coll_entered(struct weft_coll *c, uint32_t group, uint32_t rank, uint32_t count);
 struct op *weft_coll_find(struct weft_coll *c, uint32_t group, uint32_t number);
 /* An operation is late, at this rank or at a rank that waits for this one. It fails after wait_ns,
- * and reports the rank that it waits for. */
+ * and the error names the rank that it waits for. */
 void weft_coll_late(struct weft_coll *c, struct op *op, uint64_t wait_ns);
 
 /* ---- begin.c --------------------------------------------------------------------------------- */
@@ -387,7 +388,8 @@ const uint64_t *weft_coll_critical(struct weft_coll *c, const struct op *op, uin
 /* ---- control.c ------------------------------------------------------------------------------- */
 
 void weft_coll_tell(struct weft_coll *c, uint32_t group, uint32_t rank);
-/* Query the ranks that it waits for: their progress and their call. They reply with ENTERED. */
+/* Query the ranks that the operation waits for: their progress and their call. They reply with
+ * ENTERED. */
 void weft_coll_ask(struct weft_coll *c, const struct op *op);
 /* This rank's call differs from the call that a rank's message belongs to. */
 void weft_coll_mismatch(struct weft_coll *c, uint32_t rank, uint32_t group, uint32_t number);

@@ -5,9 +5,9 @@
  * buffer. A message starts half a round trip after the later of the two calls.
  *
  * READYs of a rank are numbered, because the transport does not preserve order. READYs after a
- * missing one are held back; otherwise two calls with the same tag could be swapped. A recv stays
+ * missing one are held back; otherwise two calls with the same tag could be swapped. A recv remains
  * open until its READY is matched and the data has arrived. A rank therefore has at most ops_max
- * READYs at the sender, and none is further than that behind a missing one. */
+ * READYs at the sender, and at most ops_max are held back. */
 #include "coll/internal.h"
 
 #include <stdlib.h>

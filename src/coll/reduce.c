@@ -1,9 +1,10 @@
 /* Reduction of contributions to a result, and update of the residual with the part of this rank's
  * contribution that did not arrive.
  *
- * Error feedback: the residual is also the send buffer. At the beginning `in` is added to it. A
- * chunk that its owner received is then set to zero, and a missing chunk stays. Lost values are
- * thus kept even if phase 2 overwrites `in` before the sender knows which chunks were lost. */
+ * Error feedback: the residual is also the send buffer. At the beginning `in` is added to it. When
+ * the owner has received a chunk, that chunk is set to zero; a missing chunk keeps its values. Lost
+ * values are thus kept even if phase 2 overwrites `in` before the sender knows which chunks were
+ * lost. */
 #include "coll/internal.h"
 
 #include "coll/fold.h"

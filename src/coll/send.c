@@ -3,14 +3,14 @@
  * to the same one. The transport keeps this order by priority, and by age for messages of equal
  * length.
  *
- * Phase 1 first: otherwise an owner that has all contributions early fills its uplink with results
- * while others wait for its contributions; those ranks then finish last, with all of their results
- * still to be sent. Measured: 1.18 times the ideal instead of 1.08 with 8 ranks, 1.6 without
- * segments.
+ * Phase 1 is first: otherwise an owner that has all contributions early fills its uplink with
+ * results while others wait for its contributions; these ranks then finish last, and must still
+ * send all of their results. Measured: 1.18 times the ideal instead of 1.08 with 8 ranks, 1.6
+ * without segments.
  *
- * Few receivers at a time: otherwise, with 64 ranks, each rank has 63 concurrent senders, and each
- * of them gets little credit. Measured: 1.31 times the ideal instead of 1.15. See
- * docs/COLLECTIVES.md.
+ * The number of concurrent receivers is limited: otherwise, with 64 ranks, each rank has 63
+ * concurrent senders, and each of them gets little credit. Measured: 1.31 times the ideal instead
+ * of 1.15. See docs/COLLECTIVES.md.
  */
 #include "coll/internal.h"
 
@@ -41,7 +41,7 @@ static const uint8_t *source_of(const struct op *op, uint32_t phase, uint32_t sl
     }
 }
 
-/* Whether this rank may send to that rank, which may not have called the operation yet. */
+/* True if this rank may send to that rank, even if that rank has not called the operation yet. */
 static bool may_run_ahead(const struct weft_coll *c, const struct op *op, uint32_t rank,
                           uint64_t pages)
 {
@@ -116,7 +116,7 @@ static weft_status send_data(struct weft_coll *c, const struct outgoing *o, uint
         .total = part.elems,
         .elem_bytes = (uint16_t)s->elem_bytes,
         .priority = o->priority,
-        /* Not the slices of a root: their owners forward them. */
+        /* Slices of a root are excluded, because their owners forward them. */
         .together = o->phase == PHASE_2 || s->senders == PARTY_ALL,
         .tag = tag_of(o),
         .deadline_ns = WEFT_NEVER,
@@ -207,8 +207,8 @@ void weft_coll_send_all(struct weft_coll *c)
     }
 }
 
-/* A rank that sent CLOSE had received everything it needed, so it had received the unacknowledged
- * data; it is unknown which of the chunks that may be missing arrived. */
+/* A rank that sent CLOSE had received all data that it needed, including the unacknowledged
+ * message; it is unknown which of the chunks that may be missing arrived. */
 static void sent_unknown(struct op *op, uint32_t phase, uint32_t rank)
 {
     bool one = op->doubt_rank == NONE || op->doubt_rank == rank;

@@ -3,7 +3,7 @@
 #include "base/bits.h"
 #include "coll/fold.h"
 
-/* More bytes than any host has. */
+/* Upper bound of a buffer: more bytes than any host has. */
 static const uint64_t bytes_max = UINT64_C(1) << 47;
 
 static bool is_reducing(enum weft_coll_kind kind)

@@ -21,7 +21,7 @@ enum {
     WEFT_RPC_REPLY_BYTES = 56,
     WEFT_RPC_PUSHES_BYTES = 40,
     WEFT_RPC_DURABLE_UPTO_BYTES =
-        8, /* u64: all pushes up to and including this number are durable */
+        8, /* body of DURABLE, u64: all pushes up to and including this number are durable */
     WEFT_RPC_WORKERS_MAX = 65535,
 };
 
@@ -55,15 +55,17 @@ enum weft_rpc_op {
     WEFT_RPC_CLOCK = 3,
     WEFT_RPC_TABLE = 4,
     WEFT_RPC_DURABLE_UPTO =
-        5,             /* from a server, with WEFT_RPC_REPLY_FLAG: the pushes that are durable */
-    WEFT_RPC_LIST = 6, /* the ids of a list that a PUSH names and that the shard does not have */
+        5,             /* from a server, with WEFT_RPC_REPLY_FLAG: number of the last durable
+                        * push */
+    WEFT_RPC_LIST = 6, /* the ids of a list, for a PUSH that refers to a list which the shard does
+                        * not have */
     WEFT_RPC_AGGREGATE = 7, /* the sum of several pushes; ps/aggregate.h */
     WEFT_RPC_UPDATE = 9,    /* in tags of requests: a PUSH in a job with a scheduler;
                              * weft_rpc_update_pack */
 };
 
 /* Priorities of messages. CLOCK is the most urgent: other workers wait for it, and the next PULL
- * cannot be answered before it arrives. It overtakes all requests of its worker that are not sent
+ * gets no reply before CLOCK arrives. It overtakes all requests of its worker that are not sent
  * yet. A PULL for a clock that has not begun is the least urgent: no computation waits for it
  * yet. */
 enum { WEFT_RPC_PRIORITY_CLOCK = 0, WEFT_RPC_PRIORITY = 1, WEFT_RPC_PRIORITY_AHEAD = 2 };
@@ -138,7 +140,7 @@ static inline uint32_t weft_rpc_stream(uint8_t op, uint16_t table)
     return (uint32_t)op << 16 | table;
 }
 
-/* Returns false if `low`, which only PUSH uses, is nonzero in another op. */
+/* Decode a tag. Returns false if `low`, which only PUSH uses, is nonzero in another op. */
 static inline bool weft_rpc_tag_unpack(uint64_t bits, struct weft_rpc_tag *tag_p)
 {
     *tag_p = (struct weft_rpc_tag){
@@ -150,11 +152,12 @@ static inline bool weft_rpc_tag_unpack(uint64_t bits, struct weft_rpc_tag *tag_p
     return tag_p->low == 0 || tag_p->op == WEFT_RPC_PUSH || tag_p->op == WEFT_RPC_UPDATE;
 }
 
-/* UPDATE carries the low byte of the clock and 24 bits of its base, the update count of the model
- * it was computed from. Any chunk may arrive first, so each chunk must show whether the update is
- * too late. The head, in chunk 0, has the full clock (need_clock). */
+/* The tag of an UPDATE contains the low byte of the clock and 24 bits of its base, the update count
+ * of the model from which it was computed. Any chunk may arrive first, so the tag, which every
+ * chunk has, must show whether the update is too late. The head, in chunk 0, has the full clock
+ * (need_clock). */
 #define WEFT_RPC_BASE_MASK UINT32_C(0xffffff)
-#define WEFT_RPC_BASE_NONE WEFT_RPC_BASE_MASK /* nothing has been pulled from this shard */
+#define WEFT_RPC_BASE_NONE WEFT_RPC_BASE_MASK /* the worker has not pulled from this shard yet */
 
 static inline uint32_t weft_rpc_update_pack(uint32_t clock, uint32_t base)
 {
@@ -179,7 +182,7 @@ static inline uint32_t weft_rpc_head_elems(uint32_t head_bytes, uint32_t elem_by
 enum weft_rpc_flag {
     WEFT_RPC_NARROW_IDS = 1,      /* PUSH, PULL: ids are u32 instead of u64 */
     WEFT_RPC_RESUME = 2,          /* TABLE: the worker resumes; see weft_rpc_pushes */
-    WEFT_RPC_DURABLE = 4,         /* TABLE: notify this worker which of its pushes are durable */
+    WEFT_RPC_DURABLE = 4,         /* TABLE: send DURABLE to this worker */
     WEFT_RPC_CUT = 8,             /* PUSH: request a checkpoint soon. PULL of no rows: reply when a
                                    * checkpoint is complete */
     WEFT_RPC_UPTO = 16,           /* CLOCK: ends all clocks up to this one, not only the next one */
@@ -192,15 +195,16 @@ enum weft_rpc_flag {
     WEFT_RPC_FLAGS_ALL = 1023,
 };
 
-/* The longest time that a PARK may ask for, in milliseconds. */
+/* Maximum lease of a PARK, in milliseconds. */
 enum { WEFT_RPC_PARK_MS_MAX = 60000 };
 
 /* Capabilities of a shard beyond plain ids. A worker requests them in need_clock of a TABLE, and
  * the reply grants them. Earlier releases ignore the request and grant none. */
 enum weft_rpc_can {
     WEFT_RPC_CAN_PACK = 1, /* PUSH and PULL with packed ids */
-    WEFT_RPC_CAN_LIST = 2, /* PULL with KEEP_IDS, PUSH that names a list, LIST. In the reply to a
-                            * PULL with KEEP_IDS: its ids are kept, under its rpc_id */
+    WEFT_RPC_CAN_LIST = 2, /* PULL with KEEP_IDS, PUSH that refers to a list, LIST. In the reply to
+                            * a PULL with KEEP_IDS: the shard has stored its ids as a list, whose
+                            * number is the rpc_id */
     WEFT_RPC_CAN_UPDATE = 4, /* UPDATE, PULL with COUNT_UPDATES */
     WEFT_RPC_CAN_AGGREGATE = 8, /* pushes through an aggregator; ps/aggregate.h */
     WEFT_RPC_CAN_HOT = 16,      /* PULL with HOT */
@@ -247,7 +251,7 @@ struct weft_rpc_reply {
 void weft_rpc_request_pack(const struct weft_rpc_request *request, void *out);
 void weft_rpc_reply_pack(const struct weft_rpc_reply *reply, void *out);
 
-/* The state of a worker's pushes to one table of a shard, as one end knows it. Both ends exchange
+/* The state of a worker's pushes to one table of a shard, at one end. Both ends exchange
  * it when they reconnect: in a TABLE with RESUME it is placed after the table's specification; in the
  * reply, after the head. */
 struct weft_rpc_pushes {

@@ -1,6 +1,5 @@
-/* Latency breakdown of one RPC: the five components of [imc20] section 2.2, and the two that it
- * folds into them. Durations are in ns. They are computed from timestamps of two clocks, and
- * timestamps of different clocks are never compared.
+/* Latency breakdown of one RPC: the five components of [imc20] section 2.2, and two parts of them
+ * that are measured separately. Durations are in ns. Each is computed from timestamps of one clock.
  *
  * b = arrival of the chunk that completed the request, t1 = arrival of the reply's last chunk.
  *
@@ -26,9 +25,9 @@ struct weft_rpc_latency {
 struct weft_rpc_latency weft_rpc_latency_make(const struct weft_rpc_reply *reply, uint64_t t1_ns,
                                               uint64_t taken_ns, uint64_t handed_ns);
 
-/* Server's side: the time that one request took in ps, split at b. b is known only afterwards, so
- * the latest spans are kept separately until then. Older spans always ended before b, because a
- * driver delivers at most one batch of datagrams at a time. */
+/* Server's side: the processing time of one request in ps, split at b. b is known only when the
+ * request is complete, so the latest spans are stored separately until then. Older spans always
+ * ended before b, because a driver delivers at most one batch of datagrams at a time. */
 enum { WEFT_RPC_SPANS_KEPT = 64 };
 
 struct weft_rpc_spans {

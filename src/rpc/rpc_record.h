@@ -4,10 +4,10 @@
  * Creating a record fills in a struct in the ring: no lock, no call, no formatting. If the ring is
  * full, the record is dropped and counted; the producer never blocks.
  *
- * The cost of a record is mainly its size: cache lines and pages of a file. The two record types
- * that are created once per RPC therefore have a short form, which omits derivable values and
- * stores durations in 32 bits (up to 4.29 s). A record with a value that does not fit is written in
- * the full form. Units are 32 bytes, in the machine's byte order:
+ * The cost of a record is mainly determined by its size: cache lines and pages of a file. The two
+ * record types that are created once per RPC therefore have a short form, which omits derivable
+ * values and stores durations in 32 bits (up to 4.29 s). A record with a value that does not fit is
+ * written in the full form. Units are 32 bytes, in the machine's byte order:
  *
  *   form      units
  *   0         1      padding before the end of the ring

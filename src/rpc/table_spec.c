@@ -82,7 +82,7 @@ weft_status weft_table_spec_unpack(uint16_t table, const void *bytes, size_t cou
 
 /* ---- ranges ---------------------------------------------------------------------------------- */
 
-/* Minus zero does not count as unused: its bytes differ. */
+/* Minus zero does not count as unused, because its bytes are not zero. */
 static bool unused(float value)
 {
     return float_bits(value) == 0;

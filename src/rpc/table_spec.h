@@ -2,9 +2,9 @@
  * into elements, and the assignment of rows to shards.
  *
  * This header defines a format and its rules only. Optimizers, admission and eviction are
- * implemented in ps/ and documented for users in docs/TABLES.md. A field that the other fields do
- * not use must be zero, so that equal tables have equal bytes. With all newer fields zero, the
- * table is a plain sparse table that starts at zero.
+ * implemented in ps/ and documented for users in docs/TABLES.md. A field that has no meaning with
+ * the values of the other fields must be zero, so that equal tables have equal bytes. If all fields
+ * from `init_scale` on are zero, the table is a plain sparse table whose weights start at zero.
  *
  * Source: docs/PROTOCOL.md section 7, TABLE.
  */
@@ -23,7 +23,7 @@ enum {
     WEFT_RPC_BLOCK_FLOATS = 256,    /* longest block of a row in one element, in floats */
     WEFT_RPC_BLOCK_FLOATS_MIN = 8,  /* shortest block that a spec may set, in floats */
     WEFT_RPC_ROWS_MAX = 1 << 30,    /* of a table on one shard */
-    WEFT_RPC_BLOOM_COUNT_MAX = 255, /* its counters are bytes */
+    WEFT_RPC_BLOOM_COUNT_MAX = 255, /* counters of the filter are bytes */
     WEFT_RPC_CELLS_MIN = 64,
     WEFT_RPC_CELLS_MAX = 1 << 30,
 };
@@ -42,15 +42,15 @@ enum weft_optimizer_kind {
     WEFT_OPTIMIZER_ADADELAY = 5,
 };
 
-/* When a pushed id gets a row. */
+/* The push at which an id gets a row. */
 enum weft_table_admission {
     WEFT_ADMISSION_ALL = 0,     /* at its first push */
     WEFT_ADMISSION_COUNTER = 1, /* at push number admission_count, counted per id */
-    WEFT_ADMISSION_BLOOM = 2,   /* the same, with a counting Bloom filter: never later, occasionally
-                                 * earlier */
+    WEFT_ADMISSION_BLOOM = 2,   /* as COUNTER, with a counting Bloom filter: never later,
+                                 * occasionally earlier */
 };
 
-/* Which row is evicted when a new row needs room. */
+/* The row that is evicted when a new row needs space. */
 enum weft_table_eviction {
     WEFT_EVICTION_NONE = 0, /* none: the new row is refused */
     WEFT_EVICTION_TTL = 1,  /* rows not pushed for `ttl` clocks, whether the table is full or not;

@@ -1,10 +1,10 @@
-/* Admission of reads: the number of workers between read and commit is limited by the credits. The
- * oldest request goes first; in SSP the lowest clock, then the oldest.
+/* Admission of reads: the credits limit the number of workers between read and commit. The oldest
+ * request is first; in SSP the lowest clock, then the oldest request.
  *
  * SSP: a worker that is ahead waits at the servers for those behind it, and keeps its credit
- * meanwhile. A worker that is behind all credits' holders is therefore admitted without a credit.
- * This excludes a deadlock: of the workers at the least clock, for which no other worker waits at a
- * server, either one is past its read or the first to ask is admitted.
+ * meanwhile. A worker that is behind all holders of credits is therefore admitted without a credit.
+ * This excludes a deadlock: a worker at the least clock never waits at a server, and either such a
+ * worker has read already, or the first of them that requests a read is admitted.
  */
 #include "sched/internal.h"
 
@@ -13,7 +13,7 @@ static bool is_ssp(const struct weft_planner *planner)
     return planner->config.mode == WEFT_PLANNER_SSP;
 }
 
-/* Whether a request goes before another. */
+/* True if a request precedes another. */
 static bool goes_before(const struct weft_planner *planner, uint32_t worker, uint32_t other)
 {
     const struct planner_worker *w = &planner->workers[worker], *o = &planner->workers[other];
@@ -40,7 +40,7 @@ static uint32_t next_read(const struct weft_planner *planner, uint32_t after)
     return best;
 }
 
-/* Whether all workers between read and commit are at later clocks. */
+/* True if all workers between read and commit are at later clocks. */
 static bool is_behind_all(const struct weft_planner *planner, uint32_t worker)
 {
     uint64_t step = planner->workers[worker].step;
@@ -83,7 +83,7 @@ static void grant_read(struct weft_planner *planner, uint32_t worker)
     planner_announce_from(planner, first);
 }
 
-/* A read whose path is down is skipped. If a table is full, all reads wait. */
+/* Admit reads. A read whose path is down is skipped. If a table is full, all reads wait. */
 void planner_admit_reads(struct weft_planner *planner)
 {
     uint64_t full = planner->counters.full;

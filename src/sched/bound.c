@@ -1,10 +1,12 @@
-/* The delay bound: which update must be next, which is too late, and which should be dropped.
+/* The delay bound: selection of the updates that must be next, that are too late, or that should be
+ * dropped.
  *
  * Position deadlines. `opened` updates are granted so far. If at most tau_max - (opened - base)
  * others are granted before an update, its delay is at most tau_max; that number is its due
  * position, and 0 means that it must be next. A set of k + 1 updates that are all due by position k
- * is *tight*: no other update can go first. With more than k + 1 of them at least one cannot be in
- * time; the longest is dropped, because the others then complete sooner.
+ * is *tight*: no other update can be granted before it. If more than k + 1 updates are due by
+ * position k, at least one cannot be in time; the longest is dropped, because the others then
+ * complete sooner.
  *
  * A granted update can be overtaken, on a faster path or by chance. A grant therefore also requires
  * that every update in flight stays within the bound if all other granted updates are committed
@@ -139,9 +141,9 @@ static bool can_send(const struct weft_planner *planner)
     return false;
 }
 
-/* No update may go before a tight set, and a member of the set without a path cannot go itself, so
- * it would block all sendable updates. In SSP this also drops updates at the least clock, because
- * otherwise no worker could send. */
+/* No update may be granted before a tight set, and a member of the set without a path cannot be
+ * granted either, so it would block all updates that can be sent. In SSP this also drops updates at
+ * the least clock, because otherwise no worker could send. */
 static void drop_unreachable(struct weft_planner *planner)
 {
     while (can_send(planner)) {

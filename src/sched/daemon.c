@@ -131,7 +131,7 @@ void weft_sched_daemon_connected(struct weft_sched_daemon *daemon, uint64_t now_
     daemon->heartbeat_ns = now_ns;
 }
 
-/* The next connection may be to another scheduler, which has no part in an update that is being
+/* The next connection may be to another scheduler, which did not grant an update that is being
  * sent. */
 void weft_sched_daemon_disconnected(struct weft_sched_daemon *daemon)
 {
@@ -210,7 +210,8 @@ static void take_verdict(struct weft_sched_daemon *daemon, const struct weft_sch
     }
 }
 
-/* A plan that was sent before the request arrived says nothing of it. */
+/* Process the admission in a plan. A plan that was sent before the request arrived contains no
+ * decision about it. */
 static void take_admission(struct weft_sched_daemon *daemon, const struct weft_sched_plan *plan)
 {
     daemon->admits = (plan->flags & WEFT_SCHED_ADMITS) != 0;
@@ -218,7 +219,7 @@ static void take_admission(struct weft_sched_daemon *daemon, const struct weft_s
                            daemon->read_report != 0 && plan->report >= daemon->read_report;
 }
 
-/* Whether it waits for a decision. */
+/* True if the worker waits for a decision. */
 static bool is_waiting(const struct weft_sched_daemon *daemon)
 {
     return daemon->state == ASK_WAITING || daemon->read_state == READ_WAITING;
@@ -241,7 +242,7 @@ bool weft_sched_daemon_plan(struct weft_sched_daemon *daemon, const uint8_t *byt
     if (daemon->config.role == WEFT_SCHED_WORKER) {
         take_verdict(daemon, &plan, now_ns);
         take_admission(daemon, &plan);
-        if (is_waiting(daemon)) { /* the scheduler replies but has not decided: that may take
+        if (is_waiting(daemon)) { /* the scheduler replies but has not decided yet, which may take
                                    * long */
             daemon->unheard_ns = now_ns;
         }
@@ -343,7 +344,7 @@ static uint64_t silent_at(const struct weft_sched_daemon *daemon)
     return weft_time_add(daemon->unheard_ns, daemon->config.silent_ns);
 }
 
-/* The same for a read. */
+/* The same time for a read. */
 static uint64_t admit_by(const struct weft_sched_daemon *daemon)
 {
     return weft_time_add(daemon->read_ns, QUEUED_SILENCES * daemon->config.silent_ns);
@@ -446,7 +447,7 @@ bool weft_sched_daemon_may_read(struct weft_sched_daemon *daemon, uint64_t now_n
           now_ns >= admit_by(daemon))) {
         return false;
     }
-    daemon->read_state = READ_BEGUN; /* the next report says so; nothing waits for it */
+    daemon->read_state = READ_BEGUN; /* the next report contains it; no reply is needed */
     daemon->counters.reads_direct += !daemon->is_admitted;
     daemon->counters.reads_wait_ns += now_ns - weft_min_u64(daemon->read_ns, now_ns);
     return true;

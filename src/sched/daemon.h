@@ -1,8 +1,8 @@
 /* A worker's or shard's side of the scheduler protocol: it reports its state and receives plans.
  *
  * A worker requests each update. The reply is a set of grants, a drop, or DIRECT: send without a
- * grant. The wait is always bounded. The reply is DIRECT, at a rate that leaves every worker its
- * share, if
+ * grant. The wait is always bounded. The reply is DIRECT, with a rate that gives every worker an
+ * equal share of the link, if
  *  - the scheduler has not replied within silent_ns, neither with a decision nor with "waiting";
  *  - it replied "waiting" but has not decided within 30 times silent_ns; or
  *  - it is not connected.
@@ -10,7 +10,7 @@
  * that it closed, and repeats the report until the scheduler has acknowledged it. It keeps at most
  * EVENTS_KEPT events and discards the oldest.
  *
- * Pure: no I/O and no clock. There is one connection at a time; the driver opens and reopens it.
+ * No I/O and no clock. There is one connection at a time; the driver opens and reopens it.
  * Messages may be lost, duplicated or reordered (wire.h). Each update gets one reply. Later grants
  * of the update replace earlier ones.
  *
@@ -34,11 +34,11 @@ enum { WEFT_SCHED_EVENTS_KEPT = 4096 };
 struct weft_sched_daemon_config {
     enum weft_sched_role role;
     uint32_t index;
-    uint32_t workers; /* of the job; a shard: 0 = unknown */
+    uint32_t workers; /* number of workers of the job; a shard: 0 = unknown */
     uint32_t shards;
     enum weft_sched_mode mode; /* worker */
     uint64_t tau_max;          /* worker; WEFT_NEVER = none */
-    uint64_t up_bps;           /* of this host's links; 0 = unknown */
+    uint64_t up_bps;           /* rates of this host's links; 0 = unknown */
     uint64_t down_bps;
     uint64_t host; /* shard */
     char job[WEFT_SCHED_JOB_BYTES];
@@ -57,28 +57,27 @@ void weft_sched_daemon_free(struct weft_sched_daemon *daemon);
 void weft_sched_daemon_connected(struct weft_sched_daemon *daemon, uint64_t now_ns);
 void weft_sched_daemon_disconnected(struct weft_sched_daemon *daemon);
 
-/* Process a message from the scheduler. Returns false if it was refused or is not newer than the
- * last; nothing changed. */
+/* Process a message from the scheduler. Returns false, with nothing changed, if the message was
+ * refused or is not newer than the last. */
 bool weft_sched_daemon_plan(struct weft_sched_daemon *daemon, const uint8_t *bytes, size_t count,
                             uint64_t now_ns);
 
-/* Get the next report that is due; false = none. If the driver cannot send it, it may discard it
- * after weft_sched_daemon_unsent. */
+/* Get the next report that is due; false = none. If the driver cannot send it, it calls
+ * weft_sched_daemon_unsent and discards the report. */
 bool weft_sched_daemon_poll(struct weft_sched_daemon *daemon, uint64_t now_ns,
                             struct weft_sched_report *report_p);
 void weft_sched_daemon_unsent(struct weft_sched_daemon *daemon);
 
-/* Time at which _poll or _answer may have output although nothing was received; WEFT_NEVER =
- * none. */
+/* Time at which _poll or _answer may have output without a received message; WEFT_NEVER = none. */
 uint64_t weft_sched_daemon_deadline(const struct weft_sched_daemon *daemon);
 
-/* The same for _answer alone. */
+/* The same, for _answer only. */
 uint64_t weft_sched_daemon_silence(const struct weft_sched_daemon *daemon);
 
 /* ---- a worker -------------------------------------------------------------------------------- */
 
-/* Request an update, of a later clock than all before. The previous update is discarded; it should
- * have ended.
+/* Request an update. Its clock must be later than those of all earlier requests. The previous
+ * update should have ended; otherwise it is discarded.
  * Shape:   shares (shards,), borrowed until return; the sum of their bytes must not be 0.
  * Units:   norm finite, >= 0. */
 void weft_sched_daemon_ask(struct weft_sched_daemon *daemon, uint64_t clock, double norm,
@@ -105,18 +104,18 @@ struct weft_sched_answer {
 bool weft_sched_daemon_answer(struct weft_sched_daemon *daemon, uint64_t now_ns,
                               struct weft_sched_answer *answer_p);
 
-/* Whether reads need an admission: the scheduler is there and said so. */
+/* True if reads need an admission: the scheduler replies, and its last plan requires it. */
 bool weft_sched_daemon_reads_wait(const struct weft_sched_daemon *daemon);
 
-/* Request to read the model for the update of this clock, not 0. The previous read is over. Nothing
- * if this one is requested or begun already. */
+/* Request to read the model for the update of this clock, not 0. The previous read ends. No effect
+ * if this read is already requested or begun. */
 void weft_sched_daemon_read(struct weft_sched_daemon *daemon, uint64_t clock, uint64_t now_ns);
 
 /* Returns true, once for each request, when the read may begin: it was admitted, reads need no
  * admission any more, or the scheduler has not admitted it within 30 times silent_ns. */
 bool weft_sched_daemon_may_read(struct weft_sched_daemon *daemon, uint64_t now_ns);
 
-/* The update for which it has read is over, by any path. */
+/* The update for which this worker has read has ended, by any path. */
 void weft_sched_daemon_read_over(struct weft_sched_daemon *daemon);
 
 /* Set the aggregators known to this worker, and those of them that accept its pushes (bit a:
@@ -124,8 +123,8 @@ void weft_sched_daemon_read_over(struct weft_sched_daemon *daemon);
 void weft_sched_daemon_aggregators(struct weft_sched_daemon *daemon, uint32_t count,
                                    uint32_t reached);
 
-/* A shard has confirmed its share, which took span_ns, or the aggregator has received it; the
- * update is over. */
+/* A shard has confirmed its share, whose transfer took span_ns, or the aggregator has received it;
+ * with weft_sched_daemon_ended: the update has ended. */
 void weft_sched_daemon_delivered(struct weft_sched_daemon *daemon, uint32_t shard,
                                  uint64_t span_ns);
 void weft_sched_daemon_ended(struct weft_sched_daemon *daemon);
@@ -135,7 +134,7 @@ void weft_sched_daemon_ended(struct weft_sched_daemon *daemon);
 void weft_sched_daemon_counts(struct weft_sched_daemon *daemon, uint64_t opened, uint64_t closed);
 void weft_sched_daemon_committed(struct weft_sched_daemon *daemon,
                                  const struct weft_sched_event *event);
-/* Of what was committed the scheduler has not said that it has all. */
+/* True if the scheduler has not acknowledged all committed updates. */
 bool weft_sched_daemon_has_news(const struct weft_sched_daemon *daemon);
 
 /* ---- counters
@@ -152,7 +151,7 @@ struct weft_sched_daemon_counters {
     uint64_t reads_waited;  /* reads requested */
     uint64_t reads_direct;  /* of these, begun without an admission */
     uint64_t reads_wait_ns; /* from request to begin, over all reads */
-    uint64_t plans_refused; /* malformed, duplicate or out of order */
+    uint64_t plans_refused; /* malformed, duplicate or reordered plans */
     uint64_t events_lost;   /* shard: events discarded before the scheduler acknowledged them */
 };
 

@@ -145,7 +145,7 @@ void planner_transfer_end(struct weft_planner *planner, struct planner_transfer 
 {
     uint32_t slot = (uint32_t)(transfer - planner->transfers);
     struct weft_path path = planner_path(planner, transfer->from_host, transfer->to_host);
-    /* No timeline step is left for the release: the reservation then ends as planned. */
+    /* If no timeline step remains for the release, the reservation ends as planned. */
     (void)weft_path_release(&path, &transfer->booking, planner->now_ns);
     uint32_t last = planner->active[--planner->active_count];
     planner->active[transfer->active_idx] = last;
@@ -282,7 +282,8 @@ void planner_cancel_of(struct weft_planner *planner, uint32_t worker)
 
 /* ---- replanning ------------------------------------------------------------------------------ */
 
-/* Reserve the rest of a transfer from now on. It has no reservation in the future. */
+/* Reserve the remaining bytes of a transfer from now on. Requires that it has no reservation in the
+ * future. */
 void planner_rebook(struct weft_planner *planner, struct planner_transfer *transfer,
                     uint64_t left_bytes)
 {
@@ -330,7 +331,7 @@ static void replan(struct weft_planner *planner, uint32_t count)
         struct weft_path path = planner_path(planner, transfer->from_host, transfer->to_host);
         transfer->sent += weft_booking_sent(&transfer->booking, transfer->bytes, planner->now_ns);
         if (!weft_path_release(&path, &transfer->booking, planner->now_ns)) {
-            planner->counters.full++; /* both stay reserved until the old one ends */
+            planner->counters.full++; /* both bookings remain reserved until the old one ends */
         }
     }
     for (uint32_t i = 0; i < count; i++) {
@@ -372,8 +373,8 @@ void planner_announce_due(struct weft_planner *planner)
     }
 }
 
-/* A transfer that should have arrived but was not reported is assumed to have an eighth of its
- * bytes left. */
+/* If a transfer should have ended but no report has arrived, an eighth of its bytes is assumed to
+ * remain. */
 void planner_overdue(struct weft_planner *planner)
 {
     for (uint32_t i = 0; i < planner->active_count; i++) {

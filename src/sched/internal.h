@@ -39,8 +39,8 @@ struct planner_worker {
     uint64_t since_ns; /* time of the waiting request */
     uint64_t asked;    /* sequence number of that request */
     uint64_t commits;
-    uint64_t start_ns; /* scratch of order.c: start time of its update if it were sent next */
-    uint64_t end_ns;   /* end time of the same; WEFT_NEVER = its path is down */
+    uint64_t start_ns; /* scratch of order.c: start time of its update, if this were sent next */
+    uint64_t end_ns;   /* end time of the same update; WEFT_NEVER = its path is down */
 };
 
 struct planner_transfer {
@@ -58,8 +58,8 @@ struct planner_transfer {
     uint32_t members;   /* ALL_REDUCE: updates in the sum */
     uint64_t round;     /* ALL_REDUCE; else 0 */
     uint64_t bytes;
-    uint64_t sent;     /* of these according to the plan, under bookings that were revised since */
-    uint64_t late_ns;  /* the transfer is overdue if no report has arrived by then */
+    uint64_t sent;     /* bytes sent according to the plan, in bookings that were revised since */
+    uint64_t late_ns;  /* time at which the transfer is overdue if no report has arrived */
     bool is_announced; /* its grant was output; false: an aggregate that waits for its members */
     bool needs_announce; /* by the next plan: it is new, or its booking was revised */
     struct weft_booking booking;
@@ -79,7 +79,7 @@ struct weft_planner {
     struct weft_planner_counters counters;
     uint64_t now_ns;
 
-    struct weft_timeline *links; /* (2 * hosts,): up of host h at 2h, down at 2h + 1 */
+    struct weft_timeline *links; /* (2 * hosts,): uplink of host h at 2h, its downlink at 2h + 1 */
     struct planner_worker *workers;
     uint64_t *server_bytes; /* (workers, servers) of the updates */
     bool *aggregator_gone;  /* (aggregators,) */
@@ -103,7 +103,7 @@ struct weft_planner {
     struct planner_partition *partition; /* scratch of partition.c */
     struct planner_reduce *reduce;       /* of mode ALL_REDUCE */
 
-    /* Norms committed at the servers that are not sent to the replicas, and those being sent. */
+    /* Norms committed at the servers and not sent to the replicas, and those being sent. */
     uint64_t norm_pending;
     uint64_t norm_sent;
     uint64_t norm_flying;    /* of the updates in flight, forecast */
@@ -118,7 +118,7 @@ struct weft_planner {
     uint32_t active_count;
     uint32_t *scratch; /* (transfers_max,): used within one call */
     uint64_t transfers_made;
-    uint32_t *future; /* (servers,): scratch: grants whose start is in the future */
+    uint32_t *future; /* (servers,): scratch: number of grants whose start is in the future */
 
     struct weft_planner_decision *decisions; /* a ring */
     uint32_t decisions_max;
@@ -148,7 +148,7 @@ static inline struct weft_timeline *planner_link(const struct weft_planner *plan
 /* The links between two hosts, trimmed; no links between a host and itself. */
 struct weft_path planner_path(struct weft_planner *planner, uint32_t from_host, uint32_t to_host);
 
-/* Whether there is room for the decisions and transfers of one update, read or group of `count`
+/* True if there is space for the decisions and transfers of one update, read or group of `count`
  * transfers. */
 bool planner_has_room(struct weft_planner *planner, uint32_t count);
 
@@ -166,8 +166,9 @@ void planner_rebook(struct weft_planner *planner, struct planner_transfer *trans
                     uint64_t left_bytes);
 void planner_announce(struct weft_planner *planner, struct planner_transfer *transfer,
                       bool is_revised);
-/* Announce everything that events have marked: one decision per transfer, regardless of the number
- * of events. Decisions that find no room are counted and left for the next plan. */
+/* Announce all transfers that events have marked: one decision per transfer, regardless of the
+ * number of events. If there is no space, the remaining decisions are counted and left for the next
+ * plan. */
 void planner_announce_due(struct weft_planner *planner);
 
 /* Reserve and announce one transfer per server, between its share and a host; all or nothing. */
@@ -187,7 +188,8 @@ void planner_count_future(struct weft_planner *planner);
 void planner_set_add(uint32_t *set, uint32_t *count, uint32_t worker);
 void planner_set_remove(uint32_t *set, uint32_t *count, uint32_t worker);
 
-/* ---- order.c: which update next -------------------------------------------------------------- */
+/* ---- order.c: selection of the next update
+ * ----------------------------------------------------- */
 
 /* Drop updates that cannot be in time, and grant the next ones, as far ahead as configured. */
 void planner_order(struct weft_planner *planner);
@@ -197,11 +199,11 @@ void planner_estimate(struct weft_planner *planner);
 
 /* ---- bound.c: the delay bound ---------------------------------------------------------------- */
 
-/* Drop updates that are late, that have not enough positions left, or that have no path and hold up
+/* Drop updates that are late, for which not enough positions remain, or that have no path and delay
  * others. */
 void planner_drop_late(struct weft_planner *planner);
 
-/* Whether updates of these base versions may be granted: every update in flight must then be
+/* True if updates of these base versions may be granted: every update in flight must then be
  * committed with a delay of at most tau_max, in any order of completion. */
 bool planner_may_fly(const struct weft_planner *planner, uint32_t count, uint64_t base_version_min);
 
@@ -210,15 +212,16 @@ bool planner_may_fly(const struct weft_planner *planner, uint32_t count, uint64_
 bool planner_due_position(const struct weft_planner *planner, const struct planner_worker *w,
                           uint64_t *due_p);
 
-/* With `taken` others granted first: the smallest position such that `excess` more than position +
- * 1 of a set of waiting updates are due by it; WEFT_NEVER = none. */
+/* The smallest position p such that at least p + 1 + `excess` updates of a set of waiting updates
+ * are due by p, if `taken` others are granted first; WEFT_NEVER = none. */
 uint64_t planner_crowded_position(struct weft_planner *planner, const uint32_t *set, uint32_t count,
                                   uint32_t taken, uint32_t excess);
 
-/* Whether too many other updates would wait for its commit, so that it should be dropped now. */
+/* True if too many other updates would wait for its commit, so that it should be dropped now. */
 bool planner_holds_up(const struct weft_planner *planner, const struct planner_worker *w);
 
-/* Least clock of the present workers; a computing worker counts with the clock after its last. */
+/* Least clock of the connected workers; a computing worker counts with the clock after its last
+ * one. */
 uint64_t planner_least_clock(const struct weft_planner *planner);
 
 /* Whether a set of waiting updates has enough positions if `taken` others are granted first. */
@@ -255,8 +258,8 @@ void planner_partition(struct weft_planner *planner);
 void planner_group_delivered(struct weft_planner *planner, uint32_t group);
 /* A sum arrived at one server. */
 void planner_group_at_server(struct weft_planner *planner, uint32_t group);
-/* A member was committed. When no member is left, the group is committed too, even without a report
- * of its sum. */
+/* A member was committed. When all members are committed, so is the group, even without a report of
+ * its sum. */
 void planner_group_committed(struct weft_planner *planner, uint32_t group);
 /* A member left before its update arrived at the aggregator. */
 void planner_group_left(struct weft_planner *planner, uint32_t group);
@@ -269,11 +272,11 @@ void planner_group_broken(struct weft_planner *planner, uint32_t group);
  * up. */
 uint64_t planner_norm(const struct weft_planner *planner, double norm);
 
-/* Whether updates of this norm may be granted: the divergence of the replicas, including updates in
+/* True if updates of this norm may be granted: the divergence of the replicas, including updates in
  * flight, must stay within div_max. Counts refusals. */
 bool planner_norm_fits(struct weft_planner *planner, uint64_t norm);
 
-/* Drop an update that exceeds div_max by itself; false = it does not, but must wait for a
+/* Drop an update whose norm alone exceeds div_max. False: it does not, but must wait for a
  * replica. */
 bool planner_drop_too_far(struct weft_planner *planner, uint32_t worker);
 

@@ -77,7 +77,7 @@ bool planner_is_slow(const struct weft_planner *planner, uint32_t worker)
     return up_bps < planner_share(planner->fast_bps, planner->config.slow_ppm);
 }
 
-/* Whether slow updates in flight have less of the servers' links than their proportional share. */
+/* True if slow updates in flight have less of the servers' links than their proportional share. */
 static bool slow_are_below_floor(const struct weft_planner *planner)
 {
     uint64_t slow = 0, used_bps = 0, servers_bps = 0;
@@ -236,8 +236,8 @@ static uint32_t pick(struct weft_planner *planner, enum pick_reason *reason_p)
 
 /* ---- grants ---------------------------------------------------------------------------------- */
 
-/* Late binding: a transfer that starts now uses free bandwidth; the number of those that start
- * later is limited. */
+/* Late binding: a transfer that can start now uses free bandwidth; the number of granted transfers
+ * that start later is limited. */
 static bool is_too_early(struct weft_planner *planner, const struct planner_worker *w)
 {
     if (w->start_ns <= planner->now_ns) {

@@ -9,10 +9,10 @@
  *                 transfers ahead of it; a single update is not a group and goes direct
  *     keep the k with the least makespan, of equal ones the least mean completion
  *
- * Aggregation is thus hidden behind the transfers ahead of it (Fig. 6), and the server receives one
- * sum instead of its members. Trials reserve on the real timelines and release everything. Then the
- * groups of the best trial are granted, up to the limit of groups in flight. The direct updates are
- * left to order.c: late binding.
+ * Aggregation thus overlaps the transfers ahead of it (Fig. 6), and the server receives one sum
+ * instead of its members. A trial reserves on the real timelines and releases all its reservations
+ * at its end. Then the groups of the best trial are granted, up to the limit of groups in flight.
+ * The direct updates are granted by order.c (late binding).
  *
  * Source: [mlfabric] section 5, Fig. 6; cut-through is ours.
  */
@@ -51,8 +51,8 @@ void planner_partition_undo(struct weft_planner *planner, uint32_t first)
     while (p->hops_count > first) {
         const struct planner_transfer *hop = &p->hops[--p->hops_count];
         struct weft_path path = planner_path(planner, hop->from_host, hop->to_host);
-        /* It is released at the instant at which it was reserved, so its ends are still steps or
-         * free steps are left. */
+        /* The hop is released at the same time at which it was reserved, so its ends are still
+         * steps, or free steps remain. */
         bool done = weft_path_release(&path, &hop->booking, 0);
         WEFT_ASSERT(done);
     }
@@ -116,7 +116,8 @@ static uint64_t idle_ns(struct weft_planner *planner, uint32_t from_host, uint32
     return weft_transfer_ns(bytes, rate_bps);
 }
 
-/* The longest run of the order, from `first` on, whose sum can hide behind the frontier. */
+/* The longest run of the order, from `first` on, whose members an aggregator receives before the
+ * frontier. */
 static void place_members(struct weft_planner *planner, struct planner_trial_group *group,
                           uint64_t frontier_ns, uint64_t *begin_ns_p, uint64_t *end_ns_p)
 {
@@ -192,8 +193,8 @@ static bool place_sum(struct weft_planner *planner, const struct planner_trial_g
         uint64_t chunk_ns = idle_ns(planner, group->host, server_host, planner->config.chunk_bytes);
         uint64_t least_end_ns = weft_time_add(end_ns, chunk_ns);
         if (planner_has(planner, WEFT_PLAN_CUT_THROUGH) && last_booking(p)->end_ns < least_end_ns) {
-            /* The earliest start such that the transfer cannot end before that, even at full
-             * rate. */
+            /* The earliest start such that the transfer cannot end before the last chunk is
+             * forwarded, even at full rate. */
             uint64_t span_ns = idle_ns(planner, group->host, server_host, hop.bytes);
             planner_partition_undo(planner, p->hops_count - 1);
             uint64_t later_ns = least_end_ns > span_ns ? least_end_ns - span_ns : 0;
@@ -233,7 +234,7 @@ static bool try_group(struct weft_planner *planner, uint32_t first, uint64_t fro
     return true;
 }
 
-/* Time at which everything reserved so far has passed the servers' links. */
+/* Time at which all transfers reserved so far have passed the servers' links. */
 static uint64_t frontier_now(const struct weft_planner *planner)
 {
     uint64_t frontier_ns = planner->now_ns;

@@ -7,10 +7,10 @@
 enum { PLANNER_TRIAL_GROUPS = 8 };
 
 struct planner_trial_group {
-    uint32_t first; /* of the order */
+    uint32_t first; /* index in the order */
     uint32_t count;
     uint32_t aggregator;
-    uint32_t host; /* of the aggregator */
+    uint32_t host; /* host of the aggregator */
 };
 
 /* The predicted schedule of the waiting updates if the first `direct` are sent directly. */
@@ -37,13 +37,13 @@ struct planner_partition {
 /* Compute the order and the aggregators. */
 void planner_partition_prepare(struct weft_planner *planner);
 
-/* Fill in trial and hops; hops stay reserved. Returns false if it does not fit. */
+/* Fill in trial and hops; the hops remain reserved. Returns false if the trial does not fit. */
 bool planner_partition_try(struct weft_planner *planner, uint32_t direct);
 
 /* Release the hops from `first` on. */
 void planner_partition_undo(struct weft_planner *planner, uint32_t first);
 
-/* Returns the best number of direct updates. Nothing stays reserved. */
+/* Returns the best number of direct updates. All trial reservations are released. */
 uint32_t planner_partition_best(struct weft_planner *planner);
 
 #endif

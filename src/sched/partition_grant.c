@@ -22,8 +22,8 @@ static bool is_member(const struct planner_partition *p, const struct planner_tr
     return false;
 }
 
-/* Whether the bound still holds if the group is granted now, for its members and for the updates
- * that keep waiting. */
+/* True if the bound still holds if the group is granted now, for its members and for the updates
+ * that continue to wait. */
 static bool keeps_bounds(struct weft_planner *planner, const struct planner_trial_group *group)
 {
     const struct planner_partition *p = planner->partition;

@@ -4,9 +4,9 @@
  * Every push and every model read of a job must be requested first. The planner orders the updates
  * in time instead of letting them share links (shortest completion first). It drops an update that
  * could only be applied too late, groups updates to be summed on the path (aggregators), keeps a
- * replica within a bound of its server, and admits reads. Pure: events and time in, decisions out;
- * no allocation after weft_planner_new. The simulator and the scheduler process (service.h) link
- * it.
+ * replica within a bound of its server, and admits reads. Its inputs are events and the time, its
+ * outputs decisions; it does no I/O, and no allocation after weft_planner_new. The simulator and
+ * the scheduler process (service.h) link it.
  *
  * What it is not: it does not send, measure or estimate bandwidth. The caller reports capacities
  * and carries out the decisions.
@@ -16,7 +16,7 @@
  *     weft_planner_new(&config, &planner);
  *     for each message, and at weft_planner_deadline:
  *         weft_planner_update(planner, &update, now);      or _read, _delivered, _committed, ...
- *         weft_planner_plan(planner, now);                 once for all messages that are there
+ *         weft_planner_plan(planner, now);                 once for all messages that have arrived
  *         while (weft_planner_poll(planner, &decision)) {
  *             switch (decision.kind) ...                   send it to decision.from_host's process
  *         }
@@ -28,15 +28,16 @@
  *     _read -> GRANT_READ for each server -> _delivered of each -> the worker computes ->
  *     _update -> DROP, or GRANT to each server (or one to an aggregator, then GRANT_GROUP to each
  *     server) -> _delivered of each transfer -> _committed, and the next round.
- * A member of a group and its sum carry the same `group`. With WEFT_PLAN_CUT_THROUGH, GRANT_GROUP
- * is issued immediately, otherwise by the plan after the last member was reported delivered. Reads
- * need not be reported when WEFT_PLAN_ADMISSION is off: then start with _update.
+ * The transfers of a group's members and of its sum have the same `group`. With
+ * WEFT_PLAN_CUT_THROUGH, GRANT_GROUP is issued immediately, otherwise by the plan after the last
+ * member was reported delivered. Reads need not be reported when WEFT_PLAN_ADMISSION is off: then
+ * start with _update.
  *
- * Versions: a server counts the updates that it applied. All servers apply them in one order, so
- * one count suffices. The base version of an update is the least count among the pull replies that
- * it was computed from. The delay of an update is the number of other updates committed between its
- * base version and its own commit. With WEFT_PLAN_BOUND, an update is granted only if no completion
- * order of the granted updates can give a delay above tau_max.
+ * Versions: a server counts the updates that it has applied. All servers apply them in one order,
+ * so one count suffices. The base version of an update is the least count in the pull replies from
+ * which it was computed. The delay of an update is the number of other updates committed between
+ * its base version and its own commit. With WEFT_PLAN_BOUND, an update is granted only if no
+ * completion order of the granted updates can give a delay above tau_max.
  *
  * Source: [mlfabric]; docs/SCHEDULER.md lists the differences from the paper.
  */
@@ -60,11 +61,11 @@ enum {
 
 enum weft_planner_mode {
     WEFT_PLANNER_ASYNC,
-    /* As ASYNC, but workers at the least clock go first, and are dropped only if the delay bound or
-     * div_max could not be met otherwise. */
+    /* As ASYNC, but updates of workers at the least clock are first, and are dropped only if the
+     * delay bound or div_max could not be met otherwise. */
     WEFT_PLANNER_SSP,
-    /* Every update of a clock is applied. The only drops are updates that exceed div_max by
-     * themselves and so could never be granted. */
+    /* Every update of a clock is applied. Only an update whose norm alone exceeds div_max is
+     * dropped, because it could never be granted. */
     WEFT_PLANNER_SYNC,
     WEFT_PLANNER_ALL_REDUCE, /* no servers: a tree of the workers' hosts, selected for each round */
 };
@@ -77,7 +78,7 @@ enum weft_planner_policy {
     WEFT_PLAN_AGGREGATE = 4,   /* let aggregators sum groups on the path */
     WEFT_PLAN_CUT_THROUGH = 8, /* an aggregator forwards each chunk when it has received it from all
                                 * members */
-    WEFT_PLAN_ADMISSION = 16,  /* grant reads by credits (read_credits) */
+    WEFT_PLAN_ADMISSION = 16,  /* grant reads within read_credits */
     WEFT_PLAN_REPLICATE = 32,  /* keep replicas within div_max */
 };
 
@@ -99,32 +100,33 @@ struct weft_planner_config {
     const uint32_t *server_host;          /* (servers,) */
     const uint32_t *replica_host;         /* (servers,) or NULL; WEFT_PLANNER_NONE = no replica */
     const uint32_t *aggregator_host;      /* (aggregators,): may be workers' hosts */
-    uint32_t ahead;        /* maximum number of grants per server with a start in the future; late
-                            * binding. 0: a direct update is granted when it can start */
-    uint32_t groups_ahead; /* groups in flight */
+    uint32_t ahead;        /* maximum number of grants per server with a start in the future (late
+                            * binding). 0: a direct update is granted only when it can start */
+    uint32_t groups_ahead; /* maximum number of groups in flight */
     uint32_t window;       /* number of updates considered for a partition into groups */
-    uint32_t tie_ppm;      /* completions closer than this fraction of the time from now are ties:
-                            * the oldest base version goes first */
+    uint32_t tie_ppm;      /* completions that differ by less than this fraction of the time from
+                            * now are ties: the oldest base version is first */
     uint32_t slow_ppm;     /* an uplink below this fraction of the fastest worker's is slow */
     uint32_t floor_ppm;    /* slow uplinks get this fraction of the share that their number entitles
                             * them to */
-    uint64_t age_ns;       /* an update that has waited this long goes first; WEFT_NEVER =
+    uint64_t age_ns;       /* an update that has waited for this time is first; WEFT_NEVER =
                             * disabled */
-    uint32_t hold_max;     /* drop an update rather than make more than this number of other updates
-                            * wait */
+    uint32_t hold_max;     /* drop an update if more than this number of other updates would wait
+                            * for it */
     uint32_t drops_max;    /* consecutive drops of a worker due to hold_max; after that its update
                             * is sent */
     uint64_t tau_max;      /* delay bound */
-    uint32_t read_credits; /* workers between read and commit; see weft_planner_read_at */
-    uint64_t chunk_bytes;  /* of cut-through */
+    uint32_t read_credits; /* maximum number of workers between read and commit; see
+                            * weft_planner_read_at */
+    uint64_t chunk_bytes;  /* size of a chunk in cut-through */
     /* Bytes that each further member adds to a sum, as a share of its own bytes: 0 = dense, 10^6 =
      * disjoint. */
     uint32_t aggregate_ppm;
     bool groups_of_a_clock; /* all members of a group have the same clock; needed in BSP only */
     double div_max;         /* divergence bound, in the norm of the model */
-    double step_size;       /* eta: a committed update moves the model by eta * norm */
-    double momentum;  /* beta in [0, 1): an update moves the model by eta / (1 - beta) * norm in the
-                       * long run */
+    double step_size;       /* eta: a committed update changes the model by eta * norm */
+    double momentum;  /* beta in [0, 1): in total an update changes the model by eta / (1 - beta) *
+                       * norm */
     uint64_t version; /* number of updates that count as committed before the first */
 };
 
@@ -144,10 +146,10 @@ void weft_planner_free(struct weft_planner *planner);
 
 /* ---- events ----------------------------------------------------------------------------------
  *
- * Events come from other processes and are checked here. WEFT_DATA: the report contradicts itself
- * or the planner's state; only a counter `refused_` changed. A delivery reported after its commit
- * is refused this way, and is harmless. `now_ns` is monotonic; a smaller value is replaced by the
- * last one. Events are only recorded: weft_planner_plan decides. */
+ * Events are reports of other processes, and are validated here. WEFT_DATA: the report contradicts
+ * itself or the planner's state; only a counter `refused_` has changed. A delivery that is reported
+ * after its commit is refused in this way, without harm. `now_ns` is monotonic; a smaller value is
+ * replaced by the last one. Events are only recorded: weft_planner_plan decides. */
 
 struct weft_planner_update {
     uint32_t worker;
@@ -159,8 +161,7 @@ struct weft_planner_update {
     double norm;           /* of the update, finite, >= 0; a forecast of the change by its commit */
 };
 
-/* A worker has an update. One at a time: WEFT_DATA until the previous one is committed or
- * dropped. */
+/* A worker requests an update. WEFT_DATA: its previous update is neither committed nor dropped. */
 weft_status weft_planner_update(struct weft_planner *planner,
                                 const struct weft_planner_update *update, uint64_t now_ns);
 
@@ -168,19 +169,21 @@ weft_status weft_planner_update(struct weft_planner *planner,
 weft_status weft_planner_read(struct weft_planner *planner, uint32_t worker, uint64_t bytes,
                               uint64_t now_ns);
 
-/* The same, and the worker's next update will have this clock. In SSP the lowest clock is admitted
- * first, beyond the credits if all workers between read and commit are at later clocks: these may
- * wait for it. weft_planner_read: the clock after the last update's. */
+/* The same for a worker whose next update will have this clock (weft_planner_read: the clock after
+ * that of its last update). In SSP the lowest clock is admitted first. If all workers between read
+ * and commit are at later clocks, it is admitted even without a free credit, because these workers
+ * may wait for it. */
 weft_status weft_planner_read_at(struct weft_planner *planner, uint32_t worker, uint64_t clock,
                                  uint64_t bytes, uint64_t now_ns);
 
-/* A worker has begun to read without a grant: it counts from now on as between read and commit. Its
- * requested read, if any, is void. WEFT_DATA: it counts already. */
+/* A worker has begun to read without a grant: from now on it counts as between read and commit. A
+ * read that it has requested is cancelled. WEFT_DATA: it already counts as between read and
+ * commit. */
 weft_status weft_planner_has_read(struct weft_planner *planner, uint32_t worker, uint64_t clock,
                                   uint64_t now_ns);
 
 /* A worker no longer requests a read, or will not report an update after its read; its credit is
- * free. WEFT_DATA: neither. */
+ * free. WEFT_DATA: the worker has neither a read request nor a credit. */
 weft_status weft_planner_read_over(struct weft_planner *planner, uint32_t worker, uint64_t now_ns);
 
 /* All bytes of a transfer have arrived at its to_host. */
@@ -199,8 +202,8 @@ weft_status weft_planner_committed(struct weft_planner *planner, uint32_t worker
 weft_status weft_planner_worker_left(struct weft_planner *planner, uint32_t worker,
                                      uint64_t now_ns);
 
-/* The aggregator at aggregator_host[idx] failed or is available again. Members of its groups wait
- * again. */
+/* The aggregator at aggregator_host[idx] failed or is available again. After a failure the members
+ * of its groups wait again. */
 weft_status weft_planner_aggregator(struct weft_planner *planner, uint32_t idx, bool is_there,
                                     uint64_t now_ns);
 
@@ -229,13 +232,13 @@ enum weft_planner_decision_kind {
     WEFT_PLANNER_REPLICATE,   /* the replica's missing updates, from a server to its replica */
     WEFT_PLANNER_REDUCE,      /* ALL_REDUCE: the sum of a host, to its parent */
     WEFT_PLANNER_BROADCAST,   /* ALL_REDUCE: the result, from parent to child */
-    WEFT_PLANNER_DROP, /* the worker discards its update and reads again; void if it has left */
+    WEFT_PLANNER_DROP, /* the worker discards its update and reads again; ignored if it has left */
 };
 
 enum weft_planner_drop {
     WEFT_PLANNER_DROP_NONE,
-    /* It can no longer be committed within tau_max; or it must be the next, but its path is down
-     * and others could be sent. */
+    /* The update can no longer be committed within tau_max; or it must be the next, but its path is
+     * down and others could be sent. */
     WEFT_PLANNER_DROP_LATE,
     WEFT_PLANNER_DROP_CROWDED,    /* more updates are due by a position than there are positions */
     WEFT_PLANNER_DROP_BLOCKING,   /* waiting for it would delay too many others (Fig. 5) */
@@ -253,19 +256,19 @@ struct weft_planner_decision {
     uint32_t from_host;
     uint32_t to_host; /* the next hop */
     uint64_t bytes;
-    uint64_t group;    /* the same for members and aggregate; 0 = direct */
+    uint64_t group;    /* id of the group, the same for the members and the aggregate; 0 = direct */
     uint32_t members;  /* GRANT_GROUP, REDUCE: updates in the sum */
     uint64_t position; /* position of the update in the order of grants; of a group, that of its
                         * first member */
-    /* REDUCE, BROADCAST: the vector is divided into `trees` parts; this transfer carries part
-     * `tree`. Else 0, 1. */
+    /* REDUCE, BROADCAST: the vector is divided into `trees` parts, and this transfer is part
+     * `tree`. Else tree = 0, trees = 1. */
     uint32_t tree;
     uint32_t trees;
     bool is_cut_through;  /* send a chunk as soon as it has arrived from all members */
-    uint64_t chunk_bytes; /* of cut-through */
-    /* Replaces an earlier decision on the same transfer: its booking is valid from now, for the
-     * bytes that the plan has not sent yet. A sum waits for `members` updates only, since one may
-     * have left. */
+    uint64_t chunk_bytes; /* size of a chunk in cut-through */
+    /* This decision replaces an earlier one for the same transfer: its booking is valid from now
+     * on, for the bytes that the plan has not sent yet. A sum now waits for `members` updates,
+     * because a member may have left. */
     bool is_revised;
     struct weft_booking booking; /* times and rates of sending */
 };
@@ -281,18 +284,18 @@ bool weft_planner_poll(struct weft_planner *planner, struct weft_planner_decisio
 struct weft_planner_counters {
     uint64_t updates; /* requested */
     uint64_t reads;
-    uint64_t granted; /* updates, not transfers */
-    uint64_t grouped; /* of these, through an aggregator */
+    uint64_t granted; /* number of updates granted, not of transfers */
+    uint64_t grouped; /* updates granted through an aggregator */
     uint64_t groups;
     uint64_t commits;
-    uint64_t delay_sum; /* over commits */
+    uint64_t delay_sum; /* sum over all commits */
     uint64_t delay_max;
     uint64_t dropped_late;
     uint64_t dropped_crowded;
     uint64_t dropped_blocking;
     uint64_t dropped_divergence;
-    uint64_t promoted;   /* chosen before a shorter one because of the bound */
-    uint64_t slow_first; /* chosen before a shorter one because of the floor or the age */
+    uint64_t promoted;   /* selected before a shorter update because of the bound */
+    uint64_t slow_first; /* selected before a shorter update because of the floor or the age */
     uint64_t held;       /* plans that granted nothing in order to keep the bound of an update in
                           * flight */
     uint64_t reads_granted;
@@ -306,7 +309,8 @@ struct weft_planner_counters {
     uint64_t refused_unknown;     /* reports about unknown transfers or requests */
     uint64_t refused_range;       /* sizes, hosts, rates out of range */
     uint64_t refused_norm;        /* not finite, or negative */
-    uint64_t refused_version;     /* from the future, or a clock that decreased */
+    uint64_t refused_version;     /* base versions above the number of granted updates, or clocks
+                                   * that decreased */
     uint64_t refused_twice;       /* a second request before the first has ended */
 };
 

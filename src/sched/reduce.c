@@ -1,9 +1,9 @@
 /* Mode ALL_REDUCE: rounds.
  *
  * A worker with a request *waits*. With WEFT_PLAN_AGGREGATE, workers that wait before all are ready
- * are summed at one of them, the *holder*, which keeps waiting with the sum. Little work is then
- * left when the last worker is ready. At that time one plan (sched/tree.h) sums the holders and the
- * last workers, and sends the result to all. A worker's part in the round ends when it has the
+ * are summed at one of them, the *holder*, which continues to wait with the sum. Little work then
+ * remains when the last worker is ready. At that time one plan (sched/tree.h) sums the holders and
+ * the last workers, and sends the result to all. A worker's part in the round ends when it has the
  * result; it may request the next round while others still receive.
  *
  * Source: [mlfabric] section 6.
@@ -229,7 +229,7 @@ static void finish_round(struct weft_planner *planner)
         for (uint32_t t = 0; t < r->plan.trees; t++) {
             w->transfers_left -= r->plan.root[t] == i;
         }
-        end_if_done(planner, r->node_worker[i]); /* at once if it is the only one */
+        end_if_done(planner, r->node_worker[i]); /* it is done at once if it is the only node */
     }
     planner->version++;
     planner->counters.rounds++;

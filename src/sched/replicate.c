@@ -2,15 +2,15 @@
  *
  *     D = norms committed and not sent + norms being sent to the replicas + norms in flight
  *
- * treats all servers and their replicas as one: a replication is one transfer from each server, and
- * D decreases when all have arrived. By the triangle inequality the models differ by at most D at
+ * D is computed over all servers together: a replication is one transfer from each server, and D
+ * decreases when all have arrived. By the triangle inequality the models differ by at most D at
  * every instant, since an update in flight may be applied in part. An update is granted only if D
  * including it is at most div_max. With momentum beta a step keeps moving the model, in total by
  * the factor 1 / (1 - beta).
  *
- * A replication carries the sum of what is pending. It starts as late as possible, when the updates
- * that may be granted soon would raise D above div_max, or, with half of div_max pending, when the
- * servers' uplinks are idle. Only one replication runs at a time.
+ * A replication transfers the sum of all pending updates. It starts as late as possible: when the
+ * updates that may be granted soon would raise D above div_max, or, if half of div_max is pending,
+ * when the servers' uplinks are idle. Only one replication runs at a time.
  *
  * The norms from workers are forecasts: only SGD applies eta * g. At the commit they are replaced
  * by the reported norm of the applied step. The shards enforce the hard bound themselves when they
@@ -95,9 +95,9 @@ void planner_replica_delivered(struct weft_planner *planner)
     }
 }
 
-/* Whether the updates that may be granted soon would exceed the bound: as many as are granted
- * ahead, and one that is committed meanwhile. Not all that wait: with a long queue every update
- * would then be replicated alone. */
+/* True if the updates that may be granted soon would exceed the bound: the number granted ahead,
+ * and one that is committed meanwhile. All waiting updates are not counted, because with a long
+ * queue every update would then be replicated separately. */
 static bool is_needed(const struct weft_planner *planner)
 {
     const uint64_t soon = weft_min_u64(planner->waiting_count, planner->config.ahead + 1);
@@ -108,8 +108,8 @@ static bool is_needed(const struct weft_planner *planner)
     return divergence(planner) + soon * weft_min_u64(largest, PLANNER_NORM_ONE) > PLANNER_NORM_ONE;
 }
 
-/* Whether no read waits and the servers' uplinks are free, as far as the planner knows: reads that
- * it does not grant use them, too, so there must be enough to send. */
+/* True if no read waits and the servers' uplinks are free according to the plan. Reads without a
+ * grant also use these links, so enough must be pending. */
 static bool is_idle(const struct weft_planner *planner)
 {
     for (uint32_t s = 0; s < planner->config.servers; s++) {

@@ -43,7 +43,7 @@ static weft_status check_shares(struct weft_planner *planner, uint64_t bytes,
                                                 : refuse(&planner->counters.refused_range);
 }
 
-/* Also refuses NaN: every comparison with it is false. */
+/* NaN is also refused, because every comparison with it is false. */
 static weft_status check_norm(struct weft_planner *planner, double norm)
 {
     return norm >= 0 && norm <= DBL_MAX ? WEFT_OK : refuse(&planner->counters.refused_norm);
@@ -187,7 +187,7 @@ weft_status weft_planner_read_over(struct weft_planner *planner, uint32_t worker
     return WEFT_OK;
 }
 
-/* ---- what happened --------------------------------------------------------------------------- */
+/* ---- completed actions ----------------------------------------------------------------------- */
 
 weft_status weft_planner_delivered(struct weft_planner *planner, uint64_t transfer, uint64_t now_ns)
 {
@@ -265,7 +265,7 @@ weft_status weft_planner_committed(struct weft_planner *planner, uint32_t worker
     return WEFT_OK;
 }
 
-/* Whether bytes of the update may be at a server, where they count as an opened update. */
+/* True if bytes of the update may be at a server, where they count as an opened update. */
 static bool may_have_begun(const struct weft_planner *planner, uint32_t worker)
 {
     const struct planner_worker *w = &planner->workers[worker];
@@ -294,7 +294,7 @@ static void worker_left_flying(struct weft_planner *planner, uint32_t worker)
     planner_end_flight(planner, worker);
     if (group != WEFT_PLANNER_NONE && !is_at_aggregator) {
         planner_group_left(planner, group);
-        planner_replan_sum(planner, group); /* with cut-through it waits for one member less */
+        planner_replan_sum(planner, group); /* with cut-through the sum waits for one member less */
     }
 }
 

@@ -339,7 +339,8 @@ static void lapse_workers(struct weft_sched_service *service, uint64_t now_ns)
     for (uint32_t i = 0; i < service->config.workers; i++) {
         struct service_worker *w = &service->workers[i];
         uint64_t due_ns = weft_time_add(w->heard_ns, service->config.silent_ns);
-        /* A worker that computes may be silent for longer; its credit expires by itself. */
+        /* A worker that computes may send no reports for longer; its credit has a separate
+         * timeout. */
         bool is_waited_for = service_has_update(w) || w->read_state == READ_QUEUED;
         if (w->is_here && now_ns >= due_ns && is_waited_for) {
             service_forget_update(service, i, now_ns);
@@ -357,7 +358,8 @@ static void lapse_workers(struct weft_sched_service *service, uint64_t now_ns)
             service_commit(service, i, now_ns);
         }
         service->lapse_ns = weft_min_u64(service->lapse_ns, w->untold_ns);
-        if (w->state == UPDATE_HELD) { /* try it again, and check how long it has been held */
+        if (w->state == UPDATE_HELD) { /* try the update again, and check how long it has been
+                                        * held */
             service->lapse_ns = weft_min_u64(service->lapse_ns, now_ns + 100 * WEFT_NS_PER_MS);
         }
     }
@@ -430,9 +432,9 @@ static bool is_in_sum(const struct service_worker *w, const struct service_worke
     return w->state == UPDATE_FLYING && w->hop == of->hop && w->group == of->group;
 }
 
-/* A member with nothing for a shard sends nothing there, so the aggregator must not wait for it.
- * The decisions for all members of a group come together; the numbers stay as they are when one
- * leaves. */
+/* A member without bytes for a shard sends nothing to it, so the aggregator must not wait for it.
+ * The decisions for all members of a group are made together; the numbers do not change when a
+ * member leaves. */
 static void count_members(struct weft_sched_service *service, struct service_worker *w)
 {
     uint32_t all = 0, members[WEFT_SCHED_SHARDS_MAX] = {0};
@@ -549,7 +551,7 @@ void weft_sched_service_progress(struct weft_sched_service *service, uint64_t no
     service->lapse_ns = weft_min_u64(service->lapse_ns, read_ns);
     service->batch_ns = batch_until(service, now_ns);
     if (service->batch_ns != 0) {
-        weft_planner_plan_reads(service->planner, now_ns); /* it does not wait for the batch */
+        weft_planner_plan_reads(service->planner, now_ns); /* reads do not wait for the batch */
     } else {
         weft_planner_plan(service->planner, now_ns);
     }
@@ -600,7 +602,8 @@ static void tell_worker(const struct weft_sched_service *service, uint32_t index
     }
     for (uint32_t s = 0; s < service->config.shards; s++) {
         const struct service_grant *grant = &w->grants[s];
-        if (grant->rate_bps != 0) { /* delivered shares are included: the list does not shrink */
+        if (grant->rate_bps != 0) { /* delivered shares are included, so that the list does not
+                                     * become shorter */
             plan->grants[plan->count++] = (struct weft_sched_grant){
                 .shard = s,
                 .rank = rank(service, w->position),

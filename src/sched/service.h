@@ -14,14 +14,14 @@
  *     weft_sched_service_progress(service, now);                        and at _deadline
  *     while (weft_sched_service_poll(service, now, &conn, &plan)) ...   pack and send
  *
- * An update that never ends does not block the others forever: its worker is *expired* after
+ * An update that never ends does not block the others forever: its worker *expires* after
  * config.silent_ns without a report. If the servers' reports of a commit are lost, the worker's
  * report that its update has ended is used instead.
  *
  * With read_credits workers request each read. A credit is returned when the update is committed or
  * dropped, when the worker reports the end of an update that was not planned, when it leaves, and
- * when it has not requested its update within 10 s, or 4 times its last such time if
- * that is longer: it may have read for another purpose.
+ * when it has not requested its update within 10 s after the admission, or 4 times its last such
+ * time if that is longer: it may have read for another purpose.
  *
  * Thread:  one.   Cost: a report or a plan costs O(shards); progress is one plan of the planner.
  *
@@ -37,7 +37,7 @@ struct weft_sched_service;
 
 enum weft_sched_note {
     WEFT_SCHED_NOTE_JOINED,
-    WEFT_SCHED_NOTE_REFUSED, /* with the status that was sent to it */
+    WEFT_SCHED_NOTE_REFUSED, /* a process was refused, with the status that was sent to it */
     WEFT_SCHED_NOTE_LEFT,
     WEFT_SCHED_NOTE_LAPSED,
     WEFT_SCHED_NOTE_READY, /* all shards and a worker are connected: planning begins */
@@ -49,11 +49,12 @@ struct weft_sched_service_config {
     uint32_t shards;                /* of the job; 0 = use the first report */
     char job[WEFT_SCHED_JOB_BYTES]; /* empty = use the first report */
     uint64_t life;                  /* random, not 0 */
-    uint64_t link_bps;              /* of links without a reported rate; then measured */
+    uint64_t link_bps;              /* initial rate of links without a reported rate; later the rate
+                                     * is measured */
     uint64_t silent_ns;             /* a worker is expired after this time without a report */
     uint32_t ahead;                 /* planner's `ahead` */
-    uint32_t read_credits; /* workers between read and commit (planner.h), without effect in BSP;
-                            * 0 = reads need no admission */
+    uint32_t read_credits; /* maximum number of workers between read and commit (planner.h), no
+                            * effect in BSP; 0 = reads need no admission */
     /* Called for events worth logging. May be NULL. */
     void (*note)(void *arg, enum weft_sched_note what, enum weft_sched_role role, uint32_t index,
                  uint16_t status);
@@ -69,7 +70,7 @@ weft_status weft_sched_service_new(const struct weft_sched_service_config *confi
                                    struct weft_sched_service **service_p);
 void weft_sched_service_free(struct weft_sched_service *service);
 
-/* Whether all shards and a worker have reported, and the planner is not created yet. */
+/* True if all shards and a worker have reported, and the planner is not created yet. */
 bool weft_sched_service_is_ready(const struct weft_sched_service *service);
 
 /* Create the planner. This is the last allocation.   Errors:  WEFT_NOMEM. */
@@ -82,8 +83,8 @@ void weft_sched_service_connected(struct weft_sched_service *service, uint32_t c
 void weft_sched_service_disconnected(struct weft_sched_service *service, uint32_t conn,
                                      uint64_t now_ns);
 
-/* Process a message from a connection. Returns false if it was refused and counted; nothing
- * changed. */
+/* Process a message from a connection. Returns false, with nothing else changed, if the message was
+ * refused and counted. */
 bool weft_sched_service_report(struct weft_sched_service *service, uint32_t conn,
                                const uint8_t *bytes, size_t count, uint64_t now_ns);
 
@@ -110,7 +111,7 @@ struct weft_sched_service_counters {
     uint64_t events_lost;      /* discarded by servers, whose buffer was full */
     uint64_t expired;          /* workers that timed out */
     uint64_t updates;          /* requested */
-    uint64_t unplanned;        /* of these, to be sent without a grant */
+    uint64_t unplanned;        /* of these, updates to be sent without a grant */
     uint64_t direct;           /* updates that workers sent without waiting for a reply */
     uint64_t ended_untold;     /* updates ended only by their worker's report */
     uint64_t reads_expired;    /* credits returned because no update followed in time */
@@ -123,7 +124,7 @@ struct weft_sched_service_counters {
 const struct weft_sched_service_counters *
 weft_sched_service_counters(const struct weft_sched_service *service);
 
-/* NULL before weft_sched_job_new. */
+/* The planner, for checks and counters; NULL before weft_sched_job_new. */
 const struct weft_planner *weft_sched_service_planner(const struct weft_sched_service *service);
 
 /* The assumed capacity of the links of a shard or worker; 0 before weft_sched_job_new. */

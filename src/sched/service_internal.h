@@ -9,8 +9,9 @@
 
 #define CONN_NONE UINT32_MAX
 
-/* Base versions of shards are mapped to the planner's by their distance from the current count,
- * which starts here, so that versions before the scheduler's start can be represented. */
+/* First count of versions of the planner. Base versions of shards are mapped to the planner's by
+ * their distance from the current count; a large first count can represent versions from before the
+ * scheduler's start. */
 #define FIRST_VERSION (UINT64_C(1) << 48)
 
 struct service_conn {
@@ -35,7 +36,7 @@ enum update_state {
 struct service_grant {
     uint64_t transfer; /* 0 = none */
     uint64_t start_ns;
-    uint64_t booked_bps; /* mean rate of its fastest booking */
+    uint64_t booked_bps; /* mean rate of the transfer's fastest booking */
     uint64_t rate_bps;   /* rate sent to the worker; 0 = no grant */
     uint32_t members;    /* with a hop: of the sum, with bytes for this shard */
 };
@@ -43,10 +44,10 @@ struct service_grant {
 /* A worker's read, in a job with read credits. */
 enum read_state {
     READ_NONE,
-    READ_WANTED, /* requested; not in the planner before its previous update is over */
+    READ_WANTED, /* requested; passed to the planner when the worker's previous update has ended */
     READ_QUEUED, /* in the planner */
     READ_BEGUN,  /* begun without an admission, not counted yet */
-    READ_HELD,   /* has a credit */
+    READ_HELD,   /* admitted: the worker has a credit */
     READ_OVER,   /* its credit has passed to its update, or was returned */
 };
 
@@ -56,8 +57,8 @@ struct service_worker {
     bool is_here;
     uint64_t heard_ns;
     enum update_state state;
-    uint64_t clock;     /* of the last update requested or sent */
-    uint64_t ended;     /* last update that the worker reported as ended */
+    uint64_t clock;     /* clock of the last update requested or sent */
+    uint64_t ended;     /* clock of the last update that the worker reported as ended */
     uint64_t held_ns;   /* HELD: start time */
     uint64_t untold_ns; /* FLYING, but reported as ended by the worker: time until which to wait for
                          * the servers' reports; else WEFT_NEVER */
@@ -66,19 +67,20 @@ struct service_worker {
     enum read_state read_state;
     bool has_read;        /* HELD: the worker has reported that it has begun */
     uint64_t read;        /* clock of its update; 0 = NONE */
-    uint64_t read_ns;     /* HELD: since */
-    uint64_t step_ns;     /* from the last admission to the request of its update */
+    uint64_t read_ns;     /* HELD: time of the admission */
+    uint64_t step_ns;     /* time from the last admission to the request of its update */
     uint64_t position;    /* in the order of grants */
     uint32_t aggregators; /* number of aggregators that it has reported */
-    uint32_t reached;     /* those that accept its pushes, one bit each */
+    uint32_t reached;     /* aggregators that accept its pushes, one bit each */
     uint32_t hop;         /* FLYING: as in struct weft_sched_plan; also the next two fields */
     uint32_t group;
     uint32_t members;
     uint64_t hop_transfer; /* to the aggregator, not delivered; 0 = none */
-    bool is_new_member;    /* of a group whose members are not all decided yet */
+    bool is_new_member;    /* member of a group of which not all members' decisions have been
+                            * processed */
     uint64_t revision;
     uint64_t closed;    /* FLYING: one bit per shard that reported the commit */
-    double norm_square; /* of the steps closed so far; negative = unknown */
+    double norm_square; /* square of the norm of the steps closed so far; negative = unknown */
     struct weft_sched_share shares[WEFT_SCHED_SHARDS_MAX];
     struct service_grant grants[WEFT_SCHED_SHARDS_MAX];
 };
@@ -127,7 +129,7 @@ struct weft_sched_service {
     enum weft_sched_mode mode;
     uint64_t tau_max;
     uint32_t aggregators;      /* of the planner */
-    uint32_t aggregator_host;  /* of the first; the others follow it */
+    uint32_t aggregator_host;  /* host index of the first aggregator; the others follow it */
     uint32_t aggregators_here; /* one bit each: all connected workers reach it */
     uint64_t batch_ns; /* a plan waits until then for further requests; 0 = it does not wait */
     uint32_t flying;
@@ -140,7 +142,7 @@ static inline bool service_has_update(const struct service_worker *w)
     return w->state == UPDATE_WAITING || w->state == UPDATE_FLYING;
 }
 
-/* Whether all updates of a BSP clock are sent at once, constrained only in order. */
+/* True if all updates of a BSP clock are sent at once, constrained only in order. */
 static inline bool service_sends_at_once(const struct weft_sched_service *service)
 {
     return service->mode == WEFT_SCHED_BSP && service->aggregators == 0;
@@ -160,17 +162,17 @@ void service_find_aggregators(struct weft_sched_service *service, uint64_t now_n
 
 /* Whether workers must request reads. */
 bool service_admits(const struct weft_sched_service *service);
-/* The part of a worker's report that is about reads. */
+/* Process the fields about reads of a worker's report. */
 void service_read_says(struct weft_sched_service *service, uint32_t worker,
                        const struct weft_sched_report *q, uint64_t now_ns);
-/* Its update is requested: the planner must have no waiting read of it. */
+/* The worker has requested its update: remove its waiting read from the planner. */
 void service_read_waits(struct weft_sched_service *service, uint32_t worker, uint64_t now_ns);
-/* Its update is in the planner now, with the credit of its read. */
+/* The worker's update is in the planner; the credit of its read passes to it. */
 void service_read_passes(struct weft_sched_service *service, uint32_t worker, uint64_t now_ns);
 /* The worker is gone or expired. */
 void service_read_forget(struct weft_sched_service *service, uint32_t worker, uint64_t now_ns);
-/* Pass requests to the planner, and return credits that are not used in time. Returns when to call
- * it again. */
+/* Pass requests to the planner, and return credits that are not used in time. Returns the time of
+ * the next call. */
 uint64_t service_read_progress(struct weft_sched_service *service, uint64_t now_ns);
 /* The planner has admitted a read. */
 void service_read_admitted(struct weft_sched_service *service, uint32_t worker, uint64_t transfer,

@@ -3,13 +3,13 @@
  * A shard measures the rate between the first and the last chunk of an update (ps/update.h). The
  * worker's interval, from the granted start to the shard's acknowledgement, is not used: it
  * includes the delays of both hosts, so the estimate would be lower for shorter transfers. A busy
- * host makes a measurement too low, and nothing makes it too high. The estimate is therefore the
+ * host makes a measurement too low; it is never too high. The estimate is therefore the
  * maximum of the recent measurements.
  *
- * An uplink is measured by the part of a transfer that arrived while no other transfer did:
- * otherwise the transfer shares the server's downlink, as it does if another one ends later than
- * planned. The downlink is measured by all data that arrived meanwhile, so that one slow worker
- * does not lower its estimate.
+ * An uplink is measured by the part of a transfer that arrived while no other transfer did.
+ * Otherwise the transfer shares the server's downlink, for example because another transfer ends
+ * later than planned. The downlink is measured by all data that arrived meanwhile, so that one slow
+ * worker does not lower its estimate.
  *
  * If transfers were sent at the estimated rate, no link could be found to be faster, and an
  * estimate that is too low would never recover. The granted rate is therefore the transfer's share
@@ -59,7 +59,7 @@ void service_rate_init(struct weft_sched_service *service)
     }
 }
 
-/* Shards of a host share its downlink, whose state is kept at the first of them. */
+/* Shards of a host share its downlink, whose state is stored at the first shard. */
 static struct service_link *down_of(struct weft_sched_service *service, uint32_t shard)
 {
     uint32_t first = 0;
@@ -123,7 +123,7 @@ static uint64_t uplink_bps(const struct service_link *up, const struct weft_sche
     return is_limit || bps > up->now_bps ? bps : is_kept ? up->now_bps + up->now_bps / 16 : 0;
 }
 
-/* Whether a transfer measures the downlink: it was granted all of it, or never had it alone. */
+/* True if a transfer measures the downlink: it was granted all of the link, or always shared it. */
 static bool measures_down(const struct service_link *down, const struct weft_sched_event *event,
                           uint64_t booked_bps)
 {

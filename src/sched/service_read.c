@@ -18,7 +18,7 @@ bool service_admits(const struct weft_sched_service *service)
            service_is_planning(service);
 }
 
-/* Ends its read in the planner. */
+/* End the worker's read in the planner. */
 static void release(struct weft_sched_service *service, uint32_t worker, enum read_state state,
                     uint64_t now_ns)
 {
@@ -35,11 +35,11 @@ void service_read_forget(struct weft_sched_service *service, uint32_t worker, ui
     service->workers[worker].read = 0;
 }
 
-/* Pass it to the planner, which has one request of a worker at a time. */
+/* Pass the read to the planner, which accepts one request of a worker at a time. */
 static void pass(struct weft_sched_service *service, uint32_t worker, uint64_t now_ns)
 {
     struct service_worker *w = &service->workers[worker];
-    /* A worker that has expired would take a credit: its request waits until it is heard again. */
+    /* An expired worker gets no credit: its request waits until a report of it arrives. */
     if (!service_admits(service) || !w->is_here || service_has_update(w) ||
         w->state == UPDATE_HELD) {
         return;
@@ -61,7 +61,8 @@ void service_read_says(struct weft_sched_service *service, uint32_t worker,
 {
     struct service_worker *w = &service->workers[worker];
     bool has_begun = (q->flags & WEFT_SCHED_READING) != 0;
-    /* A read that it requests again is another one: the update of the first is over. */
+    /* If the worker requests a read of the same clock again, it is another read: the update of the
+     * first has ended. */
     bool is_same = q->read == w->read &&
                    (has_begun || w->read_state == READ_WANTED || w->read_state == READ_QUEUED ||
                     (w->read_state == READ_HELD && !w->has_read));
@@ -72,13 +73,14 @@ void service_read_says(struct weft_sched_service *service, uint32_t worker,
         w->read = q->read;
         w->has_read = false;
     } else if (has_begun && w->read_state == READ_WANTED) {
-        w->read_state = READ_BEGUN; /* it did not wait */
+        w->read_state = READ_BEGUN; /* the worker did not wait for the admission */
     } else if (has_begun && w->read_state == READ_QUEUED) {
         release(service, worker, READ_BEGUN, now_ns);
     } else if (w->read_state == READ_HELD) {
         w->has_read = has_begun;
     }
-    /* Of a scheduler that was started meanwhile: the update for which it has read was requested. */
+    /* This scheduler was started after the read began: the update for which the worker has read is
+     * already requested. */
     if (w->read_state == READ_BEGUN && w->read <= w->clock) {
         w->read_state = READ_OVER;
     }
@@ -113,7 +115,8 @@ uint64_t service_read_progress(struct weft_sched_service *service, uint64_t now_
             uint64_t span_ns = weft_max_u64(step_ns_min, STEPS * w->step_ns);
             uint64_t end_ns = weft_time_add(w->read_ns, span_ns);
             if (now_ns >= end_ns) {
-                w->step_ns = span_ns; /* if it only computes longer, it has more time next time */
+                w->step_ns = span_ns; /* if the worker only computes longer, its next timeout is
+                                       * longer */
                 service->counters.reads_expired++;
                 release(service, i, READ_OVER, now_ns);
             } else {

@@ -1,5 +1,5 @@
-/* Input of reports: they are checked against the known state and become events of the planner.
- * wire.c has already checked each report by itself. */
+/* Input of reports: they are checked against the state of the service, and become events of the
+ * planner. wire.c has already checked the fields of each report. */
 #include "sched/service_internal.h"
 
 #include <math.h>
@@ -34,7 +34,7 @@ void service_commit(struct weft_sched_service *service, uint32_t worker, uint64_
     struct service_worker *w = &service->workers[worker];
     double norm = w->norm_square < 0 ? -1 : sqrt(w->norm_square);
     if (weft_planner_committed(service->planner, worker, norm, now_ns) != WEFT_OK &&
-        /* An invalid norm: the update is over nevertheless. */
+        /* The norm is invalid, but the update has ended nevertheless. */
         weft_planner_committed(service->planner, worker, -1, now_ns) != WEFT_OK) {
         /* The update's aggregator had failed, so it was waiting again; but the sum that arrived
          * contains it. */
@@ -212,7 +212,7 @@ static bool worker_says(struct weft_sched_service *service, uint32_t worker,
         new_update(service, worker, q, now_ns);
     } else if (q->clock != 0 && (q->flags & WEFT_SCHED_SENDING) != 0 &&
                (w->state == UPDATE_WAITING || w->state == UPDATE_HELD)) {
-        service_forget_update(service, worker, now_ns); /* it did not wait for the reply */
+        service_forget_update(service, worker, now_ns); /* the worker did not wait for the reply */
         w->state = UPDATE_UNPLANNED;
         service->counters.direct++;
     }
@@ -327,7 +327,7 @@ static uint16_t check_job(struct weft_sched_service *service, const struct weft_
                                                                       : WEFT_SCHED_OTHER_MODE;
 }
 
-/* Record a sign of life of a process. */
+/* Record the time of the last report of a process. */
 static void heard(struct weft_sched_service *service, const struct weft_sched_report *q,
                   uint64_t now_ns)
 {

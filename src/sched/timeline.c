@@ -98,7 +98,7 @@ static uint64_t path_rate(const struct weft_path *path, uint64_t at_ns, uint64_t
     return rate_bps;
 }
 
-/* Append [from, to) at a rate; false if no piece is left. */
+/* Append [from, to) at a rate; false if the booking has no free piece. */
 static bool add_piece(struct weft_booking *booking, uint64_t from_ns, uint64_t to_ns,
                       uint64_t rate_bps)
 {
@@ -168,7 +168,7 @@ static bool has_step(const struct weft_timeline *line, uint64_t at_ns)
     return line->steps[step_at(line, 0, at_ns)].from_ns == at_ns;
 }
 
-/* Split a step at this time; returns the index of the new step. There must be room. */
+/* Split a step at this time; returns the index of the new step. Requires a free step. */
 static uint32_t split_at(struct weft_timeline *line, uint64_t at_ns)
 {
     uint32_t idx = step_at(line, 0, at_ns);

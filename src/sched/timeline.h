@@ -7,12 +7,12 @@
  * in bit/s and time in ns give work in bit * ns/s, which is exact in 128 bits, so every machine
  * computes the same plan.
  *
- * What it is not: a model of packets or queues. It does not observe the link; the planner corrects
- * it when reports arrive.
+ * It is not a model of packets or queues, and does not observe the link; the planner corrects it
+ * when reports arrive.
  *
  * Fixed memory: WEFT_TIMELINE_STEPS steps for each link. A reservation that needs more is refused
- * and changes nothing. Two steps per piece of a booking are kept in addition, to split a booking
- * that is released. weft_timeline_trim drops steps in the past.
+ * and changes nothing. Two additional steps per piece of a booking are reserved for splitting a
+ * booking that is released. weft_timeline_trim drops steps in the past.
  *
  * Source: [mlfabric] Fig. 4 (completion time of a transfer over a varying residual).
  */
@@ -33,7 +33,7 @@ enum {
 #define WEFT_TIMELINE_BPS_MAX UINT64_C(10000000000000)
 
 struct weft_timeline_step {
-    uint64_t from_ns; /* valid until the next step's from_ns; the last one is valid forever */
+    uint64_t from_ns; /* a step is valid until the next step's from_ns, the last one forever */
     uint64_t reserved_bps;
 };
 

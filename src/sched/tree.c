@@ -160,7 +160,7 @@ static bool broadcast(const struct evaluation *e, uint32_t tree, const struct ca
     const uint32_t *order = broadcast_order(e, tree);
     for (uint32_t i = 1; i < e->count; i++) {
         uint32_t to = order[i], from = order[(i - 1) / c->fanout];
-        s->first_ns[to] = s->last_ns[to] = 0; /* the times of its own sum no longer apply */
+        s->first_ns[to] = s->last_ns[to] = 0; /* the times of the node's own sum no longer apply */
         if (!pass(e, tree, c, from, to, &edge)) {
             return false;
         }
@@ -195,7 +195,7 @@ static bool reduce_all(struct evaluation *e, const struct candidate *c,
     return true;
 }
 
-/* Time at which all have the result; WEFT_NEVER = never. */
+/* Time at which all nodes have the result; WEFT_NEVER = never. */
 static uint64_t evaluate(struct evaluation *e, const struct candidate *c)
 {
     const struct weft_tree_scratch *s = e->scratch;

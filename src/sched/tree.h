@@ -1,17 +1,17 @@
 /* Selects a tree for an all-reduce: the parent of each node for sums, and the path of the result.
  *
- * The candidates are trees of several fan-outs, and pairs of trees that carry half of the vector
- * each; the candidate with the earliest predicted end is selected. In a pair the inner nodes of one
- * tree are leaves of the other, so every link carries about the vector once in each direction, at
- * logarithmic depth. A chain (fan-out 1) needs the least bandwidth but has the longest path for the
- * first chunk.
+ * The candidates are trees of several fan-outs, and pairs of trees, each for half of the vector;
+ * the candidate with the earliest predicted end is selected. In a pair the inner nodes of one tree
+ * are leaves of the other, so every link transmits about the bytes of the vector once in each
+ * direction, at logarithmic depth. A chain (fan-out 1) needs the least bandwidth but has the
+ * longest path of the first chunk.
  *
  * Model: every node shares each of its links equally among the transfers that use it at the same
  * time: with cut-through those of both directions, without it those of one direction. Nodes that
  * become ready late are near the root; slow nodes are leaves.
  *
- * What it is not: a ring, which is the baseline (docs/COLLECTIVES.md), or an exhaustive search over
- * trees.
+ * The candidates do not include a ring, which is the baseline (docs/COLLECTIVES.md), and the search
+ * over trees is not exhaustive.
  *
  * Source: [mlfabric] section 6 (MPI); [sanders09] for the pair.
  */
@@ -29,7 +29,7 @@ struct weft_tree_node {
     uint64_t up_bps;
     uint64_t down_bps;
     uint32_t members; /* updates in its contribution */
-    bool is_merged;   /* its contribution is already in another node's sum: it only needs the
+    bool is_merged;   /* its contribution is already in another node's sum, so it needs only the
                        * result */
 };
 
@@ -38,7 +38,7 @@ struct weft_tree_edge {
     uint32_t from;
     uint32_t to;
     uint32_t tree;
-    uint32_t members; /* of a reduce: updates in the sum */
+    uint32_t members; /* reduce: number of updates in the sum */
     uint64_t start_ns;
     uint64_t end_ns;
 };

@@ -1,10 +1,10 @@
 /* Messages between the scheduler and the processes of a job: reports and plans.
  *
- * Both carry the whole state, not a change. A REPORT contains the current state of its sender, and
- * a PLAN all decisions for its receiver. Each has a number; a message whose number is not above the
- * last is ignored. A message that is lost, duplicated or reordered therefore only costs time.
- * Events of servers are the exception: they are a numbered sequence, resent until a PLAN
- * acknowledges them.
+ * Both contain the whole state, not a change. A REPORT contains the current state of its sender,
+ * and a PLAN contains all decisions for its receiver. Each has a number; a message whose number is
+ * not above the last is ignored. A message that is lost, duplicated or reordered therefore only
+ * costs time. Events of servers are the exception: they are a numbered sequence, resent until a
+ * PLAN acknowledges them.
  *
  * This header defines formats only. All input is decoded and checked here with the bounds-checked
  * cursor; a decoder that fails leaves its output unchanged. The service checks the consistency of
@@ -45,16 +45,17 @@ enum {
         WEFT_SCHED_PLAN_BYTES + WEFT_SCHED_SHARDS_MAX * WEFT_SCHED_GRANT_BYTES,
 };
 
-/* In the op byte of the tag; distinct from the ops of the parameter server and the coordinator. */
+/* Values of the op byte of the tag; distinct from the ops of the parameter server and the
+ * coordinator. */
 enum weft_sched_op {
     WEFT_SCHED_REPORT = 48, /* to the scheduler */
     WEFT_SCHED_PLAN = 49,   /* from it */
 };
 
-/* As in an endpoint's name. */
+/* Roles, as in an endpoint's name. */
 enum weft_sched_role { WEFT_SCHED_SERVER = 1, WEFT_SCHED_WORKER = 2 };
 
-/* As TABLE has them. */
+/* Consistency modes, with the values of TABLE. */
 enum weft_sched_mode { WEFT_SCHED_BSP = 0, WEFT_SCHED_SSP = 1, WEFT_SCHED_ASP = 2 };
 
 /* A worker's share of an update, for one shard. */
@@ -76,7 +77,7 @@ struct weft_sched_event {
     uint64_t clock;     /* of the update; not 0 */
     double norm;        /* of the applied step; -1 = unknown */
     uint64_t rate_bps;  /* receive rate of the update; 0 = unknown, also for the next two */
-    uint64_t alone_bps; /* the same, measured while no other update arrived */
+    uint64_t alone_bps; /* receive rate while no other update arrived */
     uint64_t all_bps;   /* receive rate of all updates in that time */
 };
 
@@ -137,7 +138,7 @@ enum weft_sched_status {
         WEFT_SCHED_STATUS_COUNT
 };
 
-/* Never NULL, whatever the number. */
+/* Never NULL, for any number. */
 const char *weft_sched_status_name(uint16_t status);
 const char *weft_sched_status_text(uint16_t status);
 
@@ -153,7 +154,7 @@ enum weft_sched_verdict {
 
 struct weft_sched_grant {
     uint32_t shard;
-    uint32_t rank;    /* number of updates in flight that go first */
+    uint32_t rank;    /* number of updates in flight that precede this one */
     uint32_t members; /* with a hop: updates in the sum with bytes for this shard, 1 .. members of
                        * the plan; else 0 */
     uint64_t start_in_ns; /* from the arrival of the message */

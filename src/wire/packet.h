@@ -1,6 +1,6 @@
 /* Packet layouts on the wire, and the only code that encodes and decodes them.
  *
- * docs/PROTOCOL.md sections 2 and 3 are the byte tables; names are the same. Decoding checks
+ * docs/PROTOCOL.md sections 2 and 3 contain the byte tables, with the same names. Decoding checks
  * everything that can be checked without connection state and never trusts a length. Encoding into
  * a writer that is too small sets writer.bad; the caller must provide enough space.
  */
@@ -38,10 +38,11 @@ static inline bool weft_wire_is_brief(uint8_t flags)
 
 enum weft_wire_sizes {
     WEFT_HEADER_BYTES = 16,
-    WEFT_HEADER_BRIEF_BYTES = 12, /* of a packet that holds only a chunk with the short header */
+    WEFT_HEADER_BRIEF_BYTES = 12, /* header of a packet that contains only a chunk with the short
+                                   * header */
     WEFT_DATA_BYTES = 32,
     WEFT_BRIEF_BYTES = 8,
-    WEFT_BRIEF_CHUNK_BITS = 18, /* the other bits of 32 are the message's */
+    WEFT_BRIEF_CHUNK_BITS = 18, /* the other 14 bits of 32 identify the message */
     WEFT_TAG_BYTES = 16,
     WEFT_HELLO_BYTES = 120,
     WEFT_ACCEPT_BYTES = 112,
@@ -75,7 +76,7 @@ enum weft_wire_sizes {
         WEFT_HEADER_BYTES - WEFT_HEADER_BRIEF_BYTES + WEFT_DATA_BYTES - WEFT_BRIEF_BYTES,
 };
 
-/* Bytes of a connection packet before its control block or chunk; they are in clear in every
+/* Bytes of a connection packet before its control block or chunk; they are not encrypted in any
  * mode. */
 static inline size_t weft_wire_header_bytes(uint8_t flags)
 {
@@ -135,7 +136,7 @@ struct weft_wire_cookie {
 };
 
 struct weft_wire_unknown {
-    uint32_t connection_id; /* of the packet of an unknown connection, and its number */
+    uint32_t connection_id; /* connection id and number of the packet of an unknown connection */
     uint64_t number;
     uint8_t mac[WEFT_MAC_BYTES];
 };
@@ -150,9 +151,9 @@ enum weft_wire_refusal {
 
 /* This layout is the same in every version of the protocol. */
 struct weft_wire_refused {
-    uint8_t version; /* of the sender of this packet */
+    uint8_t version; /* version of the sender of this packet */
     uint8_t reason;
-    uint8_t mode; /* lowest mode that it accepts */
+    uint8_t mode; /* lowest mode that the sender accepts */
     uint32_t connection_id;
 };
 
@@ -199,7 +200,7 @@ struct weft_wire_ack {
     uint8_t delay_step; /* < WEFT_ACK_DELAY_STEPS: maximum delay of an acknowledgement from now
                          * on */
     uint64_t largest;
-    uint32_t delay; /* in units of 64 ns, as clock */
+    uint32_t delay; /* in units of 64 ns, like clock */
     uint32_t clock;
     uint32_t ect;
     uint32_t ce;
@@ -209,8 +210,8 @@ struct weft_wire_ack {
     struct weft_wire_note notes[WEFT_ACK_NOTES_MAX];
 };
 
-/* An ACK that fits beside a full chunk with the short header. The receiver completes the numbers:
- * each is the one nearest to what it knows. */
+/* An ACK that fits into a packet with a full chunk and the short header. The receiver extends each
+ * field to the full number nearest to the value that it knows. */
 struct weft_wire_ack_short {
     uint8_t flags;      /* without IDLE */
     uint8_t delay_step; /* as in struct weft_wire_ack */
@@ -255,7 +256,7 @@ struct weft_wire_critical {
     uint64_t words[WEFT_CRITICAL_WORDS_MAX];
 };
 
-/* A whole message of one chunk, beside the chunk of the packet. */
+/* A whole message of one chunk, in addition to the chunk of the packet. */
 struct weft_wire_message {
     uint8_t priority;
     uint8_t critical; /* 0 or 1 */
@@ -313,8 +314,9 @@ struct weft_wire_brief {
 weft_status weft_wire_classify(const void *bytes, size_t count, uint8_t *version_p,
                                uint8_t *class_p);
 
-/* Decode the 12 or 16 bytes that are in clear in every mode; the rest of *packet_p is set to
- * zero. WEFT_PROTO: too short for its class, number 0 (of 64 bits), or contradictory flags. */
+/* Decode the 12 or 16 bytes that are not encrypted in any mode; all other fields of *packet_p are
+ * set to zero. WEFT_PROTO: too short for its class, number 0 (of 64 bits), or contradictory
+ * flags. */
 weft_status weft_wire_header_decode(const void *bytes, size_t count,
                                     struct weft_wire_packet *packet_p);
 
@@ -363,7 +365,7 @@ weft_status weft_wire_cookie_decode(const void *bytes, size_t count,
                                     struct weft_wire_cookie *cookie_p);
 weft_status weft_wire_unknown_decode(const void *bytes, size_t count,
                                      struct weft_wire_unknown *unknown_p);
-/* Accepts any version. */
+/* Decode REFUSED of any version. */
 weft_status weft_wire_refused_decode(const void *bytes, size_t count,
                                      struct weft_wire_refused *refused_p);
 
@@ -378,7 +380,7 @@ void weft_wire_hello_encode(struct weft_writer *w, const struct weft_wire_hello 
 void weft_wire_accept_encode(struct weft_writer *w, const struct weft_wire_accept *accept);
 void weft_wire_cookie_encode(struct weft_writer *w, const struct weft_wire_cookie *cookie);
 void weft_wire_unknown_encode(struct weft_writer *w, const struct weft_wire_unknown *unknown);
-/* Encodes in this version; refused->version is ignored. */
+/* Encode REFUSED in this version; refused->version is ignored. */
 void weft_wire_refused_encode(struct weft_writer *w, const struct weft_wire_refused *refused);
 
 #endif

@@ -53,13 +53,14 @@ weft_status weft_wire_record_body(const uint8_t *body, size_t count,
     return WEFT_OK;
 }
 
-/* True for the packet frames that have a meaning over a transport without loss. */
+/* True for the packet frames that are allowed over a transport without loss. */
 static bool allowed(const struct weft_wire_frame *frame)
 {
     switch (frame->type) {
     case WEFT_FRAME_ACK:
         return frame->ack.word_count == 0 && frame->ack.note_count == 0;
-    case WEFT_FRAME_FINISH: /* the end of the pass is known here without it */
+    case WEFT_FRAME_FINISH: /* without SHORT it is not allowed: the receiver detects the end of the
+                             * pass without it */
         return (frame->finish.flags & WEFT_FINISH_SHORT) != 0;
     case WEFT_FRAME_DONE:
     case WEFT_FRAME_PING:

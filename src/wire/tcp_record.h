@@ -1,10 +1,10 @@
 /* Records: the framing over TCP, in place of packets.
  *
- * A TCP stream after its handshake is a sequence of records. A record has the control block and the
- * DATA of a packet, but no number and no connection id: its position in the stream is its number.
+ * After its handshake a TCP stream is a sequence of records. A record has the control block and the
+ * DATA of a packet, but no number and no connection id: its number is its position in the stream.
  * docs/PROTOCOL.md section 10 has the byte tables. Frames and the DATA header are those of
- * wire/packet.h. Two frames exist only here: over UDP a receiver that has no memory posted for a
- * message simply does not acknowledge its chunks.
+ * wire/packet.h. Two frames exist only in records; over UDP a receiver without posted memory for a
+ * message does not acknowledge its chunks instead.
  *
  *     0  version, class        1  flags        2  length u16: bytes that follow, the tag included
  *     4  control block with its length (CONTROL), DATA header and chunk (DATA), tag (AUTH, SEAL)
@@ -58,8 +58,8 @@ weft_status weft_wire_record_head(const uint8_t head[WEFT_WIRE_RECORD_HEAD_BYTES
 weft_status weft_wire_record_body(const uint8_t *body, size_t count,
                                   struct weft_wire_record *record);
 
-/* Walk every frame once. WEFT_PROTO: at least one is malformed or not allowed in records; then
- * no frame may be processed. */
+/* Check every frame once. WEFT_PROTO: at least one is malformed or not allowed in records, so no
+ * frame may be processed. */
 weft_status weft_wire_record_check(const uint8_t *control, size_t count);
 
 /* The next frame; false at the end or when malformed (then reader->bad is set). */

@@ -43,9 +43,11 @@ enum weft_wire_agg_flags {
 
 enum weft_wire_agg_sizes {
     WEFT_AGG_HEADER_BYTES = 32,
-    WEFT_AGG_BLOCK = 8, /* values are counted in eights, so that each check covers eight of them */
+    WEFT_AGG_BLOCK = 8, /* the number of values is a multiple of eight, so that each bounds check
+                         * covers eight values */
     WEFT_AGG_BLOCK_BYTES = 4 * WEFT_AGG_BLOCK,
-    WEFT_AGG_VALUES_MAX = 352, /* of a DENSE packet: the same as in a DATA packet */
+    WEFT_AGG_VALUES_MAX = 352, /* maximum number of values of a DENSE packet, the same as in a DATA
+                                * packet */
     WEFT_AGG_ROW_HEAD_BYTES = 4,
     WEFT_AGG_ROW_BYTES = WEFT_AGG_ROW_HEAD_BYTES + WEFT_AGG_BLOCK_BYTES,
     WEFT_AGG_ROWS_MAX = 39, /* blocks of a ROWS packet */
@@ -170,8 +172,9 @@ static inline bool weft_wire_is_agg(uint8_t first)
 
 /* Decode the header of a packet. False if it is malformed; then *agg_p must not be used.
  *
- * Shape:   bytes (count,); `end` is bytes + count, given twice because the kernel's verifier wants a
- *          comparison of pointers.  Payload: at bytes + WEFT_AGG_HEADER_BYTES, payload_bytes long. */
+ * Shape:   bytes (count,); `end` is bytes + count, a separate argument because the kernel's
+ *          verifier requires a comparison of pointers.  Payload: at bytes + WEFT_AGG_HEADER_BYTES,
+ *          payload_bytes long. */
 static inline bool weft_wire_agg_decode(const uint8_t *bytes, const uint8_t *end, uint32_t count,
                                         struct weft_wire_agg *agg_p)
 {
