@@ -89,8 +89,7 @@ static uint32_t echo_clock(const struct peer *p, uint64_t now_ns)
     return clock == 0 ? 1 : clock;
 }
 
-/* Bytes of the chunk's header: after an acknowledgement of a chunk, the receiver knows the grid,
- * and the short header is used. */
+/* After an acknowledgement the receiver knows the grid, and the short header is used. */
 static uint32_t data_head_bytes(const struct tx_msg *m)
 {
     return m->acked_count > 0 && m->announce_left == 0 ? WEFT_BRIEF_BYTES : WEFT_DATA_BYTES;
@@ -320,8 +319,7 @@ static bool frame_done(struct weft_ep *ep, struct peer *p, struct rx_msg *m, str
     struct weft_wire_frame frame;
     struct weft_wire_done *d = &frame.done;
     frame.type = WEFT_FRAME_DONE;
-    memset(d, 0, offsetof(struct weft_wire_done, words)); /* only the fields before the kilobyte of
-                                                           * words */
+    memset(d, 0, offsetof(struct weft_wire_done, words)); /* without the words, 1 KB */
     size_t words_all = WEFT_BITS_WORDS((size_t)m->chunks);
     size_t room = (weft_writer_left(w) - WEFT_DONE_BYTES) / 8;
     bool masked = m->received_count != m->chunks && m->received_count != 0;
@@ -414,8 +412,7 @@ static uint16_t frames_write(struct weft_ep *ep, struct peer *p, bool shares, ui
     return kind | frames_done(ep, p, w);
 }
 
-/* True if the next chunk fits into the packet after the frames. The packet of a short reply then
- * also contains acknowledgements. */
+/* True if the next chunk fits after the frames. A short reply then has acknowledgements, too. */
 static bool control_chunk(struct weft_ep *ep, struct peer *p, const struct tx_msg *m,
                           uint32_t chunk, size_t used, uint32_t bytes_max, uint64_t now_ns)
 {
