@@ -37,9 +37,9 @@ static bool may_send(const struct weft_ep *ep, struct peer *p, uint32_t bytes, u
 }
 
 /* SENDER_LIMITED: set on the last packets that window, pacer and the host's queue allow while
- * unsent chunks remain. It indicates that this end, not the network, causes the pause that may
- * follow. It is set on several packets, because the last one may be lost. It is not set for the
- * limit by credit, which the receiver knows. */
+ * unsent chunks remain. This end, not the network, then causes the pause that may follow. Several
+ * packets have the flag, because the last one may be lost. The receiver knows the limit by
+ * credit. */
 static bool sender_limited(const struct weft_ep *ep, const struct peer *p, const struct tx_msg *m,
                            uint32_t bytes)
 {
@@ -116,10 +116,10 @@ static uint8_t data_write(struct weft_ep *ep, struct peer *p, struct tx_msg *m, 
         weft_core_egress_unsent(ep, p, -1);
     }
     if (m->pass_next == m->chunks && m->chunks >= FINISH_CHUNKS_MIN && losses_likely(ep, now_ns)) {
-        /* FINISH follows immediately. The packet with PASS_END, or a retransmission, may be lost,
-         * and the acknowledgement of a later packet detects that. Without recent losses FINISH is
-         * redundant with DONE: FINISH, the second DONE that answers it, and the acknowledgements of
-         * both were 2 % of the bytes of messages of 18 chunks. */
+        /* FINISH follows immediately. If the packet with PASS_END, or a retransmission, is lost,
+         * its acknowledgement reveals that. Without recent losses it is redundant with DONE, and
+         * FINISH, a second DONE and the acknowledgements of both were 2 % of the bytes of messages
+         * of 18 chunks. */
         tx_finish_due(&p->tx, tx_bit(m->seq));
     }
     p->allowed.sent++;
@@ -162,10 +162,9 @@ static const uint8_t *chunk_at(const struct tx_msg *m, uint32_t chunk)
     return m->base + (size_t)chunk * m->chunk_bytes;
 }
 
-/* Prefetch the next chunk of the first pass. It may be anywhere in the message, so the hardware
- * prefetcher does not find it (nor does it cross a page). The lines are loaded while the current
- * chunk is protected and recorded; otherwise the computation of the tag, or the kernel's copy,
- * would wait for each of them. */
+/* Prefetch the next chunk of the first pass. It may be anywhere in the message, which the hardware
+ * prefetcher does not predict. The lines are loaded while the current chunk is protected; otherwise
+ * the tag computation, or the kernel's copy, would wait for each. */
 static void chunk_prefetch(struct tx_msg *m)
 {
     if (m->pass_next == m->chunks) {
@@ -257,9 +256,8 @@ static uint32_t burst_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns,
 
 /* ---- control frames -------------------------------------------------------------------------- */
 
-/* DONE and FINISH are tracked like chunks, so the last entries of the ring must remain free for
- * them, too. Otherwise sending one of them would declare an older one lost, which would be
- * retransmitted, and so on without end. */
+/* DONE and FINISH are tracked like chunks, so they also need free entries of the ring. Otherwise
+ * each would declare an older one lost, which would be retransmitted, and so on without end. */
 static bool ring_has_room(const struct weft_ep *ep, const struct peer *p)
 {
     return p->recovery.pn_next - p->recovery.pn_oldest < ep->config.tx_window_max - RING_RESERVE;
