@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-/* An aggregator that has sent no request for this long, while another process requests its number,
- * is dead. */
+/* An aggregator is declared dead if it has sent no request for this long while another process
+ * requests its number. */
 static const uint64_t rival_patience_ns = WEFT_NS_PER_S;
 
 bool weft_aggregate_takes(const struct weft_table_spec *spec)
@@ -18,7 +18,7 @@ bool weft_aggregate_takes(const struct weft_table_spec *spec)
 
 uint64_t weft_aggregate_bytes_max(uint32_t members, uint32_t rows, uint32_t dim)
 {
-    /* Ascending ids take at most 8 bytes each, and the heads of their blocks. */
+    /* Ascending ids need at most 8 bytes each plus the block headers. */
     uint64_t ids = (uint64_t)rows * 9 + 32 * ((uint64_t)rows / WEFT_IDS_BLOCK + 1);
     return WEFT_AGGREGATE_HEAD_BYTES +
            (uint64_t)members * (WEFT_AGGREGATE_MEMBER_BYTES + WEFT_AGGREGATE_CLOCK_BYTES) + ids +
@@ -114,7 +114,7 @@ uint64_t weft_aggregate_shard_unpack(const uint8_t *bytes)
     return incarnation;
 }
 
-/* Is each pair of rank and number unique, and in ascending order? */
+/* True: the pairs of rank and number ascend strictly. */
 static bool members_ascend(const struct weft_aggregate_view *view)
 {
     struct weft_aggregate_member before = weft_aggregate_member_at(view, 0);

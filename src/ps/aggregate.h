@@ -24,8 +24,8 @@
 
 #include "rpc/head.h"
 
-/* Part of the protocol: limits of the messages for which a shard has memory, per aggregator (SLOTS,
- * PULLS) and per message. */
+/* Part of the protocol: the memory that a shard has per aggregator limits concurrent messages
+ * (SLOTS, PULLS) and the size of each message. */
 enum {
     WEFT_AGGREGATE_SLOTS = 4,
     WEFT_AGGREGATE_PULLS = 4, /* pulls that an aggregator has in progress at a shard */
@@ -66,18 +66,18 @@ struct weft_aggregate_view {
     struct weft_rpc_request request;
     uint32_t members;
     size_t ids_bytes;
-    const uint8_t *member; /* (members,), unaligned, as all that follows */
-    const uint8_t *clocks; /* (members,) u32; NULL: none are there */
+    const uint8_t *member; /* (members,), unaligned, like the pointers below */
+    const uint8_t *clocks; /* (members,) u32; NULL: the message has none */
     const uint8_t *ids;
     const uint8_t *counts; /* (rows,) u16 */
     const uint8_t *sums;   /* (rows, dim) */
 };
 
-/* Flag of an AGGREGATE that carries the CLOCKs of several workers: it has no rows, and the `number`
- * of each member is a clock that the rank has ended. */
+/* Flag of an AGGREGATE that carries the CLOCKs of several workers. It has no rows; the `number` of
+ * each member is a clock that its rank has ended. */
 enum { WEFT_AGGREGATE_ENDS = WEFT_RPC_UPTO };
 
-/* In `can` of an aggregator's reply to TABLE: it accepts CLOCK, too. */
+/* Flag in `can` of an aggregator's reply to TABLE: the aggregator accepts CLOCK. */
 enum { WEFT_AGGREGATE_CAN_CLOCK = WEFT_RPC_CAN_AGGREGATE };
 
 /* In the head of a PUSH to an aggregator, in place of a pull's bound (< 10^6): the sum to which the
@@ -95,8 +95,9 @@ static inline uint32_t weft_aggregate_sum_members(uint32_t sum)
     return (sum - 1) % WEFT_AGGREGATE_MEMBERS_MAX + 1;
 }
 
-/* May pushes to such a table be summed? Not if single gradients are rounded, clipped or inspected,
- * nor if the table evicts rows, which could remove a row during the check of an aggregate. */
+/* True: pushes to such a table may be summed. False if single gradients are rounded, clipped or
+ * inspected, or if the table evicts rows: eviction could remove a row during the check of an
+ * aggregate. */
 bool weft_aggregate_takes(const struct weft_table_spec *spec);
 
 /* Length of the longest message with this many rows and members. */
@@ -104,33 +105,35 @@ uint64_t weft_aggregate_bytes_max(uint32_t members, uint32_t rows, uint32_t dim)
 
 void weft_aggregate_head_pack(const struct weft_rpc_request *request, uint32_t members,
                               size_t ids_bytes, uint8_t *out);
-/* Into a head: the members are followed by their clocks. */
+/* Mark the head: the members are followed by their clocks. */
 void weft_aggregate_head_clocks(uint8_t *head, uint32_t members);
 void weft_aggregate_member_pack(const struct weft_aggregate_member *member, uint8_t *out);
 struct weft_aggregate_member weft_aggregate_member_at(const struct weft_aggregate_view *view,
                                                       uint32_t i);
 uint16_t weft_aggregate_count_at(const struct weft_aggregate_view *view, uint32_t row);
 
-/* WEFT_AGGREGATE_SHARD_BYTES. */
+/* bytes: WEFT_AGGREGATE_SHARD_BYTES long. */
 void weft_aggregate_shard_pack(uint64_t incarnation, uint8_t *out);
 uint64_t weft_aggregate_shard_unpack(const uint8_t *bytes);
 
-/* Does each row have at least one gradient; is every sum finite? */
+/* True: each row has at least one gradient, and every sum is finite. */
 bool weft_aggregate_counts_good(const struct weft_aggregate_view *view);
 bool weft_aggregate_sums_finite(const struct weft_aggregate_view *view, uint32_t dim);
 
-/* A process connects with the number of a connected one: is it refused? *since_ns_p: since when a
- * second process has requested the number; used_ns: time of the last request of the connected one.
- * Usually there is one process too many. It is also possible that the connected one has died, and
- * the loss of its connection is not detected yet. So the new process is refused, and retries, until
- * the connected one has been silent for long enough. An idle one loses nothing by this. */
+/* Decide whether to refuse a process that requests the number of a connected aggregator.
+ * *since_ns_p: time since when a second process has requested the number. used_ns: time of the last
+ * request of the connected aggregator.
+ *
+ * Usually one process too many was started. It is also possible that the connected aggregator has
+ * died and its connection has not timed out yet. The new process is therefore refused, and retries,
+ * until the connected one has been silent for long enough. A live but idle aggregator loses nothing
+ * when it is replaced. */
 bool weft_aggregate_rival_refused(uint64_t *since_ns_p, uint64_t used_ns, uint64_t now_ns);
 
-/* Shape:   bytes (count,): untrusted input; dim: of the table.
- * Owns:    *view_p borrows bytes.
- * Errors:  WEFT_PROTO  its parts do not make up its length, or members are not in ascending order of
- *                      rank and number, or clocks that are ended with rows or with clocks of pushes, or one
- *                      of those is 0. The ids are not looked at. */
+/* Shape: bytes (count,): untrusted input; dim: of the table. Owns: *view_p borrows bytes. Errors:
+ * WEFT_PROTO the length is not the sum of the parts; members are not in ascending order of
+ *                      rank and number; ended clocks are combined with rows or with clocks of
+ *                      pushes; or a clock is 0. The ids are not checked. */
 weft_status weft_aggregate_unpack(const void *bytes, size_t count, uint32_t dim,
                                   struct weft_aggregate_view *view_p);
 

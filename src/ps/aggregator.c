@@ -1,4 +1,4 @@
-/* Life, peers, TABLE, and answers to pushes. */
+/* Lifecycle, peers, TABLE, and replies to pushes. */
 #include "ps/aggregator_internal.h"
 
 #include "base/assert.h"
@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Answers that may be on their way to a worker besides those of its slots: a push is confirmed by
- * the transport long before it is answered. As many as a worker has pushes of one table under way.
- */
+/* Replies per worker in addition to those of its slots: the transport acknowledges a push long
+ * before the aggregator replies to it. Equal to the number of pushes of one table that a worker has
+ * in flight. */
 enum { ANSWERS_PER_WORKER = 258, ANSWERS_PER_CHILD = 4 * WEFT_AGGREGATE_SLOTS };
 
 void weft_aggregator_config_default(struct weft_aggregator_config *config_p)
@@ -197,7 +197,7 @@ void weft_agg_answer_free(struct weft_aggregator *agg, uint32_t index)
 {
     agg->answers[index].next = agg->answer_free;
     agg->answer_free = index;
-    agg->lacks = true; /* a slot may have waited for it */
+    agg->lacks = true; /* a slot may be waiting for this reply */
 }
 
 void weft_agg_answer(struct weft_aggregator *agg, uint32_t index, enum weft_rpc_status status,
@@ -212,7 +212,8 @@ void weft_agg_answer(struct weft_aggregator *agg, uint32_t index, enum weft_rpc_
         reply.ps_overlap_ns = from_shard->ps_overlap_ns;
         reply.ps_wait_ns = from_shard->ps_wait_ns;
         reply.ps_queue_ns = from_shard->ps_queue_ns;
-        reply.rows = status == WEFT_RPC_OK ? 0 : from_shard->rows; /* the rank that is refused */
+        /* on refusal: the rank that is refused */
+        reply.rows = status == WEFT_RPC_OK ? 0 : from_shard->rows;
     }
     weft_rpc_reply_pack(&reply, answer->bytes);
     answer->next = AGG_NONE;
@@ -254,7 +255,7 @@ static void answers_send(struct weft_aggregator *agg, uint64_t now_ns)
 {
     uint32_t index = agg->ready_head;
     agg->ready_head = agg->ready_tail = AGG_NONE;
-    /* Each once: a worker that takes nothing now must not hold up the others. */
+    /* Try each reply once: a worker that accepts no message now must not block the others. */
     while (index != AGG_NONE) {
         const uint32_t next = agg->answers[index].next;
         weft_status status = answer_send(agg, index, now_ns);
@@ -264,7 +265,8 @@ static void answers_send(struct weft_aggregator *agg, uint64_t now_ns)
                                           : &agg->answers[agg->ready_tail].next) = index;
             agg->ready_tail = index;
         } else if (status != WEFT_OK) {
-            weft_agg_answer_free(agg, index); /* it is gone, and sends its push again */
+            weft_agg_answer_free(agg, index); /* the worker is gone; a new connection resends the
+                                               * push */
         }
         index = next;
     }
@@ -357,7 +359,7 @@ static void shard_down(struct weft_aggregator *agg)
     weft_agg_parent_down(agg);
 }
 
-/* What answered is the shard, or may be the parent. */
+/* True: the process that answered is the expected shard, or a possible parent. */
 static bool is_above(struct weft_aggregator *agg, uint64_t name)
 {
     const uint32_t number = (uint32_t)name & 0xff;
@@ -415,7 +417,7 @@ static void peer_up(struct weft_aggregator *agg, const struct weft_msg_event *ev
 static void peer_down(struct weft_aggregator *agg, const struct weft_msg_event *event)
 {
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < agg->closed_count; i++) { /* its number may be another's from now on */
+    for (uint32_t i = 0; i < agg->closed_count; i++) { /* the peer number may be reused */
         if (agg->closed[i] != event->peer) {
             agg->closed_for_good[kept] = agg->closed_for_good[i];
             agg->closed[kept++] = agg->closed[i];
@@ -459,7 +461,7 @@ static enum weft_rpc_status table_open(struct weft_aggregator *agg, uint32_t ran
         return WEFT_RPC_SPEC_MISMATCH;
     }
     for (uint32_t i = 0; i < agg->group_count; i++) {
-        /* Of workers that have left: their sums have rows of the length of before. */
+        /* Drop groups of workers that have left: their rows have the old length. */
         if (table->open_count == 0 && table->declared && agg->groups[i].table == spec->table &&
             !agg->groups[i].ends && agg->groups[i].state != AGG_GROUP_FREE &&
             table->spec.dim != spec->dim) {
@@ -560,7 +562,7 @@ static void table_received(struct weft_aggregator *agg, uint32_t rank,
     };
     uint64_t seq;
     if (agg->msgr.ops->send(agg->msgr.self, &send, now_ns, &seq) != WEFT_OK) {
-        /* Not answered, it goes direct. */
+        /* Without a reply the request goes direct. */
         worker->table_busy = false;
         table_post(agg, rank);
     }

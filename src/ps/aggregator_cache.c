@@ -1,7 +1,7 @@
-/* Rows of the shard that an aggregator keeps: one bounded store for each table, in memory that is taken at
- * the beginning. A row is its mark and its bytes as an answer to PULL has them. Where there is no room, the
- * row goes that was put there first: a row that all workers want is fetched again once a version, whatever
- * the policy, so one that counts uses would cost every hit and save little. */
+/* Row cache of an aggregator: one bounded store per table, allocated at the start. An entry is a
+ * mark (struct agg_mark) followed by the row's bytes as in a reply to PULL. A full store evicts the
+ * entry that was inserted first. A row that all workers use is fetched once per version under any
+ * policy, so a policy that counts uses would cost time on every hit and save little. */
 #include "ps/aggregator_internal.h"
 
 #include <stdlib.h>
@@ -30,7 +30,7 @@ void weft_agg_cache_fini(struct weft_aggregator *agg)
     }
 }
 
-/* Floats of a row: its mark, and its bytes. */
+/* Floats of an entry: its mark and its row. */
 static uint32_t row_floats(const struct weft_table_spec *spec)
 {
     const size_t bytes = sizeof(struct agg_mark) + weft_table_pull_elem_bytes(spec);

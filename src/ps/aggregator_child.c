@@ -1,11 +1,10 @@
-/* Sums of other aggregators, whose parent this one is: taken whole, and added up as pushes are.
- * What is wrong with one is found out before any of it is added, as at the shard: its members must
- * be none that are in the group already, nor of ranks that the table does not have or that are
- * connected here as another process; its ids must be a list, its sums finite. The sessions of its
- * members only the shard can know: a child is trusted with the ranks that it names, as it is with
- * their gradients.
+/* AGGREGATEs of child aggregators: buffered until complete, then added to a group like a push. As
+ * at the shard, all checks precede the first addition. No member may be in the group already, have
+ * a rank beyond the table's workers, or have a rank that is connected here as another process. The
+ * ids must form a valid list, and the sums must be finite. Only the shard can check the members'
+ * sessions: a child is trusted with the ranks that it names, as it is with their gradients.
  *
- * A child has one answer for all members of a message: it goes with the first of them. */
+ * A child gets one reply for all members of a message; the first member carries it. */
 #include "ps/aggregator_internal.h"
 
 #include "base/assert.h"
@@ -56,7 +55,7 @@ static struct agg_below *below_of(const struct weft_aggregator *agg, uint32_t ra
 static void post(struct weft_aggregator *agg, struct agg_below *below)
 {
     if (!agg->workers[below->rank].up || agg->answer_free == AGG_NONE) {
-        return; /* weft_agg_answer_free looks again */
+        return; /* weft_agg_answer_free retries */
     }
     if (weft_agg_expect(agg, below->rank, WEFT_RPC_AGGREGATE, below->memory,
                         WEFT_AGGREGATE_BYTES_MAX, AGG_USER_CHILD | (uint32_t)(below - agg->below),
@@ -66,7 +65,7 @@ static void post(struct weft_aggregator *agg, struct agg_below *below)
     }
 }
 
-/* keeps: its answer is somebody else's now. */
+/* keeps: another owner has the reply buffer now. */
 static void release(struct weft_aggregator *agg, struct agg_below *below, bool keeps)
 {
     if (!keeps) {
@@ -136,15 +135,15 @@ bool weft_agg_child_below(struct weft_aggregator *agg, uint32_t rank, const uint
         return false;
     }
     agg->parent_due |=
-        memcmp(child->below, below, sizeof(below)) != 0; /* also where it is refused */
+        memcmp(child->below, below, sizeof(below)) != 0; /* also if the table is refused */
     memcpy(child->below, below, sizeof(below));
     return true;
 }
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
-/* Most gradients that one id has in the message. Ids ascend where a child is honest, so that an
- * id's rows are together; where they do not, an id may have all. */
+/* Largest number of gradients of one id in the message. A valid message has ascending ids, so equal
+ * ids are adjacent. If the ids do not ascend, return the total: one id may have all gradients. */
 static uint32_t count_max_of(const struct weft_aggregator *agg,
                              const struct weft_aggregate_view *view)
 {
@@ -158,11 +157,11 @@ static uint32_t count_max_of(const struct weft_aggregator *agg,
         most = run > most ? run : most;
         all += count;
     }
-    /* One more than a group takes, so that adding to it does not wrap. */
+    /* One more than the limit of a group, so that additions do not overflow. */
     return (uint32_t)weft_min_u64(ascends ? most : all, WEFT_AGGREGATE_COUNT_MAX + 1);
 }
 
-/* A rank that the shard would refuse, and with it the members of others. */
+/* True: the shard would refuse this rank, and with it the whole group. */
 static bool is_strange(const struct weft_aggregator *agg, const struct weft_table_spec *spec,
                        const struct weft_aggregate_member *member)
 {
@@ -174,8 +173,8 @@ static bool is_strange(const struct weft_aggregator *agg, const struct weft_tabl
     return here != NULL && here->up && here->incarnation != member->incarnation;
 }
 
-/* Why the message cannot be added; NULL: it can, and is in *input_p, whose members are in
- * `members`. */
+/* Returns the counter of the reason for refusal. NULL: the message can be added; *input_p describes
+ * it and borrows `members`. */
 static uint64_t *look_at(struct weft_aggregator *agg, const struct agg_below *below,
                          const struct weft_rpc_tag *tag, size_t bytes,
                          struct weft_aggregate_view *view, struct agg_member *members,
@@ -240,7 +239,7 @@ static void received(struct weft_aggregator *agg, struct agg_below *below,
     if (event->outcome != WEFT_MSG_COMPLETE || below->stale || event->received < event->chunks ||
         event->elem_bytes != 1 || !weft_rpc_tag_unpack(event->tag, &tag) ||
         weft_rpc_request_unpack(below->memory, bytes, &request) != WEFT_OK) {
-        release(agg, below, false); /* who sent it does not wait, or broke the protocol */
+        release(agg, below, false); /* the sender no longer waits, or violated the protocol */
         return;
     }
     struct agg_answer *answer = &agg->answers[below->answer];

@@ -1,7 +1,8 @@
-/* CLOCK of workers: passed on under the member's rank, those of several workers as one message,
- * which is a group without rows (aggregator_group.c). A worker says CLOCK when its pushes of that
- * clock are committed, so the shard has them before. It is answered when the shard has taken it; if
- * not, the worker says it there itself, and to say a clock twice does nothing. */
+/* CLOCKs of workers, forwarded under each worker's rank. CLOCKs of several workers form one
+ * message: a group without rows (aggregator_group.c). A worker sends CLOCK after the shard has
+ * committed its pushes of that clock, so the shard receives the pushes first. The aggregator
+ * replies after the shard has accepted the clock. Without an OK the worker sends CLOCK to the shard
+ * itself; a repeated CLOCK has no effect. */
 #include "ps/aggregator_internal.h"
 
 #include "base/assert.h"
@@ -13,7 +14,7 @@ void weft_agg_clock_post(struct weft_aggregator *agg, uint32_t rank)
     struct agg_worker *worker = &agg->workers[rank];
     struct agg_clock *clock = &worker->clock;
     if (!worker->up || clock->state != AGG_SLOT_IDLE || agg->answer_free == AGG_NONE) {
-        return; /* weft_agg_answer_free looks again */
+        return; /* weft_agg_answer_free retries */
     }
     if (weft_agg_expect(agg, rank, WEFT_RPC_CLOCK, clock->memory, sizeof(clock->memory),
                         AGG_USER_CLOCK | rank, &clock->expect)) {
@@ -22,7 +23,7 @@ void weft_agg_clock_post(struct weft_aggregator *agg, uint32_t rank)
     }
 }
 
-/* keeps: its answer is somebody else's now. */
+/* keeps: another owner has the reply buffer now. */
 static void release(struct weft_aggregator *agg, uint32_t rank, bool keeps)
 {
     struct agg_clock *clock = &agg->workers[rank].clock;
@@ -43,7 +44,7 @@ void weft_agg_clock_unbind(struct weft_aggregator *agg, uint32_t rank)
     clock->stale |= clock->state == AGG_SLOT_OPEN;
 }
 
-/* False: the shard has to be told by the worker itself. */
+/* False: the worker has to send CLOCK to the shard itself. */
 static bool pass_on(struct weft_aggregator *agg, uint32_t rank, const struct weft_rpc_tag *tag,
                     const struct weft_rpc_request *request, uint64_t now_ns)
 {
@@ -77,7 +78,7 @@ static void received(struct weft_aggregator *agg, uint32_t rank, const struct we
         (size_t)event->total * event->elem_bytes != sizeof(clock->memory) ||
         !weft_rpc_tag_unpack(event->tag, &tag) ||
         weft_rpc_request_unpack(clock->memory, sizeof(clock->memory), &request) != WEFT_OK) {
-        release(agg, rank, false); /* who sent it does not wait, or broke the protocol */
+        release(agg, rank, false); /* the sender no longer waits, or violated the protocol */
         return;
     }
     struct agg_answer *answer = &agg->answers[clock->answer];

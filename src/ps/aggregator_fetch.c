@@ -1,14 +1,15 @@
-/* What pulls lack, from the shard: requests of the aggregator's own, a few at a time, and their
- * rows given to all pulls that wait for them.
+/* Fetches: the aggregator's own PULLs to the shard for rows that workers' pulls lack. A few are in
+ * progress at a time; each serves all pulls that wait for its rows.
  *
- * A fetch waits at the shard for the version that its pulls need. Another pull shares it only if it
- * needs that version, too, or the shard has reached it: it must not wait for a clock that its own
- * worker has still to end. Its rows are read after it was sent, so they are as new as its sending,
- * and no newer is promised.
+ * A fetch waits at the shard for the version that its pulls need. Another pull shares the fetch
+ * only if it needs the same version, or a lower one and the shard has reached the fetch's version.
+ * Otherwise the pull could wait for a clock that its own worker has still to end. The shard reads
+ * the rows after the fetch was sent, so the time of sending bounds their age.
  *
- * Pulls of the next clock come before it begins, and wait. So requests for a version that the shard
- * has not reached, as far as is known here, leave some places to the others; pulls for which there
- * is none wait, and go as one when there is. */
+ * Pulls of the next clock arrive before that clock begins, and wait at the shard. Fetches for a
+ * version that the shard has not reached, as far as the aggregator knows, therefore leave some
+ * slots free for other fetches. Pulls without a slot wait and share one fetch when a slot becomes
+ * free. */
 #include "ps/aggregator_internal.h"
 
 #include "base/assert.h"
@@ -16,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { AHEAD_MAX = WEFT_AGGREGATE_PULLS / 2 }; /* of a version that is not reached */
+enum { AHEAD_MAX = WEFT_AGGREGATE_PULLS / 2 }; /* limit of fetches for a version not yet reached */
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
@@ -90,8 +91,7 @@ uint8_t weft_agg_fetch_of(const struct weft_aggregator *agg, const struct agg_pu
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-/* Those of a pull that are to be asked for, as far as there is room. Returns false where there was
- * not. */
+/* Add the pull's missing rows to the fetch. False: the fetch is full. */
 static bool take_ids(struct weft_aggregator *agg, struct agg_fetch *fetch, struct agg_pull *pull)
 {
     const uint32_t index = (uint32_t)(fetch - agg->fetches);
@@ -119,18 +119,18 @@ static bool take_ids(struct weft_aggregator *agg, struct agg_fetch *fetch, struc
     return true;
 }
 
-/* What a parent is told: its rows may be so old, in microseconds. */
+/* Maximum age, in microseconds, of the rows with which a parent may reply. */
 static uint32_t age_of(const struct agg_fetch *fetch)
 {
     uint64_t age_ns = fetch->sent_ns - fetch->asked_ns;
     if (fetch->asked_ns == 0) {
         return UINT32_MAX;
     }
-    age_ns -= age_ns / 1024; /* its clock may be slower */
+    age_ns -= age_ns / 1024; /* the parent's clock may be slower */
     return (uint32_t)weft_min_u64(age_ns / WEFT_NS_PER_US, UINT32_MAX - 1);
 }
 
-/* Returns the elements of the message. */
+/* Returns the length of the message in elements. */
 static uint32_t lay_out(struct weft_aggregator *agg, struct agg_fetch *fetch, uint8_t *id_bytes_p)
 {
     uint64_t all = 0;
@@ -192,7 +192,7 @@ static bool is_ahead(const struct weft_aggregator *agg, uint16_t table, uint32_t
     return need > agg->tables[table].version;
 }
 
-/* A place for a request of this pull; NULL: there is none now. */
+/* A free slot for a fetch of this pull; NULL: none now. */
 static struct agg_fetch *slot_for(struct weft_aggregator *agg, const struct agg_pull *pull)
 {
     struct agg_fetch *slot = NULL;
@@ -212,8 +212,8 @@ static bool goes_with(const struct agg_pull *pull, const struct agg_fetch *fetch
            pull->request.need_clock == fetch->need && pull->elem_bytes == fetch->elem_bytes;
 }
 
-/* A parent may answer with rows that it keeps. They may be as old as all of these pulls allow: half
- * as old, where there is a limit, so that those that come here are of use for a while, too. */
+/* A parent may answer with cached rows. Request at most half the age that all of these pulls allow,
+ * so that the rows can still answer other pulls here for a while. */
 static uint64_t read_after(const struct weft_aggregator *agg, const struct agg_fetch *fetch,
                            const struct agg_pull *first)
 {
@@ -228,7 +228,7 @@ static uint64_t read_after(const struct weft_aggregator *agg, const struct agg_f
                                                       : fresh_ns + (fetch->sent_ns - fresh_ns) / 2;
 }
 
-/* One request for what all pulls like this one lack. */
+/* One fetch for the missing rows of all pulls that can share it with this one. */
 static void fetch_begin(struct weft_aggregator *agg, struct agg_fetch *fetch,
                         const struct agg_pull *first)
 {
@@ -274,7 +274,7 @@ void weft_agg_fetches_progress(struct weft_aggregator *agg)
 
 /* ---- the answer ------------------------------------------------------------------------------ */
 
-/* The rows, or NULL: it is refused, or makes no sense. */
+/* The rows of the reply; NULL: refused or malformed. */
 static const uint8_t *rows_of(const struct agg_fetch *fetch, const struct weft_msg_event *event,
                               struct weft_rpc_reply *reply_p)
 {
@@ -312,8 +312,7 @@ static void give(struct weft_aggregator *agg, const struct agg_fetch *fetch, str
             weft_agg_pull_fill(pull, i, version, rows + (size_t)(uint32_t)slot * fetch->elem_bytes);
         }
     }
-    pull->waits &=
-        ~(UINT32_C(1) << (fetch - agg->fetches)); /* its place is another's from now on */
+    pull->waits &= ~(UINT32_C(1) << (fetch - agg->fetches)); /* the slot may be reused */
     if (pull->left == 0) {
         weft_agg_pull_whole(agg, pull);
     }
@@ -327,7 +326,7 @@ static void answered(struct weft_aggregator *agg, struct agg_fetch *fetch,
     const uint8_t *rows = rows_of(fetch, event, &reply);
     fetch->answered = true;
     rows = fetch->is_void ? NULL : rows;
-    /* While it was under way its table may have been opened anew, by others, in another form. */
+    /* The table may have been reopened with another specification while the fetch was in flight. */
     if (rows != NULL &&
         weft_table_pull_elem_bytes(&agg->tables[fetch->table].spec) == fetch->elem_bytes) {
         keep(agg, fetch, reply.clock, rows);
@@ -354,7 +353,7 @@ void weft_agg_fetch_event(struct weft_aggregator *agg, uint32_t index,
         fetch->message_closed = true;
     } else if (event->type == WEFT_EVENT_RECEIVED) {
         if (event->outcome != WEFT_MSG_COMPLETE && event->sender_gone) {
-            return; /* PEER_DOWN comes */
+            return; /* PEER_DOWN follows */
         }
         answered(agg, fetch, event);
     }

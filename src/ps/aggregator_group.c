@@ -1,11 +1,11 @@
-/* Groups: sums of pushes of one table and clock, or of the one sum that a scheduler wants them in,
- * from the first push to the shard's answer. And, in the same way but without rows, clocks of one
- * table that members have ended.
+/* Groups, from the first push to the shard's reply. A group is the sum of pushes of one table and
+ * clock, or of the pushes that a scheduler assigned to one sum. A group without rows collects ended
+ * clocks of one table in the same way.
  *
- * Rows are found by a hash of their id. A place of the index has the life of the group that wrote it, so a
- * new group begins with an empty index without touching it. A group is laid out in ascending order of ids,
- * which packs them best: a radix sort over the bytes in which they differ.
- */
+ * An index of hashed ids locates the rows. Each index entry carries the generation (`life`) of the
+ * group that wrote it, so a new group starts with an empty index without clearing memory. A group
+ * is sent in ascending order of ids, which gives the shortest encoding. The sort is a radix sort
+ * over the bytes in which the ids differ. */
 #include "ps/aggregator_internal.h"
 
 #include "base/assert.h"
@@ -20,8 +20,9 @@ enum {
         WEFT_AGGREGATE_HEAD_BYTES + WEFT_AGGREGATE_MEMBERS_MAX * WEFT_AGGREGATE_MEMBER_BYTES,
 };
 
-/* In BSP nobody goes on before all have ended a clock, so one that some have ended waits for those
- * who are still missing here; not for long, as they may tell the shard themselves. */
+/* In BSP no worker proceeds until all have ended the clock, so a report of ended clocks waits for
+ * the workers still missing here. The wait is short: those workers may send CLOCK to the shard
+ * directly. */
 static const uint64_t ends_age_max_ns = 2 * WEFT_NS_PER_MS;
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -42,7 +43,8 @@ weft_status weft_agg_groups_init(struct weft_aggregator *agg)
     agg->group_count = agg->sums_count + AGG_ENDS_MAX;
     agg->groups = calloc(agg->group_count, sizeof(*agg->groups));
     agg->ids = calloc(WEFT_PS_CHUNK_ROWS_MAX, sizeof(*agg->ids));
-    /* What is written before it is read is not cleared: that would touch all of it. */
+    /* malloc, not calloc: each element is written before it is read, and clearing would touch all
+     * pages. */
     agg->order = malloc((size_t)2 * WEFT_AGGREGATE_ROWS_MAX * sizeof(*agg->order));
     if (agg->groups == NULL || agg->ids == NULL || agg->order == NULL) {
         return WEFT_NOMEM;
@@ -114,7 +116,7 @@ static struct agg_group *group_new(struct weft_aggregator *agg, const struct agg
 
 /* ---- adding ---------------------------------------------------------------------------------- */
 
-/* The place of an id: of its row, or where it goes. */
+/* The index slot of an id: the slot of its row, or the free slot in which to insert it. */
 static uint32_t slot_of(const struct weft_aggregator *agg, const struct agg_group *group,
                         uint64_t id)
 {
@@ -133,7 +135,7 @@ static uint64_t id_at(const struct agg_input *input, uint32_t row)
     return id;
 }
 
-/* Would it fit? Ids that are new count as often as they occur. */
+/* True: the input fits. A new id counts once per occurrence. */
 static bool fits(const struct weft_aggregator *agg, const struct agg_group *group,
                  const struct agg_input *input)
 {
@@ -203,15 +205,15 @@ static void add(struct weft_aggregator *agg, struct agg_group *group, const stru
     agg->counters.bytes_in += input->bytes;
 }
 
-/* why: of the counters of sums. */
+/* why: the counter of the reason; counted for sums only. */
 static void group_close(struct agg_group *group, uint64_t *why)
 {
     group->state = AGG_GROUP_CLOSED;
     *why += !group->ends;
 }
 
-/* A sum that a scheduler wants may be of several clocks, except in BSP, where a shard takes one at
- * a time. */
+/* A sum assigned by a scheduler may span several clocks, except in BSP, where a shard accepts one
+ * clock at a time. */
 static struct agg_group *group_of(struct weft_aggregator *agg, const struct agg_input *input)
 {
     const bool of_a_clock =
@@ -242,7 +244,8 @@ static void close_oldest(struct weft_aggregator *agg)
     }
 }
 
-/* All that have the table open have ended the clock, here or in a message before. */
+/* True: each rank that has the table open has ended the clock, in this group or in an earlier
+ * message. */
 static bool all_ended(const struct weft_aggregator *agg, const struct agg_group *group)
 {
     const struct agg_table *table = &agg->tables[group->table];
@@ -314,7 +317,7 @@ bool weft_agg_group_add(struct weft_aggregator *agg, const struct agg_input *inp
         return false;
     }
     if (!fits(agg, group, input)) {
-        group->state = AGG_GROUP_FREE; /* a new one: no push is in it */
+        group->state = AGG_GROUP_FREE; /* the group is new and has no push */
         return false;
     }
     add(agg, group, input);
@@ -333,7 +336,7 @@ void weft_agg_groups_look(struct weft_aggregator *agg, uint16_t table)
 
 /* ---- the message ----------------------------------------------------------------------------- */
 
-/* The group's rows in ascending order of their ids. */
+/* Sort the group's rows by id, ascending. */
 static const struct agg_sort *sorted(struct weft_aggregator *agg, const struct agg_group *group)
 {
     struct agg_sort *from = agg->order, *to = agg->order + WEFT_AGGREGATE_ROWS_MAX;
@@ -370,7 +373,7 @@ static int by_rank_and_number(const struct agg_member *a, const struct agg_membe
                                               : 0;
 }
 
-/* Few, and mostly in order. */
+/* Insertion sort: few members, mostly in order. */
 static void sort_members(struct agg_group *group)
 {
     for (uint32_t i = 1; i < group->members; i++) {
@@ -449,7 +452,7 @@ static void lay_out(struct weft_aggregator *agg, struct agg_group *group)
                 (group->ends ? (size_t)ENDS_BYTES : WEFT_AGGREGATE_BYTES_MAX));
 }
 
-/* False: not now. */
+/* False: the transport did not accept the message; retry later. */
 static bool group_send(struct weft_aggregator *agg, struct agg_group *group, uint64_t now_ns)
 {
     lay_out(agg, group);
@@ -475,7 +478,7 @@ static bool group_send(struct weft_aggregator *agg, struct agg_group *group, uin
     uint64_t seq;
     if (agg->msgr.ops->send(agg->msgr.self, &send, now_ns, &seq) != WEFT_OK) {
         (void)!agg->msgr.ops->cancel(agg->msgr.self, group->expect);
-        return false; /* the same again, or PEER_DOWN comes */
+        return false; /* retried later, or PEER_DOWN follows */
     }
     group->state = AGG_GROUP_SENT;
     if (group->ends) {
@@ -517,9 +520,10 @@ static void group_done(struct agg_group *group)
     }
 }
 
-/* A shard takes all clocks of a message or none, and says for which rank it took none. That rank
- * says its clock there itself; of a child's message all do, and the child is told the rank. False:
- * nobody's was wrong, or nobody else's is left. */
+/* A shard accepts all clocks of a message or none, and a refusal names the rank at fault. Remove
+ * that rank, which then sends CLOCK to the shard itself. If the rank belongs to a child's message,
+ * remove all members of that message and forward the rank to the child. False: no rank is at fault,
+ * or no other member remains. */
 static bool drop_refused(struct weft_aggregator *agg, struct agg_group *group,
                          const struct weft_rpc_reply *reply)
 {
@@ -564,7 +568,7 @@ void weft_agg_group_answered(struct weft_aggregator *agg, uint32_t index,
     struct agg_group *group = &agg->groups[index];
     struct weft_rpc_reply reply;
     if (event->outcome != WEFT_MSG_COMPLETE && event->sender_gone) {
-        return; /* PEER_DOWN comes */
+        return; /* PEER_DOWN follows */
     }
     const bool is_answer =
         event->outcome == WEFT_MSG_COMPLETE &&
@@ -595,8 +599,8 @@ void weft_agg_groups_drop(struct weft_aggregator *agg)
     }
 }
 
-/* A sum that could not go yet goes on growing: the slower the shard, the fewer and longer its
- * messages. */
+/* A group that cannot be sent yet keeps accepting pushes: the slower the shard, the fewer and
+ * longer the messages. */
 static bool is_shard_busy(const struct weft_aggregator *agg)
 {
     uint32_t gone = 0;
@@ -606,7 +610,8 @@ static bool is_shard_busy(const struct weft_aggregator *agg)
     return gone >= WEFT_AGGREGATE_SLOTS;
 }
 
-/* Clocks that are ended go one message at a time: what comes meanwhile goes together. */
+/* One CLOCK message per table is in flight at a time; clocks that end meanwhile share the next
+ * one. */
 static bool is_held(const struct weft_aggregator *agg, const struct agg_group *group)
 {
     if (!group->ends) {
@@ -643,7 +648,7 @@ void weft_agg_groups_progress(struct weft_aggregator *agg, uint64_t now_ns)
             group_close(group, &agg->counters.flushed_age);
         }
     }
-    /* Clocks first: others wait for them. */
+    /* Clocks first: other workers wait for them. */
     for (uint32_t n = 0; agg->shard_up && n < agg->group_count; n++) {
         struct agg_group *group = &agg->groups[(n + agg->sums_count) % agg->group_count];
         if (group->state == AGG_GROUP_CLOSED && sent < WEFT_AGGREGATE_SLOTS) {

@@ -4,7 +4,9 @@
  * to an aggregator above), aggregator_pull.c (pulls), aggregator_fetch.c (rows that pulls lack) and
  * aggregator_cache.c (cached rows). Internal to these files.
  *
- * "The shard" is what is above: the shard itself, or the parent. */
+ * In these files "the shard" is the process that this aggregator is connected to: the shard itself
+ * or the parent. "Below" are the connected workers and children, and the aggregators below those
+ * children. */
 #ifndef WEFT_PS_AGGREGATOR_INTERNAL_H
 #define WEFT_PS_AGGREGATOR_INTERNAL_H
 
@@ -15,10 +17,10 @@
 
 #define AGG_NONE UINT32_MAX
 
-/* Messages that report clocks, at a time: being filled, and being sent. */
+/* Groups of ended clocks: open or in flight. */
 enum { AGG_ENDS_MAX = 8 };
 
-/* `user` of what is given to the transport: one of these, plus a number. */
+/* `user` of a message or expectation: one of these plus an index, which is named beside each. */
 #define AGG_USER_MASK   (UINT64_C(0xff) << 40)
 #define AGG_USER_PUSH   (UINT64_C(1) << 40) /* slot */
 #define AGG_USER_TABLE  (UINT64_C(2) << 40) /* rank */
@@ -30,30 +32,30 @@ enum { AGG_ENDS_MAX = 8 };
 #define AGG_USER_PARENT (UINT64_C(8) << 40) /* table */
 #define AGG_USER_CLOCK  (UINT64_C(9) << 40) /* rank */
 
-/* A rank: of a worker, or workers_max plus the number of a child. */
+/* A rank is that of a worker, or workers_max plus the number of a child. */
 
-/* Memory of one answer to a PUSH, a CLOCK or an AGGREGATE: taken when memory for the push is
- * posted, so that there is always one. */
+/* Buffer of one reply to a PUSH, a CLOCK or an AGGREGATE. Allocated when the request's buffer is
+ * posted, so that a reply is always possible. */
 struct agg_answer {
     uint32_t rank;
-    uint32_t life; /* of the rank's connection */
+    uint32_t life; /* generation of the rank's connection */
     uint8_t op;
     uint16_t table;
     uint32_t rpc_id;
     uint64_t t0_ns;
-    uint32_t next; /* in `free` or `ready` */
+    uint32_t next; /* next in the free or ready list */
     uint8_t bytes[WEFT_RPC_REPLY_BYTES];
 };
 
 enum agg_slot_state { AGG_SLOT_IDLE, AGG_SLOT_POSTED, AGG_SLOT_OPEN };
 
-/* Memory of one PUSH while it arrives. */
+/* Buffer of one incoming PUSH. */
 struct agg_slot {
     enum agg_slot_state state;
-    bool dead; /* nothing more of it is taken */
+    bool dead; /* the remaining chunks are ignored */
     bool head_seen;
-    bool stale;    /* of a connection that has ended */
-    uint64_t *why; /* dead: the counter that says so */
+    bool stale;    /* belongs to a connection that is down */
+    uint64_t *why; /* dead: the counter of the reason */
     uint32_t rank;
     uint32_t answer;
     weft_expect_id expect;
@@ -63,7 +65,7 @@ struct agg_slot {
     struct weft_rpc_request request;
     uint32_t rows;
     uint64_t bytes;  /* of the message */
-    uint8_t *memory; /* rows: id u64, values */
+    uint8_t *memory; /* rows: id u64, then its values */
 };
 
 enum {
@@ -73,20 +75,20 @@ enum {
     AGG_BELOW_WORDS = WEFT_AGGREGATE_NUMBERS_MAX / 64,
 };
 
-/* Memory of one AGGREGATE of a child while it arrives. */
+/* Buffer of one incoming AGGREGATE of a child. */
 struct agg_below {
     enum agg_slot_state state;
-    bool stale; /* of a connection that has ended */
+    bool stale; /* belongs to a connection that is down */
     uint32_t rank;
     uint32_t answer;
     weft_expect_id expect;
     uint8_t *memory; /* (WEFT_AGGREGATE_BYTES_MAX,) */
 };
 
-/* Memory of one CLOCK of a worker while it arrives. */
+/* Buffer of one incoming CLOCK of a worker. */
 struct agg_clock {
     enum agg_slot_state state;
-    bool stale; /* of a connection that has ended */
+    bool stale; /* belongs to a connection that is down */
     uint32_t answer;
     weft_expect_id expect;
     uint8_t memory[WEFT_RPC_REQUEST_BYTES];
@@ -98,37 +100,39 @@ struct agg_worker {
     uint32_t life;
     uint64_t incarnation;
     bool table_posted;
-    bool table_stale; /* what is in progress belongs to an earlier connection */
-    bool table_busy;  /* a TABLE arrives, or its answer leaves */
+    bool table_stale; /* the TABLE in progress belongs to an earlier connection */
+    bool table_busy;  /* a TABLE is arriving, or its reply is being sent */
     weft_expect_id table_expect;
     uint8_t table_request[AGG_CHILD_TABLE_BYTES];
     uint8_t table_answer[WEFT_RPC_REPLY_BYTES];
-    uint64_t below[AGG_BELOW_WORDS]; /* child: what it said last is below it */
-    uint64_t used_ns;                /* child: asked for something last */
-    struct agg_clock clock;          /* worker */
-    uint64_t rival_ns; /* child: since when another process wants its number; 0 = none does */
+    uint64_t below[AGG_BELOW_WORDS]; /* child: bitmap of aggregators below it, from its last
+                                      * TABLE */
+    uint64_t used_ns;                /* child: time of its last request */
+    struct agg_clock clock;          /* worker: its CLOCK */
+    uint64_t rival_ns; /* child: time since when another process requests its number; 0 = none */
 };
 
 enum agg_parent_state { AGG_PARENT_NONE, AGG_PARENT_ASKED, AGG_PARENT_OPEN, AGG_PARENT_REFUSED };
 
-/* A table at the parent. */
+/* State of one table at the parent. */
 struct agg_parent {
     enum agg_parent_state state;
-    bool open;        /* it takes sums; also while it is asked again */
-    bool was_refused; /* workers have been told that this table is not added up here */
-    bool unsaid;      /* what was laid out last did not go */
-    bool sending;     /* the transport has `request` */
+    bool open;        /* the parent accepts sums, also while TABLE is repeated */
+    bool was_refused; /* workers were refused this table */
+    bool unsaid;      /* `request` is complete but not sent yet */
+    bool sending;     /* the transport is sending `request` */
     bool expected;
     weft_expect_id expect;
     uint32_t rpc_id;
-    bool is_awaited;   /* accepted, and no worker below has it open; idle_ns is not reached */
-    bool waits;        /* there is something to say, for which it is too early */
-    uint64_t retry_ns; /* refused: not asked again before */
-    uint64_t
-        idle_ns; /* taken after that: those below, who were sent away, have until then to open it */
-    uint64_t process;                /* of the shard, as it was told last */
-    uint64_t answers;                /* of which process it answers pulls; 0 = none */
-    uint64_t below[AGG_BELOW_WORDS]; /* as it was told last */
+    bool is_awaited;   /* accepted, not open below, and idle_ns not reached */
+    bool waits;        /* a TABLE is due, but not before retry_ns */
+    uint64_t retry_ns; /* refused: no TABLE before this time */
+    uint64_t idle_ns;  /* accepted after a refusal: the disconnected workers and children have until
+                        * this  time to open the table */
+    uint64_t process;  /* incarnation of the shard in the last TABLE */
+    uint64_t answers;  /* incarnation of the shard for which the parent answers pulls;
+                        * 0 = none */
+    uint64_t below[AGG_BELOW_WORDS]; /* bitmap in the last TABLE */
     uint8_t request[AGG_CHILD_TABLE_BYTES];
     uint8_t reply[WEFT_RPC_REPLY_BYTES];
 };
@@ -136,20 +140,20 @@ struct agg_parent {
 struct agg_table {
     struct weft_table_spec spec;
     bool declared;
-    uint64_t *open; /* (ranks_max,) bits: ranks that are connected and have opened it */
+    uint64_t *open; /* (ranks_max,) bits: connected ranks that have opened it */
     uint32_t open_count;
-    uint64_t
-        *shards; /* (ranks_max,): of these ranks, the incarnation of the shard that they named */
-    uint32_t *ended; /* (ranks_max,): of these ranks, the last clock that any member has ended */
-    struct agg_parent parent; /* only where there is one */
-    uint32_t version;         /* highest that the shard has told in an answer with rows */
-    void *memory;             /* of the rows that are kept, or NULL */
+    uint64_t *shards; /* (ranks_max,): incarnation of the shard that each of these ranks named */
+    uint32_t *ended;  /* (ranks_max,): highest clock that a member of this rank's messages has
+                       * ended */
+    struct agg_parent parent; /* used with has_parent */
+    uint32_t version;         /* highest version in a reply with rows of the shard */
+    void *memory;             /* of `kept`, or NULL */
     struct weft_row_store kept;
 };
 
-/* In front of each row that is kept. */
+/* Header of each cached row. */
 struct agg_mark {
-    uint64_t asked_ns; /* the shard was asked for it: it has read it later */
+    uint64_t asked_ns; /* time of the request; the shard read the row later */
     uint32_t version;
     uint32_t zero;
 };
@@ -158,36 +162,36 @@ enum agg_pull_state {
     AGG_PULL_IDLE,
     AGG_PULL_POSTED,
     AGG_PULL_OPEN,
-    AGG_PULL_WAITING, /* for fetches */
-    AGG_PULL_READY,   /* answered; waits for the transport */
+    AGG_PULL_WAITING, /* waits for fetches */
+    AGG_PULL_READY,   /* reply complete; waits for the transport */
     AGG_PULL_SENDING,
 };
 
-/* Memory of one PULL, from posting it to the answer's SENT. */
+/* Buffer of one PULL, from posting it to the reply's SENT event. */
 struct agg_pull {
     enum agg_pull_state state;
-    bool stale; /* of a connection that has ended */
+    bool stale; /* belongs to a connection that is down */
     bool head_seen;
-    uint64_t *why; /* it goes direct: the counter that says so; NULL: it does not */
+    uint64_t *why; /* counter of the reason if the pull goes direct, else NULL */
     uint32_t rank;
     weft_expect_id expect;
     uint16_t table;
     uint8_t id_bytes;
     struct weft_rpc_request request;
     uint64_t *ids; /* (pull_rows_max,) */
-    uint64_t
-        *came; /* (pull_rows_max,) bits, as struct weft_pull_ids has them; so are the next two */
+    uint64_t *came; /* (pull_rows_max,) bits of received ids; this and the next two as in struct
+                     * weft_pull_ids */
     uint32_t rows;
     uint32_t rows_end;
-    uint8_t *from;     /* (pull_rows_max,): fetch that brings this row, plus 1; 0: it is in the answer;
-                        * AGG_FROM_NOWHERE: it is to be asked for */
-    uint32_t left;     /* rows that are not in the answer */
-    uint32_t unasked;  /* and of these, that are to be asked for */
-    uint32_t waits;    /* fetches, as bits */
-    uint64_t fresh_ns; /* rows that were asked for before are too old for it */
-    uint32_t version;  /* lowest among the rows in the answer */
-    uint64_t at_ns;    /* when it was there */
-    uint64_t wait_ns;  /* begins to wait, by the caller's clock */
+    uint8_t *from;     /* (pull_rows_max,): index of the row's fetch plus 1; 0: the row is in the
+                        * reply; AGG_FROM_NOWHERE: the row has to be fetched */
+    uint32_t left;     /* rows not in the reply yet */
+    uint32_t unasked;  /* of these, rows without a fetch */
+    uint32_t waits;    /* bitmap of the fetches that it waits for */
+    uint64_t fresh_ns; /* rows requested before this time are too old */
+    uint32_t version;  /* lowest version of the rows in the reply */
+    uint64_t at_ns;    /* time when the request was complete */
+    uint64_t wait_ns;  /* start of the wait, by the caller's clock */
     uint64_t waited_ns;
     uint64_t proc_ns;
     uint8_t *answer; /* agg_rows_bytes() */
@@ -195,20 +199,20 @@ struct agg_pull {
     uint16_t elem_bytes;
 };
 
-/* Rows that are being fetched from the shard. */
+/* One PULL to the shard. */
 struct agg_fetch {
     bool live;
     bool message_closed;
     bool answered;
     uint16_t table;
-    uint16_t elem_bytes; /* of the answer */
-    uint32_t need;       /* version that the shard waits for */
-    bool is_void;        /* its rows are of a process that workers do not know any more */
+    uint16_t elem_bytes; /* of the reply */
+    uint32_t need;       /* version to wait for at the shard */
+    bool is_void;        /* its rows are of a shard process that workers no longer use */
     uint32_t rpc_id;
     uint64_t sent_ns;
-    uint64_t asked_ns; /* its rows are read at the shard after this */
+    uint64_t asked_ns; /* the shard reads its rows after this time */
     uint32_t rows;
-    uint32_t life;   /* of its places in `index` */
+    uint32_t life;   /* generation of its entries in `index` */
     uint64_t *ids;   /* (pull_rows_max,) */
     uint64_t *index; /* (agg->fetch_slots,): life << 32 | row */
     uint8_t *request;
@@ -218,67 +222,65 @@ struct agg_fetch {
 
 struct agg_member {
     struct weft_aggregate_member push;
-    uint32_t answer; /* AGG_NONE: that of another member of the same message stands for it */
-    uint32_t
-        from; /* of a member of a group: the rank, of a worker or a child, whose message has it */
+    uint32_t answer; /* AGG_NONE: another member of the same message has the reply */
+    uint32_t from;   /* in a group: rank of the worker or child that sent the member */
 };
 
-/* What one message from below brings: the gradients of a push, sums, or clocks that are ended. */
+/* Content of one message from below: the gradients of a push, sums, or ended clocks. */
 struct agg_input {
     uint16_t table;
-    uint32_t clock; /* 0 where clocks are ended: each member has its own, in place of the push's
-                       number */
+    uint32_t clock; /* 0 for ended clocks: each member has its own in `number` */
     uint32_t rank;
     bool wants_cut;
-    bool ends;    /* clocks, and no rows */
-    uint32_t sum; /* a push: that a scheduler wants it in; 0 = none, as of all that children send */
+    bool ends;    /* ended clocks, no rows */
+    uint32_t sum; /* push: the sum assigned by a scheduler; 0 = none, and always 0 for children */
     const struct agg_member *member; /* (members,) */
     uint32_t members;
     uint32_t rows;
-    uint32_t count_max; /* gradients of one id that may be in it; sums beyond a group's limit: any
-                           above it */
-    uint64_t bytes;     /* of the message */
-    const uint8_t *ids; /* (rows,) u64, so far apart; so are the values */
+    uint32_t count_max; /* upper bound of gradients of one id; above a group's limit: any larger
+                         * value */
+    uint64_t bytes;     /* length of the message */
+    const uint8_t *ids; /* (rows,) u64 at ids_stride; the values alike */
     size_t ids_stride;
     const uint8_t *values; /* (dim,) float32 */
     size_t values_stride;
-    const struct weft_aggregate_view *view; /* has the counts; NULL: each is 1 */
+    const struct weft_aggregate_view *view; /* source of the counts; NULL: each count is 1 */
 };
 
 enum agg_group_state {
     AGG_GROUP_FREE,
-    AGG_GROUP_OPEN,   /* pushes are added */
-    AGG_GROUP_CLOSED, /* waits for the transport */
-    AGG_GROUP_SENT,   /* waits for SENT, the answer, or both */
+    AGG_GROUP_OPEN,   /* accepts pushes */
+    AGG_GROUP_CLOSED, /* complete; waits for the transport */
+    AGG_GROUP_SENT,   /* waits for SENT, the reply, or both */
 };
 
 struct agg_group {
     enum agg_group_state state;
     bool message_closed;
     bool answered;
-    bool again; /* clocks: one was refused, and the others are sent once more */
+    bool again; /* ended clocks: one was refused; send the others again */
     bool wants_cut;
-    bool ends; /* as of an input; such groups have places of their own, behind the others */
+    bool ends; /* as in agg_input; these groups are last in `groups` */
     uint16_t table;
-    uint32_t clock; /* the highest of its members */
+    uint32_t clock; /* highest clock of its members */
     uint32_t rpc_id;
-    uint32_t sum; /* that a scheduler wants: of its members' heads; 0 = none */
+    uint32_t sum; /* the sum assigned by a scheduler, from its members' heads; 0 = none */
     uint64_t born_ns;
-    uint32_t life;   /* of its places in `index` */
-    uint32_t newest; /* of clocks that are ended */
+    uint32_t life;   /* generation of its entries in `index` */
+    uint32_t newest; /* highest ended clock */
     uint32_t members;
     struct agg_member member[WEFT_AGGREGATE_MEMBERS_MAX];
     uint64_t *ranks; /* (ranks_max,) bits */
     uint32_t ranks_count;
     uint32_t rows;
     uint32_t rows_max;
-    uint32_t count_max; /* of counts */
-    uint64_t *index;    /* (2 x WEFT_AGGREGATE_ROWS_MAX,): life << 32 | row; where clocks are ended
-                           NULL, as the next three */
+    uint32_t count_max; /* sum of the inputs' count_max */
+    uint64_t *index;    /* (2 x WEFT_AGGREGATE_ROWS_MAX,): life << 32 | row. This and the next
+                         * three: NULL for ended clocks */
     uint64_t *ids;      /* (WEFT_AGGREGATE_ROWS_MAX,) */
-    uint16_t *counts;   /* the same */
+    uint16_t *counts;   /* (WEFT_AGGREGATE_ROWS_MAX,) */
     float *sums;        /* WEFT_AGGREGATE_BYTES_MAX bytes */
-    uint8_t *message;   /* the same; where clocks are ended, less */
+    uint8_t *message;   /* WEFT_AGGREGATE_BYTES_MAX bytes; fewer for ended clocks */
     size_t message_bytes;
     weft_expect_id expect;
     uint8_t reply[WEFT_RPC_REPLY_BYTES];
@@ -297,37 +299,37 @@ struct weft_aggregator {
     uint32_t ranks_max;         /* workers and children */
     struct agg_worker *workers; /* (ranks_max,) */
     struct agg_table *tables;   /* (tables_max,) */
-    struct agg_slot *slots;     /* worker by worker */
+    struct agg_slot *slots;     /* ordered by worker */
     uint32_t slot_count;
-    struct agg_below *below; /* child by child */
+    struct agg_below *below; /* ordered by child */
     uint32_t below_count;
-    uint64_t *below_ids; /* (WEFT_AGGREGATE_ROWS_MAX,) scratch; where there may be children */
+    uint64_t *below_ids; /* (WEFT_AGGREGATE_ROWS_MAX,) scratch; only with children_max > 0 */
     struct agg_answer *answers;
     uint32_t answer_count;
     uint32_t answer_free;
     uint32_t ready_head;
     uint32_t ready_tail;
-    struct agg_group *groups; /* sums, then clocks that are ended */
+    struct agg_group *groups; /* groups of sums, then groups of ended clocks */
     uint32_t group_count;
     uint32_t sums_count;
     uint64_t *ids;          /* (WEFT_PS_CHUNK_ROWS_MAX,) scratch */
     struct agg_sort *order; /* (2, WEFT_AGGREGATE_ROWS_MAX) scratch */
-    struct agg_pull *pulls; /* worker by worker */
+    struct agg_pull *pulls; /* ordered by rank */
     uint32_t pull_count;
     uint32_t pulls_waiting;
     uint32_t pulls_ready;
     float **found; /* (pull_rows_max,) scratch */
     struct agg_fetch fetches[WEFT_AGGREGATE_PULLS];
     uint32_t fetch_slots;
-    uint64_t shard_incarnation; /* while it is up; 0 = not known */
+    uint64_t shard_incarnation; /* while connected; 0 = unknown */
     weft_peer shard;
     bool shard_up;
     bool shard_connecting;
     uint32_t rpc_id;
-    bool lacks;            /* some expectation is to be posted once more */
-    uint64_t above_age_ns; /* sums wait so long at the parent and above, at most, as it said last */
-    bool parent_due;       /* the parent may have to be told something */
-    weft_peer *closed;     /* (closed_max,), each once; more than there are connections */
+    bool lacks;            /* an expectation could not be posted; retry */
+    uint64_t above_age_ns; /* longest wait of a sum at the parent and above, from its last reply */
+    bool parent_due;       /* check whether the parent needs a TABLE */
+    weft_peer *closed;     /* (closed_max,), unique; more slots than connections */
     bool *closed_for_good;
     uint32_t closed_max;
     uint32_t closed_count;
@@ -338,19 +340,19 @@ static inline bool agg_is_child(const struct weft_aggregator *agg, uint32_t rank
     return rank >= agg->config.workers_max;
 }
 
-/* Sums of this table may go up. */
+/* True: sums of this table may be sent to the shard or parent. */
 static inline bool agg_takes_sums(const struct weft_aggregator *agg, uint16_t table)
 {
     return agg->shard_up && (!agg->config.has_parent || agg->tables[table].parent.open);
 }
 
-/* The process of the shard whose rows are kept and asked for; 0 = none. */
+/* Incarnation of the shard whose rows are cached and fetched; 0 = none. */
 static inline uint64_t agg_process(const struct weft_aggregator *agg, uint16_t table)
 {
     return agg->config.has_parent ? agg->tables[table].parent.answers : agg->shard_incarnation;
 }
 
-/* Where the pulls of a rank are, and how many. */
+/* Index and count of a rank's entries in `pulls`. */
 static inline uint32_t agg_pulls_of(const struct weft_aggregator *agg, uint32_t rank,
                                     uint32_t *count_p)
 {
@@ -365,25 +367,25 @@ static inline uint32_t agg_pulls_of(const struct weft_aggregator *agg, uint32_t 
 
 /* aggregator.c */
 
-/* The driver is to close this connection; for_good: another process has its place. */
+/* Have the driver close this connection. for_good: another process has its rank. */
 void weft_agg_close_later(struct weft_aggregator *agg, weft_peer peer, bool for_good);
-/* Bind the rank to this connection; end that binding. */
+/* Bind the rank to this connection, or end the binding. */
 void weft_agg_bind(struct weft_aggregator *agg, uint32_t rank, const struct weft_msg_event *event);
 void weft_agg_unbind(struct weft_aggregator *agg, uint32_t rank);
-/* Take a place for an answer; AGG_NONE. */
+/* Allocate a reply buffer; AGG_NONE: none is free. */
 uint32_t weft_agg_answer_take(struct weft_aggregator *agg);
-/* Take a request of this op from this rank; memory NULL: chunk by chunk, however large. False: not
- * now; it is noted that the rank lacks something. */
+/* Post an expectation for a request with this op from this rank. memory NULL: deliver it chunk by
+ * chunk, without a size limit. False: not possible now; the rank is marked for a retry. */
 bool weft_agg_expect(struct weft_aggregator *agg, uint32_t rank, enum weft_rpc_op op, void *memory,
                      size_t bytes, uint64_t user, weft_expect_id *id_p);
-/* Take the shard's answer to such a request. */
+/* Post an expectation for the shard's reply to a request with this op. */
 weft_status weft_agg_expect_answer(struct weft_aggregator *agg, enum weft_rpc_op op, uint16_t table,
                                    uint32_t rpc_id, void *memory, size_t bytes, uint64_t user,
                                    weft_expect_id *id_p);
-/* An answer that is not to be sent, or was. */
+/* Free a reply buffer that was sent or is not needed. */
 void weft_agg_answer_free(struct weft_aggregator *agg, uint32_t answer);
 
-/* The push is over: tell its worker. */
+/* Reply to the sender of a finished push. */
 void weft_agg_answer(struct weft_aggregator *agg, uint32_t answer, enum weft_rpc_status status,
                      const struct weft_rpc_reply *from_shard);
 
@@ -392,7 +394,7 @@ void weft_agg_answer(struct weft_aggregator *agg, uint32_t answer, enum weft_rpc
 /* Errors: WEFT_NOMEM. */
 weft_status weft_agg_pushes_init(struct weft_aggregator *agg);
 void weft_agg_pushes_fini(struct weft_aggregator *agg);
-/* The rank has connected: post memory for its pushes; its connection has ended. */
+/* On connection of the rank: post buffers for its pushes. On disconnection: release them. */
 void weft_agg_pushes_post(struct weft_aggregator *agg, uint32_t rank);
 void weft_agg_pushes_unbind(struct weft_aggregator *agg, uint32_t rank);
 void weft_agg_push_event(struct weft_aggregator *agg, uint32_t slot,
@@ -400,7 +402,7 @@ void weft_agg_push_event(struct weft_aggregator *agg, uint32_t slot,
 
 /* aggregator_clock.c */
 
-/* The rank has connected: post memory for its CLOCK; its connection has ended. */
+/* On connection of the rank: post a buffer for its CLOCK. On disconnection: release it. */
 void weft_agg_clock_post(struct weft_aggregator *agg, uint32_t rank);
 void weft_agg_clock_unbind(struct weft_aggregator *agg, uint32_t rank);
 void weft_agg_clock_event(struct weft_aggregator *agg, uint32_t rank,
@@ -411,18 +413,19 @@ void weft_agg_clock_event(struct weft_aggregator *agg, uint32_t rank,
 /* Errors: WEFT_NOMEM. */
 weft_status weft_agg_groups_init(struct weft_aggregator *agg);
 void weft_agg_groups_fini(struct weft_aggregator *agg);
-/* Is a push of it in the group that it would go to? The shard would refuse all of it. */
+/* True: the group for this input already has one of its pushes. The shard would refuse the whole
+ * aggregate. */
 bool weft_agg_group_has(struct weft_aggregator *agg, const struct agg_input *input);
-/* Add what is there, whole, to a group. False: there is no room. */
+/* Add a complete input to a group. False: no group has room. */
 bool weft_agg_group_add(struct weft_aggregator *agg, const struct agg_input *input,
                         uint64_t now_ns);
-/* All that is open of a table has all that may come. */
+/* Close the open groups of a table that have all members that can arrive. */
 void weft_agg_groups_look(struct weft_aggregator *agg, uint16_t table);
 void weft_agg_groups_progress(struct weft_aggregator *agg, uint64_t now_ns);
 void weft_agg_group_sent(struct weft_aggregator *agg, uint32_t group);
 void weft_agg_group_answered(struct weft_aggregator *agg, uint32_t group,
                              const struct weft_msg_event *event);
-/* The connection to the shard has ended, with all that was being sent to it. */
+/* The connection to the shard has ended: drop all messages in flight. */
 void weft_agg_groups_drop(struct weft_aggregator *agg);
 
 /* aggregator_cache.c */
@@ -430,11 +433,11 @@ void weft_agg_groups_drop(struct weft_aggregator *agg);
 /* Errors: WEFT_NOMEM. */
 weft_status weft_agg_cache_init(struct weft_aggregator *agg);
 void weft_agg_cache_fini(struct weft_aggregator *agg);
-/* The table has this specification from now on: nothing of it is kept. */
+/* The table has a new specification: drop its cached rows. */
 void weft_agg_cache_begin(struct weft_aggregator *agg, uint16_t table);
-/* Nothing is kept of any table. */
+/* Drop the cached rows of all tables. */
 void weft_agg_cache_clear(struct weft_aggregator *agg);
-/* NULL, or the mark in front of the row's bytes. Shape: rows_p (count,). */
+/* Look up ids. Each result is NULL or the mark before the row's bytes. Shape: rows_p (count,). */
 void weft_agg_cache_find(const struct weft_aggregator *agg, uint16_t table, const uint64_t *ids,
                          uint32_t count, float **rows_p);
 void weft_agg_cache_put(struct weft_aggregator *agg, uint16_t table, uint64_t id,
@@ -442,7 +445,7 @@ void weft_agg_cache_put(struct weft_aggregator *agg, uint16_t table, uint64_t id
 
 /* aggregator_pull.c */
 
-/* Bytes of an answer with rows, a head in front. */
+/* Bytes of a reply with rows, including the head. */
 static inline size_t agg_rows_bytes(const struct weft_aggregator *agg)
 {
     return agg->config.push_bytes_max + WEFT_RPC_BLOCK_FLOATS * sizeof(float);
@@ -450,21 +453,21 @@ static inline size_t agg_rows_bytes(const struct weft_aggregator *agg)
 /* Errors: WEFT_NOMEM. */
 weft_status weft_agg_pulls_init(struct weft_aggregator *agg);
 void weft_agg_pulls_fini(struct weft_aggregator *agg);
-/* The rank has connected: post memory for its pulls; its connection has ended. */
+/* On connection of the rank: post buffers for its pulls. On disconnection: release them. */
 void weft_agg_pulls_post(struct weft_aggregator *agg, uint32_t rank);
 void weft_agg_pulls_unbind(struct weft_aggregator *agg, uint32_t rank);
 void weft_agg_pull_event(struct weft_aggregator *agg, uint32_t pull,
                          const struct weft_msg_event *event);
-/* It goes direct, for this reason. */
+/* Answer the pull with SEND_DIRECT. why: counter of the reason. */
 void weft_agg_pull_refuse(struct weft_aggregator *agg, struct agg_pull *pull, uint64_t *why);
-/* All that wait, of this table. */
+/* The same for all waiting pulls of this table. */
 void weft_agg_pulls_refuse_table(struct weft_aggregator *agg, uint16_t table, uint64_t *why);
-/* All that wait for this fetch. */
+/* The same for all pulls that wait for this fetch. */
 void weft_agg_pulls_refuse(struct weft_aggregator *agg, uint32_t fetch, uint64_t *why);
-/* A row of a pull that waits is there. */
+/* A row of a waiting pull has arrived. */
 void weft_agg_pull_fill(struct agg_pull *pull, uint32_t row, uint32_t version,
                         const uint8_t *bytes);
-/* All rows of a pull are there. */
+/* All rows of a pull have arrived. */
 void weft_agg_pull_whole(struct weft_aggregator *agg, struct agg_pull *pull);
 void weft_agg_pulls_progress(struct weft_aggregator *agg, uint64_t now_ns);
 uint64_t weft_agg_pulls_deadline(const struct weft_aggregator *agg);
@@ -474,14 +477,14 @@ uint64_t weft_agg_pulls_deadline(const struct weft_aggregator *agg);
 /* Errors: WEFT_NOMEM. */
 weft_status weft_agg_fetches_init(struct weft_aggregator *agg);
 void weft_agg_fetches_fini(struct weft_aggregator *agg);
-/* The fetch in progress that gets this id for a pull, plus 1; 0 = none. */
+/* Index, plus 1, of a fetch in flight that has this id and that this pull may share; 0 = none. */
 uint8_t weft_agg_fetch_of(const struct weft_aggregator *agg, const struct agg_pull *pull,
                           uint64_t id);
-/* Request rows that pulls lack from the shard, as many requests as may be in progress. */
+/* Send fetches for the missing rows of waiting pulls, within the limit of concurrent fetches. */
 void weft_agg_fetches_progress(struct weft_aggregator *agg);
 void weft_agg_fetch_event(struct weft_aggregator *agg, uint32_t fetch,
                           const struct weft_msg_event *event);
-/* Rows of this table that are being fetched are discarded when they arrive. */
+/* Discard rows of this table that are in flight. */
 void weft_agg_fetches_void(struct weft_aggregator *agg, uint16_t table);
 /* The connection to the shard has ended. */
 void weft_agg_fetches_drop(struct weft_aggregator *agg);
@@ -493,25 +496,25 @@ enum { AGG_FROM_NOWHERE = 255 };
 /* Errors: WEFT_NOMEM. */
 weft_status weft_agg_children_init(struct weft_aggregator *agg);
 void weft_agg_children_fini(struct weft_aggregator *agg);
-/* An aggregator below has connected; its connection has ended. */
+/* A child has connected, or its connection has ended. */
 void weft_agg_child_up(struct weft_aggregator *agg, const struct weft_msg_event *event,
                        uint64_t now_ns);
 void weft_agg_child_post(struct weft_aggregator *agg, uint32_t rank);
 void weft_agg_child_unbind(struct weft_aggregator *agg, uint32_t rank);
 void weft_agg_child_event(struct weft_aggregator *agg, uint32_t below,
                           const struct weft_msg_event *event, uint64_t now_ns);
-/* What it says is below it: false: this aggregator is, or has the number of one that is. */
+/* Store the child's bitmap of aggregators below it. False: it contains this aggregator's number. */
 bool weft_agg_child_below(struct weft_aggregator *agg, uint32_t rank, const uint8_t *bytes);
 
 /* aggregator_parent.c */
 
-/* Tell the parent what it is to know. */
+/* Send the TABLEs that are due to the parent. */
 void weft_agg_parent_progress(struct weft_aggregator *agg, uint64_t now_ns);
 void weft_agg_parent_event(struct weft_aggregator *agg, uint32_t table,
                            const struct weft_msg_event *event, uint64_t now_ns);
-/* When progress has something to tell; WEFT_NEVER. */
+/* Time of the next TABLE; WEFT_NEVER = none. */
 uint64_t weft_agg_parent_deadline(const struct weft_aggregator *agg);
-/* The table has another specification: nothing is agreed on. */
+/* The table has a new specification: its state at the parent is void. */
 void weft_agg_parent_forget(struct weft_aggregator *agg, uint16_t table);
 /* The connection to the parent has ended. */
 void weft_agg_parent_down(struct weft_aggregator *agg);

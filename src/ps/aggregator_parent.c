@@ -1,16 +1,19 @@
-/* What an aggregator above is told: TABLE, for each table that somebody below has open.
+/* TABLE messages to the parent: one for each table that a worker or child has open.
  *
- * It says which process of the shard those below know, for rows are of a process; and which
- * aggregators are below, so that a circle is found: a parent that is below its child is named
- * there. It is said again when one of these changes. While the process is told anew no pull is
- * answered, and what is under way is of no use.
+ * TABLE names the shard process that those below use, because cached rows belong to one process. It
+ * also lists all aggregators below, so that a cycle is detected: the parent finds its own number in
+ * the list. TABLE is repeated when the process or the list changes. While a TABLE with a new
+ * process is in flight no pull is answered from here, and the rows in flight are discarded.
  *
- * Those below may know different processes for a while, after one has died. The one that most of
- * them know is told; pulls of the others go to the shard.
+ * After a shard process has died, those below may use different processes for a while. TABLE names
+ * the one that most of them use; pulls of the others go direct.
  *
- * A refused table is not added up here: those that have it open are disconnected, so that they ask for it again
- * and learn that; once it is taken, those that have nothing open here are, too. It is asked for again after a
- * pause, when there is something new to say: in a circle each sends its child away, which is back by then. */
+ * If the parent refuses a table, pushes to it are not summed here. Workers and children that have
+ * it open are disconnected, so that they reopen it and are refused. When the parent accepts the
+ * table later, those that do not have it open are disconnected, so that they open it. After a
+ * refusal TABLE is sent again only when its content has changed, and after a pause. The pause is
+ * needed in a cycle: each aggregator disconnects its child, and the child has reconnected before
+ * the next TABLE. */
 #include "ps/aggregator_internal.h"
 
 #include "base/assert.h"
@@ -19,10 +22,10 @@
 
 static const uint64_t refused_pause_ns = 2 * WEFT_NS_PER_S;
 
-/* For workers to connect again and open a table. */
+/* Time for workers to reconnect and open a table. */
 static const uint64_t reopen_ns = 2 * WEFT_NS_PER_S;
 
-/* ---- what there is to say -------------------------------------------------------------------- */
+/* ---- content of TABLE ------------------------------------------------------------------------ */
 
 static void all_below(const struct weft_aggregator *agg, uint64_t *below)
 {
@@ -35,7 +38,7 @@ static void all_below(const struct weft_aggregator *agg, uint64_t *below)
     }
 }
 
-/* The process of the shard that most of those below know; of several, that of the lowest rank. */
+/* The shard process that most of those below use. In a tie, the process of the lowest rank. */
 static uint64_t process_below(const struct weft_aggregator *agg, const struct agg_table *table)
 {
     uint64_t process = 0;
@@ -55,7 +58,8 @@ static uint64_t process_below(const struct weft_aggregator *agg, const struct ag
     return process;
 }
 
-/* Rows of another process are of no use. */
+/* The shard process has changed: discard the rows of the old process and refuse pulls that wait for
+ * them. */
 static void process_gone(struct weft_aggregator *agg, uint16_t index)
 {
     agg->tables[index].parent.answers = 0;
@@ -64,7 +68,7 @@ static void process_gone(struct weft_aggregator *agg, uint16_t index)
     weft_agg_cache_begin(agg, index);
 }
 
-/* ---- saying it ------------------------------------------------------------------------------- */
+/* ---- sending --------------------------------------------------------------------------------- */
 
 static void lay_out(struct weft_aggregator *agg, uint16_t index, uint64_t process,
                     const uint64_t *below)
@@ -89,7 +93,7 @@ static void lay_out(struct weft_aggregator *agg, uint16_t index, uint64_t proces
     memcpy(at + WEFT_AGGREGATE_SHARD_BYTES, below, WEFT_AGGREGATE_BELOW_BYTES);
 }
 
-/* False: not now. */
+/* False: not sent; retry later. */
 static bool ask(struct weft_aggregator *agg, uint16_t index, uint64_t now_ns)
 {
     struct agg_parent *parent = &agg->tables[index].parent;
@@ -120,21 +124,20 @@ static bool ask(struct weft_aggregator *agg, uint16_t index, uint64_t now_ns)
     return true;
 }
 
-/* True: there is nothing to say of this table, or it is said. False: it is to be looked at again.
- */
+/* True: this table needs no TABLE, or its TABLE was sent. False: check again later. */
 static bool table_told(struct weft_aggregator *agg, uint16_t index, const uint64_t *below,
                        uint64_t now_ns)
 {
     struct agg_table *table = &agg->tables[index];
     struct agg_parent *parent = &table->parent;
     parent->waits = false;
-    /* Workers who were told that it is refused have nothing open, and are to hear when it is taken.
-     */
+    /* After a refusal no worker has the table open, and TABLE is still repeated until the parent
+     * accepts it. */
     if (!table->declared || (table->open_count == 0 && !parent->was_refused)) {
         return true;
     }
     if (parent->sending || parent->expected) {
-        return true; /* its end looks again */
+        return true; /* checked again when that TABLE ends */
     }
     const uint64_t process = table->open_count > 0 ? process_below(agg, table) : parent->process;
     if (parent->state != AGG_PARENT_NONE && !parent->unsaid && parent->process == process &&
@@ -152,8 +155,9 @@ static bool table_told(struct weft_aggregator *agg, uint16_t index, const uint64
     return ask(agg, index, now_ns);
 }
 
-/* The parent was told of a table that nobody below has open any more: it would wait for sums that
- * do not come, whatever other tables have. What is under way is sent directly then. */
+/* True: the parent has a table open that neither a worker nor a child has open any more, so the
+ * parent would wait for sums that never arrive. Closing the connection ends that wait; it affects
+ * all tables, and messages in flight go direct. */
 static bool is_idle(const struct weft_aggregator *agg, uint64_t now_ns)
 {
     bool told = false, asked = false;
@@ -166,7 +170,7 @@ static bool is_idle(const struct weft_aggregator *agg, uint64_t now_ns)
     return told && !asked;
 }
 
-/* True: whether it is idle is to be looked at again. */
+/* True: is_idle has to be checked again at idle_ns. */
 static bool is_awaited(struct agg_table *table, uint64_t now_ns)
 {
     table->parent.is_awaited = table->parent.state == AGG_PARENT_OPEN && table->open_count == 0 &&
@@ -187,13 +191,13 @@ void weft_agg_parent_progress(struct weft_aggregator *agg, uint64_t now_ns)
         agg->parent_due |= is_awaited(&agg->tables[t], now_ns);
     }
     if (is_idle(agg, now_ns)) {
-        weft_agg_close_later(agg, agg->shard, false); /* PEER_DOWN comes, and another connection */
+        weft_agg_close_later(agg, agg->shard, false); /* PEER_DOWN follows, then a new connection */
     }
 }
 
-/* ---- the answer ------------------------------------------------------------------------------ */
+/* ---- the reply ------------------------------------------------------------------------------- */
 
-/* Workers whose tables are open, or are not, are to ask for them again. */
+/* Disconnect those below that have the table open (or do not), so that they send TABLE again. */
 static void send_away(struct weft_aggregator *agg, uint16_t index, bool open)
 {
     for (uint32_t rank = 0; rank < agg->ranks_max; rank++) {
@@ -203,8 +207,9 @@ static void send_away(struct weft_aggregator *agg, uint16_t index, bool open)
     }
 }
 
-/* Children are to ask again: the answer to TABLE says how long sums wait here and above. That is
- * the same for all tables, so it is for children without this one, too. */
+/* Disconnect the children, so that they send TABLE again: the reply contains the time that sums
+ * wait here and above. The time is the same for all tables, so children without this table are
+ * included. */
 static void children_again(struct weft_aggregator *agg)
 {
     for (uint32_t rank = agg->config.workers_max; rank < agg->ranks_max; rank++) {
@@ -255,7 +260,7 @@ void weft_agg_parent_event(struct weft_aggregator *agg, uint32_t index,
         parent->sending = false;
     } else if (event->type == WEFT_EVENT_RECEIVED && parent->expected) {
         if (event->outcome != WEFT_MSG_COMPLETE && event->sender_gone) {
-            return; /* PEER_DOWN comes */
+            return; /* PEER_DOWN follows */
         }
         parent->expected = false;
         if (parent->state == AGG_PARENT_ASKED) {

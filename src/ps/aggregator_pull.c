@@ -1,15 +1,20 @@
-/* Pulls of workers: from the first chunk to the answer.
+/* Pulls of workers, from the first chunk to the reply.
  *
- * What a row must be: of the worker's process of the shard; of a version that is at least the one the pull
- * waits for; asked for no earlier than `fresh_ns`. The pull says how old rows may be (after_seq, in
- * microseconds): that long ago the shard had closed the worker's last push. The worker counted that before it
- * sent the pull, so the same time back from now is later still, and a row that was asked for since then has
- * all of the worker's pushes; nothing is assumed of the two clocks but that they run alike (the worker takes
- * a thousandth off).
+ * A row may be used for a pull if all of these hold:
  *
- * Rows that are kept go into the answer at once, in its final place; for the others it is noted
- * which fetch brings them. An answer that is not whole in pull_patience_ns is given up.
- */
+ *     it is of the shard process that the worker uses;
+ *     its version is at least the pull's bound;
+ *     the aggregator requested it no earlier than `fresh_ns`.
+ *
+ * The pull states how old rows may be (after_seq, in microseconds): the time since the shard closed
+ * the worker's last push. The worker computed that time before it sent the pull. Subtracting it
+ * from the time of arrival here gives a moment after the close, so a row requested since then
+ * contains all of the worker's pushes. The two clocks need not agree; they only have to run at
+ * nearly the same rate, and the worker subtracts a thousandth.
+ *
+ * Cached rows are copied into the reply at once, at their final position. For each other row the
+ * index of its fetch is noted. A reply that is incomplete after pull_patience_ns is given up, and
+ * the pull goes direct. */
 #include "ps/aggregator_internal.h"
 
 #include "base/assert.h"
@@ -70,7 +75,7 @@ static void post(struct weft_aggregator *agg, struct agg_pull *pull)
     if (!agg->workers[pull->rank].up) {
         return;
     }
-    /* What is too large gets an answer that says so. */
+    /* A pull that is too large is answered with SEND_DIRECT. */
     if (weft_agg_expect(agg, pull->rank, WEFT_RPC_PULL, NULL, 0,
                         AGG_USER_PULL | (uint32_t)(pull - agg->pulls), &pull->expect)) {
         pull->state = AGG_PULL_POSTED;
@@ -119,7 +124,7 @@ static void kill(struct agg_pull *pull, uint64_t *why)
     pull->why = pull->why == NULL ? why : pull->why;
 }
 
-/* The rows here are of the process of the shard that the worker knows. */
+/* True: the rows here are of the shard process that the worker uses. */
 static bool knows_process(const struct weft_aggregator *agg, const struct agg_pull *pull)
 {
     const uint64_t process = agg_process(agg, pull->table);
@@ -223,7 +228,7 @@ void weft_agg_pull_fill(struct agg_pull *pull, uint32_t row, uint32_t version, c
     pull->left--;
 }
 
-/* Rows asked for before this are too old. */
+/* Rows requested before this time are too old. */
 static uint64_t fresh_from(const struct weft_aggregator *agg, const struct agg_pull *pull)
 {
     const uint64_t now_ns = agg->config.clock_ns(agg->config.clock_arg);
@@ -295,7 +300,7 @@ static void closed(struct weft_aggregator *agg, struct agg_pull *pull,
                    const struct weft_msg_event *event)
 {
     if (event->outcome != WEFT_MSG_COMPLETE || pull->stale || !pull->head_seen) {
-        release(agg, pull); /* who sent it does not wait, or broke the protocol */
+        release(agg, pull); /* the sender no longer waits, or violated the protocol */
         return;
     }
     pull->at_ns = event->at_ns;
@@ -307,7 +312,8 @@ static void closed(struct weft_aggregator *agg, struct agg_pull *pull,
     if (pull->why != NULL) {
         weft_agg_pull_refuse(agg, pull, pull->why);
     } else if (!knows_process(agg, pull)) {
-        weft_agg_pull_refuse(agg, pull, &agg->counters.pulls_direct_shard); /* meanwhile */
+        /* the table was closed meanwhile */
+        weft_agg_pull_refuse(agg, pull, &agg->counters.pulls_direct_shard);
     } else {
         begin(agg, pull);
     }
@@ -402,8 +408,8 @@ void weft_agg_pull_whole(struct weft_aggregator *agg, struct agg_pull *pull)
     ready(agg, pull, WEFT_RPC_OK);
 }
 
-/* Chunks of a bounded answer are short, and those of rows that were missing twice running must
- * come. */
+/* Chunks of a bounded reply are short. Chunks with rows that were missing twice in a row are
+ * critical. */
 static void bound(struct weft_aggregator *agg, const struct agg_pull *pull,
                   struct weft_msg_send *send)
 {
@@ -467,7 +473,7 @@ void weft_agg_pulls_progress(struct weft_aggregator *agg, uint64_t now_ns)
             agg->pulls_ready--;
             pull->state = AGG_PULL_SENDING;
         } else if (status != WEFT_AGAIN) {
-            release(agg, pull); /* its worker is gone */
+            release(agg, pull); /* the worker is gone */
         }
     }
 }

@@ -1,4 +1,4 @@
-/* Pushes of workers, until they are whole: then they are added to a group (aggregator_group.c). */
+/* Incoming pushes of workers. A complete push is added to a group (aggregator_group.c). */
 #include "ps/aggregator_internal.h"
 
 #include "ps/id_pack.h"
@@ -19,7 +19,8 @@ weft_status weft_agg_pushes_init(struct weft_aggregator *agg)
     }
     for (uint32_t i = 0; i < agg->slot_count; i++) {
         agg->slots[i].rank = i / config->push_slots;
-        agg->slots[i].memory = malloc(config->push_bytes_max); /* touched as rows come */
+        /* pages are touched as rows arrive */
+        agg->slots[i].memory = malloc(config->push_bytes_max);
         if (agg->slots[i].memory == NULL) {
             return WEFT_NOMEM;
         }
@@ -41,9 +42,9 @@ static void slot_post(struct weft_aggregator *agg, struct agg_slot *slot)
 {
     const struct agg_worker *worker = &agg->workers[slot->rank];
     if (!worker->up || agg->answer_free == AGG_NONE) {
-        return; /* weft_agg_answer_free looks again */
+        return; /* weft_agg_answer_free retries */
     }
-    /* What is too large gets an answer that says so. */
+    /* A push that is too large is answered with SEND_DIRECT. */
     if (!weft_agg_expect(agg, slot->rank, WEFT_RPC_PUSH, NULL, 0,
                          AGG_USER_PUSH | (uint32_t)(slot - agg->slots), &slot->expect)) {
         return;
@@ -52,7 +53,7 @@ static void slot_post(struct weft_aggregator *agg, struct agg_slot *slot)
     slot->state = AGG_SLOT_POSTED;
 }
 
-/* keeps: its answer is somebody else's now. */
+/* keeps: another owner has the reply buffer now. */
 static void slot_release(struct weft_aggregator *agg, struct agg_slot *slot, bool keeps)
 {
     if (!keeps) {
@@ -135,11 +136,11 @@ static void read_head(struct weft_aggregator *agg, struct agg_slot *slot,
     }
     slot->head_seen = true;
     if (slot->request.need_clock == 0 || slot->request.after_seq == 0) {
-        slot_kill(slot, &agg->counters.direct_form); /* no session, or not numbered */
+        slot_kill(slot, &agg->counters.direct_form); /* no session or no push number */
     }
 }
 
-/* Copy the rows of a chunk behind those that are there. False: malformed, or not to be added up. */
+/* Append the rows of a chunk. False: malformed, or not summable. */
 static bool take_rows(struct weft_aggregator *agg, struct agg_slot *slot,
                       const struct weft_msg_event *event, const struct weft_table_spec *spec,
                       struct weft_ps_chunk_rows rows)
@@ -241,7 +242,7 @@ static void push_closed(struct weft_aggregator *agg, struct agg_slot *slot,
                         const struct weft_msg_event *event, uint64_t now_ns)
 {
     if (event->outcome != WEFT_MSG_COMPLETE || slot->stale || !slot->head_seen) {
-        slot_release(agg, slot, false); /* who sent it does not wait, or broke the protocol */
+        slot_release(agg, slot, false); /* the sender no longer waits, or violated the protocol */
         return;
     }
     struct agg_answer *answer = &agg->answers[slot->answer];
