@@ -23,8 +23,7 @@ void weft_ps_client_config_default(struct weft_ps_client_config *config_p)
     };
 }
 
-/* Each list has at most one part for each shard that is not full; one of hot rows and one of cold
- * ones where these are split. */
+/* Each list has at most one part per shard that is not full; two if hot and cold rows are split. */
 static uint32_t parts_per_op_of(const struct weft_ps_client_config *config)
 {
     return config->lists_per_op_max * config->shards * weft_ps_ways(config) +
@@ -274,7 +273,7 @@ static void peer_up(struct weft_ps_client *client, const struct weft_msg_event *
         }
         if (end->connecting && client->config.reconnect_ns == 0 &&
             event->incarnation != end->incarnation) {
-            weft_ps_shard_down(client, s); /* it died while it was parked */
+            weft_ps_shard_down(client, s); /* the process died while its connection was parked */
             end->park_close = true;
             continue;
         }

@@ -69,33 +69,35 @@ struct weft_ps_client_config {
                                               * draws it at random, so that peers cannot guess it */
     uint16_t can; /* enum weft_rpc_can: capabilities that requests use if the shard grants them */
     uint32_t missed_max;          /* ids remembered as missed; more are forgotten, and counted */
-    uint64_t reconnect_ns;        /* how long a shard may be away before what waits for it fails
-                                   * with PEER; 0 = not at all */
-    uint64_t replay_bytes;        /* durability replay: pushes are kept in so much memory until a
-                                   * checkpoint of their shard counts, and sent again to a shard
-                                   * that came back without them. 0 = durability none. Needs
-                                   * reconnect_ns, and servers that take checkpoints */
-    uint32_t replay_messages_max; /* of these, how many; with replay_bytes >= 1 */
-    uint64_t update_bytes_min;    /* ps/update.h: pushes of a clock that are as many bytes together
-                                   * wait for a grant. 0 = the job has no scheduler */
-    uint64_t via_timeout_ns; /* > 0: pushes and pulls may go by aggregators; one that has some and
-                              * has not answered for so long is given up */
-    uint32_t aggregators;    /* with it: of each shard; more than one with update_bytes_min
-                              * alone, where grants say which. 0 is 1 */
-    uint64_t park_lease_ns;  /* > 0: a connection to a shard that only its aggregator uses is
-                              * ended (client_park.c), and opened again when the shard has heard
-                              * nothing for a quarter of this time. At most
-                              * WEFT_RPC_PARK_MS_MAX. Needs via_timeout_ns; not with
-                              * replay_bytes or update_bytes_min. Where reconnect_ns is 0, the
-                              * shard must answer, and be the same process */
-    uint64_t park_pause_ns;  /* so long nothing but the aggregator uses it before; twice as long
-                              * after each time that it was opened again */
-    uint32_t hot_rows;       /* with via_timeout_ns: pushes and pulls are split by the hot rows of
-                              * a table at a shard, at most so many (client_hot.c); connections
-                              * are not parked then. 0 = they are not. <= WEFT_HOT_ROWS_MAX. Not
-                              * with update_bytes_min */
-    uint64_t seed;           /* of the pauses between attempts to connect; the rank is mixed in */
-    uint64_t (*clock_ns)(void *arg); /* on the clock of now_ns */
+    uint64_t reconnect_ns;        /* operations on a shard that is disconnected for longer fail with
+                                   * PEER; 0 = they fail at once */
+    uint64_t replay_bytes;        /* durability replay: memory in which pushes are kept until a
+                                   * valid checkpoint of their shard contains them. They are resent
+                                   * to a shard that restarts without them. 0 = durability none.
+                                   * Needs reconnect_ns, and servers that write checkpoints */
+    uint32_t replay_messages_max; /* maximum number of these pushes; >= 1 with replay_bytes */
+    uint64_t update_bytes_min;    /* pushes of a clock of at least this many bytes in total wait for
+                                   * a grant (ps/update.h). 0 = the job has no scheduler */
+    uint64_t via_timeout_ns; /* > 0: pushes and pulls may be sent through aggregators. An aggregator
+                              * with outstanding requests times out after this long without a
+                              * reply */
+    uint32_t aggregators;    /* with via_timeout_ns: aggregators per shard; 0 means 1. More than one
+                              * only with update_bytes_min: grants then name the aggregator */
+    uint64_t park_lease_ns;  /* > 0: a connection to a shard is parked (client_park.c) while all
+                              * requests go through its aggregator. It is reopened when no request
+                              * has been committed for a quarter of this time. At most
+                              * WEFT_RPC_PARK_MS_MAX. Needs via_timeout_ns; not with replay_bytes or
+                              * update_bytes_min. If reconnect_ns is 0, the first attempt to reopen
+                              * must reach the same process */
+    uint64_t park_pause_ns;  /* a connection is parked after this long without direct requests; the
+                              * time doubles with each reopening */
+    uint32_t hot_rows;       /* with via_timeout_ns: split pushes and pulls into hot and cold rows
+                              * (client_hot.c); the maximum size of a hot set, <= WEFT_HOT_ROWS_MAX.
+                              * 0 = do not split. Connections are then not parked. Not with
+                              * update_bytes_min */
+    uint64_t seed;           /* seed of the random pauses between connection attempts; the rank is
+                              * mixed in */
+    uint64_t (*clock_ns)(void *arg); /* same clock as now_ns */
     void *clock_arg;
     struct weft_rpc_record_ring *records; /* receives a record of every push and pull that has a
                                            * reply; borrowed until free. NULL = none. Clients of one
@@ -103,15 +105,14 @@ struct weft_ps_client_config {
 };
 
 struct weft_ps_result {
-    weft_status status;  /* OK. PEER: a shard is gone. PROTO: a reply was malformed. DATA: the
+    weft_status status;  /* OK. PEER: a shard is down. PROTO: a reply was malformed. DATA: the
                           * server refused all or part of the operation, see rpc_status.
                           * UNSUPPORTED: the request does not fit the packets */
     uint16_t rpc_status; /* enum weft_rpc_status, the first that was not OK */
-    uint32_t shard;      /* the one that status or rpc_status is about if not OK, else that of the
-                          * slowest RPC */
+    uint32_t shard;      /* shard of the error; if all is OK, shard of the slowest RPC */
     uint32_t rpcs;
     uint32_t rpcs_short;     /* of these, messages (either way) that arrived incomplete */
-    uint32_t chunks_refused; /* push: by the server */
+    uint32_t chunks_refused; /* push: chunks refused by the server */
     uint32_t rpcs_dropped;   /* push: RPCs of which nothing was applied, because the scheduler
                               * dropped the update or its model was too old (ps/update.h); their
                               * rows count as missed. The worker should pull again */
@@ -150,7 +151,7 @@ struct weft_ps_client_counters {
     uint64_t clock_probes;      /* empty pulls sent to learn that a clock has begun */
     uint64_t replies_malformed; /* malformed or inconsistent */
     uint64_t rpcs_refused;      /* the reply had a status other than OK */
-    uint64_t rpcs_failed;       /* the shard was gone */
+    uint64_t rpcs_failed;       /* the shard was down */
     uint64_t packed;            /* requests with packed ids */
     uint64_t lists_stored;      /* pulls whose ids the shard keeps as a list */
     uint64_t pushes_listed;     /* pushes that named a list instead of their ids, with reply OK */
@@ -158,12 +159,12 @@ struct weft_ps_client_counters {
     uint64_t lists_unknown;     /* pushes whose list the shard did not have; sent twice */
     uint64_t lists_sent;        /* LISTs sent: for these pushes, and for pushes requeued by a broken
                                  * connection */
-    uint64_t missed_ids;        /* ids now remembered as missed */
+    uint64_t missed_ids;        /* ids currently remembered as missed */
     uint64_t missed_first;      /* ids placed first in a pull because they had been missed */
     uint64_t missed_ids_dropped;  /* missed ids of pulls or pushes not remembered: missed_max was
                                    * reached */
     uint64_t last_values_evicted; /* rows whose last value was evicted for another row's */
-    uint64_t feedback_rows_now;   /* rows that now have kept gradients */
+    uint64_t feedback_rows_now;   /* rows that currently have kept gradients */
     uint64_t feedback_stored;     /* lost elements that were kept */
     uint64_t feedback_added;      /* elements to which kept ones were added */
     uint64_t feedback_dropped;    /* lost elements that were not kept: no room, not finite, or it is
@@ -171,14 +172,14 @@ struct weft_ps_client_counters {
     uint64_t residual_dropped;    /* elements whose rounding error was not kept: no room */
     uint64_t value_bytes_saved;   /* bytes saved by encoding values that arrived, in pushes and
                                    * replies, compared with float32 */
-    uint64_t updates;             /* ps/update.h: complete */
+    uint64_t updates;             /* complete updates (ps/update.h) */
     uint64_t updates_asked;       /* of these, long enough to request grants */
     uint64_t updates_direct;      /* of these, sent without a grant */
-    uint64_t updates_dropped;     /* and dropped */
+    uint64_t updates_dropped;     /* of these, dropped */
     uint64_t updates_unplaced;    /* pushes that began an update while WEFT_PS_UPDATES_MAX were in
                                    * progress */
     uint64_t pushes_dropped;
-    uint64_t pushes_late;       /* refused by their shard: LATE */
+    uint64_t pushes_late;       /* pushes refused with LATE */
     uint64_t deadlines_expired; /* requests of pulls, and pushes, that a deadline ended or
                                  * prevented */
     uint64_t deferred;          /* sends and expectations deferred by the transport */
@@ -188,27 +189,28 @@ struct weft_ps_client_counters {
     uint64_t pushes_resent;     /* messages sent again */
     uint64_t pushes_lost;       /* finished pushes that a restarted shard lacks */
     uint64_t pushes_durable;    /* kept pushes freed because a checkpoint contains them */
-    uint64_t replay_bytes_now;  /* of replay_bytes, now in use */
-    uint64_t replay_full;       /* pushes deferred because it was full, or nearly */
+    uint64_t replay_bytes_now;  /* bytes of replay_bytes in use */
+    uint64_t replay_full;       /* pushes deferred because the replay memory was full or nearly
+                                 * full */
     uint64_t clocks_resent;     /* finished CLOCKs resent to a restarted shard */
     uint64_t via_pushes;        /* pushes sent to an aggregator */
     uint64_t via_committed;     /* of these, committed at their shard by the aggregator */
-    uint64_t via_direct;        /* and resent directly to the shard */
+    uint64_t via_direct;        /* of these, resent directly to the shard */
     uint64_t via_pulls;         /* the same for pulls */
     uint64_t via_answered;
     uint64_t via_pulls_direct;
-    uint64_t via_clocks; /* and for clocks */
+    uint64_t via_clocks; /* the same for clocks */
     uint64_t via_clocks_taken;
     uint64_t via_clocks_direct;
     uint64_t via_downs;   /* connections to aggregators that ended */
-    uint64_t hot_asked;   /* requests for hot rows; */
-    uint64_t hot_epochs;  /* answered with another set; */
-    uint64_t hot_refused; /* refused: the set is larger than hot_rows */
-    uint64_t rows_hot;    /* rows of pushes that were split, those that were hot, */
-    uint64_t rows_cold;   /* and the others, which went to their shard */
-    uint64_t parks;   /* connections to shards that were ended, for only aggregators used them; */
-    uint64_t unparks; /* of these, that were opened again */
-    uint64_t parks_refused;  /* by their shard */
+    uint64_t hot_asked;   /* requests for hot sets */
+    uint64_t hot_epochs;  /* of these, answered with a new set */
+    uint64_t hot_refused; /* of these, refused: the set is larger than hot_rows */
+    uint64_t rows_hot;    /* hot rows in split pushes */
+    uint64_t rows_cold;   /* cold rows in split pushes; sent to the shard */
+    uint64_t parks;       /* connections to shards that were parked */
+    uint64_t unparks;     /* of these, reopened */
+    uint64_t parks_refused;  /* PARKs refused by the shard */
     uint64_t pushes_skipped; /* pushes refused in part or whole because the shard had ended their
                               * clock without this worker (shrink). No error, but not applied */
 };
@@ -295,10 +297,11 @@ struct weft_ps_list {
     float *out;          /* pull: (n, dim), holding the old values on entry */
     uint16_t table;
 
-    /* The rest is the client's, and means nothing on entry. */
-    uint8_t id_bytes; /* in requests; of a part WEFT_RPC_ID_PACKED where its are packed */
+    /* Set by the client; ignored on entry. */
+    uint8_t id_bytes; /* bytes per id in requests; in a part WEFT_RPC_ID_PACKED if its ids are
+                       * packed */
     bool fill;        /* pull: `out` holds no old values */
-    bool splits;      /* hot rows and others are parts of their own */
+    bool splits;      /* hot and cold rows form separate parts */
     uint8_t ahead;    /* pull: clocks later than the one in progress */
     uint32_t at;      /* index in the operation of the list's first row */
     uint64_t floats;  /* in the caller's memory: n x dim, or fewer at the end of a dense vector */
@@ -309,27 +312,27 @@ struct weft_ps_list {
 /* Options of an operation. */
 struct weft_ps_how {
     uint32_t bound_ppm;
-    uint64_t fill; /* pull: bit i = rows_out of list i holds nothing on entry (bit 63: of all from
-                    * 63 on). What does not come reads as the last value that this client had of it
-                    * (weft_ps_client_remember), or as the row begins */
-    uint64_t deadline_ns; /* on the clock of now_ns; 0 = none. Then the operation ends with what has
-                           * arrived. A pull is done at this time: rows that have not come are
-                           * missed, and its place is free when their answers have come. Of a push
-                           * nothing is sent any more: it is done when the shards have said what
-                           * they have; the rest is never applied. What waits to be sent, for a clock
-                           * or for a shard that is away, is not sent. What was sent to a shard whose
-                           * connection broke meanwhile is sent again all the same: what of it
-                           * arrived is not known */
-    uint32_t ahead; /* pull, BSP, 0 or 1: of the weights as this many clocks from now, for the next
-                     * step. Its ids travel while weights and gradients of this step do; the answer
-                     * leaves when all workers have ended this clock, so it is not to be waited for
-                     * before weft_ps_clock. Rows that were missing at the last pull must arrive: in
-                     * the one that is not answered yet they may be missing again. A shard is given
-                     * few of these requests at a time, the others when this clock has ended */
-    bool aside;     /* pull: not of a step, but for example of a test: waits for no admission
+    uint64_t fill; /* pull: bit i: rows_out of list i has no values on entry (bit 63: all lists from
+                    * 63 on). A missed row is set to the last value that this client received
+                    * (weft_ps_client_remember), or else to its initial weights */
+    uint64_t deadline_ns; /* same clock as now_ns; 0 = none. The operation ends at this time with
+                           * the data that has arrived. A pull is done then: other rows are missed,
+                           * and its slot is freed when their replies have arrived. A push sends no
+                           * more data: it is done when the shards have reported what they received;
+                           * the rest is never applied. Parts that still wait for a clock or for a
+                           * disconnected shard are not sent. A push that was in flight when its
+                           * connection broke is resent nevertheless, because it is unknown what
+                           * arrived */
+    uint32_t ahead; /* pull, BSP, 0 or 1: prefetch for this many clocks later. The request is sent
+                     * during the current step, and the shard replies when all workers have ended
+                     * this clock. Call weft_ps_clock before waiting for the result. Rows that the
+                     * last pull missed are critical, because a pull without a reply yet may miss
+                     * them again. A shard gets few of these requests at a time; the others are sent
+                     * when this clock has ended */
+    bool aside;     /* pull outside of a step, for example for an evaluation: needs no admission
                      * (ps/update.h) */
-    bool has_norm; /* push: `norm` is its Euclidean norm; else it is computed, where an update needs
-                      it */
+    bool has_norm;  /* push: `norm` is its Euclidean norm. Otherwise the client computes the norm if
+                     * an update needs it */
     double norm;
 };
 
@@ -382,16 +385,15 @@ uint32_t weft_ps_client_kept(const struct weft_ps_client *client, uint16_t table
 /* Finish this worker's clock. CLOCK is sent to each shard once all pushes of this clock to it are
  * closed. If a shard has continued without this worker (shrink) since its last clock, and nothing
  * was pushed since, that clock has already ended: the call finishes none.
- * Errors:  WEFT_STATE  the table is not open.
- *          WEFT_AGAIN  not all shards have the previous clock yet: feed events, then retry.
- *          WEFT_PEER   a shard is gone. */
+ * Errors:  WEFT_STATE the table is not open. WEFT_AGAIN not all shards have the previous clock yet:
+ *          feed events, then retry. WEFT_PEER a shard is down. */
 weft_status weft_ps_clock(struct weft_ps_client *client, uint16_t table, uint64_t now_ns);
 
-/* Of the hot rows by which operations on a table are split at a shard; 0 = they are not. */
+/* Epoch of the hot set by which operations on a table are split at a shard; 0 = no split. */
 uint32_t weft_ps_client_hot_epoch(const struct weft_ps_client *client, uint16_t table,
                                   uint32_t shard);
 
-/* Clocks finished, and whether all shards know. */
+/* Clocks finished, and whether all shards have accepted the last CLOCK. */
 uint32_t weft_ps_clock_now(const struct weft_ps_client *client, uint16_t table);
 bool weft_ps_clock_known(const struct weft_ps_client *client, uint16_t table);
 
@@ -438,13 +440,13 @@ uint64_t weft_ps_client_deadline(const struct weft_ps_client *client);
 struct weft_ps_op_about {
     bool is_push;
     bool is_checkpoint;
-    uint16_t table; /* of its first list */
+    uint16_t table; /* table of the first list */
     uint32_t lists;
-    uint32_t rows; /* of all of them */
+    uint32_t rows; /* rows of all lists */
 };
 
-/* Does this slot (0 .. ops_max - 1) hold a push, a pull or a checkpoint request that is neither
- * released nor abandoned? */
+/* True: this slot (0 .. ops_max - 1) has a push, a pull or a checkpoint request that is neither
+ * released nor abandoned. */
 bool weft_ps_op_held(const struct weft_ps_client *client, weft_ps_op op);
 struct weft_ps_op_about weft_ps_op_about(const struct weft_ps_client *client, weft_ps_op op);
 
@@ -477,13 +479,14 @@ weft_status weft_ps_client_reconnect(struct weft_ps_client *client, uint32_t sha
 struct weft_ps_resumed {
     uint32_t shard;
     uint16_t table;
-    uint32_t clock;         /* of this rank at the shard; later CLOCKs are resent */
-    uint32_t clocks_resent; /* number of those */
+    uint32_t clock;         /* clock of this rank at the shard; later CLOCKs are resent */
+    uint32_t clocks_resent; /* number of CLOCKs resent */
     uint64_t pushes_resent;
     uint64_t pushes_lost;
 };
 
-/* The next unreported one; false if none. Two consecutive breaks may be reported as one. */
+/* Return the next unreported result; false: none. Two consecutive broken connections may be
+ * reported as one. */
 bool weft_ps_client_take_resumed(struct weft_ps_client *client, struct weft_ps_resumed *resumed_p);
 
 /* Aggregators (ps/aggregator.h), if via_timeout_ns > 0: one per shard. In a job with a scheduler
@@ -501,7 +504,7 @@ bool weft_ps_client_wants_via(const struct weft_ps_client *client, uint32_t via,
 void weft_ps_client_via(struct weft_ps_client *client, uint32_t via, weft_peer peer);
 void weft_ps_client_via_failed(struct weft_ps_client *client, uint32_t via, uint64_t now_ns);
 bool weft_ps_client_take_via_close(struct weft_ps_client *client, weft_peer *peer_p);
-/* Would the client survive PEER_DOWN of the shard's connection for this reason? True with
+/* True: the client can continue after PEER_DOWN of the shard's connection for this reason: with
  * reconnect_ns, or while parking. */
 bool weft_ps_client_waits(const struct weft_ps_client *client, uint32_t shard,
                           enum weft_msg_down down);
@@ -522,7 +525,7 @@ bool weft_ps_client_busy(const struct weft_ps_client *client);
 const struct weft_ps_client_counters *weft_ps_client_counters(const struct weft_ps_client *client);
 const struct weft_ps_latencies *weft_ps_client_push_latencies(const struct weft_ps_client *client);
 const struct weft_ps_latencies *weft_ps_client_pull_latencies(const struct weft_ps_client *client);
-/* Reset both, after a warm-up. */
+/* Reset latencies and counters, for example after a warm-up. */
 void weft_ps_client_latencies_clear(struct weft_ps_client *client);
 
 #endif

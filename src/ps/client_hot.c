@@ -1,16 +1,15 @@
-/* The hot rows of tables, as their shards announce them, and which rows of an operation go by the
- * shard's aggregator.
+/* The hot sets of tables, fetched from their shards. They decide which rows of an operation are
+ * sent through an aggregator.
  *
- * A push or a pull is split by them (client_split.c): hot rows may go by the aggregator, cold ones
- * go to the shard; each part is a request with a number of its own. Where a shard has announced
- * none, or no aggregator is there, nothing is split. What a set says has no effect on what is
- * added, only on the way.
+ * A push or pull is split into hot and cold rows (client_split.c). Hot rows may be sent through the
+ * aggregator; cold rows are sent to the shard. Each part is a separate request with its own number.
+ * Without a hot set, or without a connected aggregator, nothing is split. A wrong set costs time,
+ * but never changes a sum.
  *
- * The shard is asked when something is pushed and the last reply is as old as it says sets are; one
- * request at a time is under way, for all tables and shards.
+ * The client requests a set when rows are pushed and the last reply is older than the epoch length
+ * that the shard reported. One request at a time is in flight, over all tables and shards.
  *
- * Source: docs/PROTOCOL.md section 7, "Hot rows".
- */
+ * Source: docs/PROTOCOL.md section 7, "Hot rows". */
 #include "ps/client_internal.h"
 
 #include "base/bits.h"
@@ -19,7 +18,7 @@
 
 #include <stdlib.h>
 
-/* After a reply that makes no sense. */
+/* Pause after a malformed reply. */
 static const uint64_t retry_pause_ns = WEFT_NS_PER_S;
 
 struct ps_hot_link {
@@ -34,7 +33,7 @@ struct ps_hots {
     bool asked;    /* memory is posted for the reply */
     bool sending;  /* the transport has `request` */
     bool open;     /* the request counts among the shard's pulls_open */
-    uint32_t link; /* that was asked for */
+    uint32_t link; /* link of the last request */
     uint32_t rpc_id;
     weft_expect_id expect;
     uint8_t request[WEFT_RPC_REQUEST_BYTES];
@@ -188,7 +187,7 @@ static void ask(struct weft_ps_client *client, uint32_t index, uint64_t now_ns)
     weft_rpc_request_pack(&request, hots->request);
     if (client->msgr.ops->send(client->msgr.self, &send, now_ns, &seq) != WEFT_OK) {
         (void)!client->msgr.ops->cancel(client->msgr.self, hots->expect);
-        return; /* the same again in the next progress, or PEER_DOWN comes */
+        return; /* retried by the next progress, or PEER_DOWN follows */
     }
     hots->asked = hots->sending = hots->open = true;
     hots->link = index;
@@ -242,7 +241,7 @@ static void take(struct weft_ps_client *client, struct ps_hot_link *link,
     uint32_t period_ms = 0;
     bool changed = false;
     link->ask_ns = weft_time_add(now_ns, retry_pause_ns);
-    if (good && reply.status != WEFT_RPC_OK) { /* whole pushes go by the aggregator */
+    if (good && reply.status != WEFT_RPC_OK) { /* whole pushes are sent through the aggregator */
         weft_hot_set_clear(&link->set);
         link->ask_ns = WEFT_NEVER;
         client->counters.hot_refused++;
@@ -286,11 +285,11 @@ void weft_ps_hot_away(struct weft_ps_client *client, uint32_t shard)
             /* NOTFOUND: the transport has dropped it with the peer. */
             (void)!client->msgr.ops->cancel(client->msgr.self, hots->expect);
         }
-        hots->asked = hots->open = false; /* the end counts anew */
+        hots->asked = hots->open = false; /* the shard's end starts counting again */
     }
     for (uint32_t t = 0; t < client->config.tables_max; t++) {
         struct ps_hot_link *link = hot_link(client, (uint16_t)t, shard);
-        weft_hot_set_clear(&link->set); /* another process has other epochs */
+        weft_hot_set_clear(&link->set); /* a new process starts its epochs again */
         link->ask_ns = 0;
     }
 }

@@ -1,20 +1,22 @@
 /* Private state of a client, shared by all of its files. Internal to these files.
  *
- *   client.c           lifecycle and events
- *   client_op.h        operations: client_op.c, client_split.c (lists into parts), client_deadline.c
- *   client_part.h      one RPC: client_part.c, client_queue.c, client_send.c, client_sent.c, client_reply.c
- *   client_link.h      what orders them: client_clock.c, client_resume.c (a shard that goes and comes back)
- *   client_list.h      ids that shards keep: client_known.c, client_list.c
- *   client_log.h       pushes that are kept until they are durable: client_log.c
- *   client_via.h       by way of an aggregator: client_via.c, client_via_clock.c; hot rows alone: client_hot.c;
- *                      without a connection to the shard: client_park.c
- *   this header        rows and messages: client_rows.c, client_pack.c; what is missed: client_missed.c,
- *                      client_loss.c, client_last.c, residual.c; updates with a scheduler: client_update.c,
- *                      reads: client_read.c
+ *   client.c        lifecycle and events
+ *   client_op.h     operations: client_op.c, client_split.c (lists into parts),
+ *                   client_deadline.c
+ *   client_part.h   one RPC: client_part.c, client_queue.c, client_send.c, client_sent.c,
+ *                   client_reply.c
+ *   client_link.h   order of pushes, clocks and pulls: client_clock.c; client_resume.c
+ *                   (reconnection)
+ *   client_list.h   lists of ids that shards keep: client_known.c, client_list.c
+ *   client_log.h    pushes kept until they are durable: client_log.c
+ *   client_via.h    requests through an aggregator: client_via.c, client_via_clock.c; hot rows:
+ *                   client_hot.c; parked connections to shards: client_park.c
+ *   this header     rows and messages: client_rows.c, client_pack.c; missed rows:
+ *                   client_missed.c, client_loss.c, client_last.c, residual.c; updates of a job
+ *                   with a scheduler: client_update.c; their reads: client_read.c
  *
  * An operation becomes parts: one RPC each, at most rows_per_rpc_max rows of one shard. Between a
- * table and a shard there is a link with the state that orders pushes, clocks and pulls.
- */
+ * table and a shard there is a link with the state that orders pushes, clocks and pulls. */
 #ifndef WEFT_PS_CLIENT_INTERNAL_H
 #define WEFT_PS_CLIENT_INTERNAL_H
 
@@ -35,17 +37,18 @@
  * values. */
 enum { PS_SLICE_VALUES = 1024 };
 struct ps_slice {
-    float values[PS_SLICE_VALUES]; /* (elements, block_floats), as `sent` */
+    float values[PS_SLICE_VALUES]; /* (elements, block_floats); `sent` has the same shape */
     float sent[PS_SLICE_VALUES];   /* as the peer will decode them */
     uint64_t ids[PS_SLICE_VALUES];
-    float *kept[PS_SLICE_VALUES]; /* their rows; NULL: nothing is kept */
+    float *kept[PS_SLICE_VALUES]; /* their rows in the store of kept values; NULL: nothing is
+                                   * kept */
 };
 
-/* Reads of a job whose scheduler admits them. A step's number is the clock that its pushes have. */
+/* Read admission in a job with a scheduler. The number of a step is the clock of its pushes. */
 struct ps_reads {
     bool wait;
     bool over_due;
-    uint32_t begun;  /* the step whose pulls go; 0 = none */
+    uint32_t begun;  /* the step whose pulls may be sent; 0 = none */
     uint32_t wanted; /* the step whose first pull waits; 0 = none */
 };
 
@@ -59,8 +62,8 @@ struct weft_ps_client {
     struct ps_table *tables;   /* (tables_max,) */
     struct ps_link *links;     /* (tables_max, shards) */
     struct ps_op *ops;         /* (ops_max,) */
-    struct ps_part *parts; /* operation by operation, then one clock probe and one RESUME per link,
-                            * then those of the log */
+    struct ps_part *parts; /* ordered by operation, then one clock probe and one RESUME per link,
+                            * then the log's parts */
     uint32_t parts_per_op;
     uint32_t clock_probes_first; /* part number of the first clock probe */
     uint32_t resumes_first;      /* and of the first RESUME */
@@ -72,15 +75,15 @@ struct weft_ps_client {
     struct ps_updates *updates; /* NULL: the job has no scheduler */
     struct ps_reads reads;
     uint64_t now_ns;     /* of the last event */
-    struct ps_via *vias; /* (via_total,), aggregator by aggregator, shard by shard; NULL: none */
+    struct ps_via *vias; /* (via_total,), index aggregator x shards + shard; NULL: none */
     uint32_t via_total;
     struct ps_hots *hots;    /* NULL: pushes are not split by hot rows */
     bool parks;              /* connections to shards may be parked: client_park.c */
-    bool parks_no_more;      /* those that are, are opened again */
-    uint32_t *sort_start;    /* (3 x shards + 1,) scratch; twice as many with hots */
+    bool parks_no_more;      /* reopen parked connections */
+    uint32_t *sort_start;    /* (3 x shards + 1,) scratch; twice as large with hots */
     uint64_t *sort_first;    /* (rows_per_op_max,) bits, scratch */
-    uint64_t *sort_critical; /* the same */
-    uint64_t *sort_cold;     /* the same; NULL without hots */
+    uint64_t *sort_critical; /* (rows_per_op_max,) bits, scratch */
+    uint64_t *sort_cold;     /* (rows_per_op_max,) bits, scratch; NULL without hots */
     uint64_t *critical;      /* (WEFT_PS_CHUNKS_MAX,) bits, scratch */
     struct ps_knowns known;
     uint8_t *list_request; /* memory of the LIST, or of the push with ids, in progress; NULL: no
@@ -138,8 +141,7 @@ static inline uint32_t ps_op_part(const struct weft_ps_client *client, uint32_t 
 #define WEFT_PS_USER_VIA   (UINT64_C(1) << 60) /* TABLE to an aggregator; the rest is a link */
 #define WEFT_PS_USER_HOT   (UINT64_C(1) << 59) /* PULL with HOT; the rest is a link */
 
-/* Requests that the rows of one shard may become, whatever their number: 2 where hot rows are split
- * off. */
+/* Minimum number of requests for the rows of one shard: 2 if hot and cold rows are split. */
 static inline uint32_t weft_ps_ways(const struct weft_ps_client_config *config)
 {
     return config->hot_rows > 0 && config->via_timeout_ns > 0 && config->update_bytes_min == 0 ? 2
@@ -174,7 +176,7 @@ void weft_ps_rows_ids(const struct ps_part *part, uint8_t *out);
 /* Copy the blocks of rows first .. first + count - 1 of the part to out. The rows must be whole. */
 void weft_ps_rows_blocks(const struct ps_part *part, const struct weft_table_spec *spec,
                          uint32_t first, uint32_t count, uint8_t *out);
-/* Is every row of the list whole and one block long? */
+/* True: every row of the list is complete and one block long. */
 bool weft_ps_rows_whole(const struct ps_part *part, const struct weft_table_spec *spec);
 /* Remember a row that a pull has missed; the next pull requests it first. */
 void weft_ps_missed_note(struct weft_ps_client *client, struct ps_table *table, uint64_t id);
@@ -263,24 +265,24 @@ void weft_ps_last_fill(struct weft_ps_client *client, const struct ps_part *part
 /* Next rpc_id for a shard; never 0. */
 uint32_t weft_ps_rpc_id(struct weft_ps_client *client, uint32_t shard);
 
-/* client_hot.c: hot rows; each is nothing without client->hots */
+/* client_hot.c: hot rows; no effect without client->hots */
 
 /* Errors: WEFT_NOMEM. */
 weft_status weft_ps_hots_init(struct weft_ps_client *client);
 void weft_ps_hots_fini(struct weft_ps_client *client);
-/* Are operations on this table split, at some shard? */
+/* True: operations on this table are split at one shard at least. */
 bool weft_ps_hot_splits(const struct weft_ps_client *client, uint16_t table, bool is_pull);
-/* With hots: is this row to go to the shard itself? */
+/* True: this row is cold, so it is sent to the shard. Requires client->hots. */
 bool weft_ps_hot_is_cold(const struct weft_ps_client *client, uint16_t table, uint32_t shard,
                          uint64_t id);
-/* Something of this table is pushed. */
+/* Rows of this table are pushed: request its hot set if due. */
 void weft_ps_hot_want(struct weft_ps_client *client, uint16_t table, uint64_t now_ns);
 void weft_ps_hot_progress(struct weft_ps_client *client, uint64_t now_ns);
 void weft_ps_hot_event(struct weft_ps_client *client, const struct weft_msg_event *event);
-/* The connection to the shard is gone. */
+/* The connection to the shard has ended. */
 void weft_ps_hot_away(struct weft_ps_client *client, uint32_t shard);
 
-/* client_update.c: updates of a job with a scheduler; each with client->updates only */
+/* client_update.c: updates of a job with a scheduler; these require client->updates */
 weft_status weft_ps_updates_init(struct weft_ps_client *client);
 void weft_ps_updates_fini(struct weft_ps_client *client);
 /* A push is queued for the first time. */
@@ -290,11 +292,11 @@ void weft_ps_update_told(struct weft_ps_client *client, uint32_t shard, uint32_t
 /* An operation waits for a push of this table. True: this completed the update that was still
  * gathering pushes. */
 bool weft_ps_update_waited_for(struct weft_ps_client *client, uint16_t table);
-/* Was an update completed since the last call? */
+/* True: an update was completed since the last call. */
 bool weft_ps_updates_completed(struct weft_ps_client *client);
 /* A clock was ended. No effect without updates. */
 void weft_ps_update_clocked(struct weft_ps_client *client);
-/* Must this CLOCK wait for pushes of other tables? */
+/* True: this CLOCK must wait for pushes of other tables. */
 bool weft_ps_update_keeps_clock(const struct weft_ps_client *client, uint16_t table, uint32_t shard,
                                 uint32_t clock);
 bool weft_ps_update_may_go(const struct weft_ps_client *client, const struct ps_part *part);
@@ -303,10 +305,11 @@ const struct weft_msg_pace *weft_ps_update_pace(const struct weft_ps_client *cli
                                                 const struct ps_part *part);
 void weft_ps_update_sending(struct weft_ps_client *client, const struct ps_part *part,
                             uint64_t now_ns);
-/* A push of an update is confirmed; is done; was refused as late (weft_ps_update_late). */
+/* Events of a push of an update: closed by the transport; done; refused as late
+ * (weft_ps_update_late). */
 void weft_ps_update_closed(struct weft_ps_client *client, struct ps_part *part);
 void weft_ps_update_part_done(struct weft_ps_client *client, struct ps_part *part);
-/* The aggregator that the grant names, plus 1; 0 = none. The sum field of the request head. */
+/* hop: index of the granted aggregator plus 1; 0 = none. sum: the sum field of the request head. */
 uint32_t weft_ps_update_hop(const struct weft_ps_client *client, const struct ps_part *part);
 uint32_t weft_ps_update_sum(const struct weft_ps_client *client, const struct ps_part *part);
 /* The aggregator has received the push. No effect if the push is of no update. */
@@ -318,16 +321,17 @@ void weft_ps_update_void(struct weft_ps_client *client, struct ps_part *part);
 void weft_ps_update_withdrawn(struct weft_ps_client *client, uint32_t part);
 /* An update of this clock or a later one is in progress. */
 bool weft_ps_update_of(const struct weft_ps_client *client, uint32_t clock);
-/* One without a grant is under way. */
+/* True: an update without a grant is in progress. */
 bool weft_ps_updates_ungranted(const struct weft_ps_client *client);
 
 /* client_read.c */
 
-/* Does this part wait for its step's read? */
+/* True: this part waits for admission of its step's read. */
 bool weft_ps_read_holds(const struct weft_ps_client *client, const struct ps_part *part);
-/* May a pull go whose shard would take it? False: it waits, and its step's read is wanted. */
+/* True: a pull that is otherwise ready may be sent. False: it waits; admission of its step's read
+ * is requested. */
 bool weft_ps_read_may_go(struct weft_ps_client *client, const struct ps_part *part);
-/* Of its step, a push was made; all were done. */
+/* read_pushes: the step has queued a push. read_pushed: all its pushes are done. */
 void weft_ps_read_pushes(struct weft_ps_client *client, uint32_t clock);
 void weft_ps_read_pushed(struct weft_ps_client *client, uint32_t clock);
 

@@ -151,7 +151,7 @@ void weft_ps_known_kept(struct weft_ps_client *client, const struct ps_part *par
     }
 }
 
-/* Some shard has its part as a list. */
+/* True: at least one shard keeps its part as a list. */
 static bool is_named(const struct ps_known *known)
 {
     bool any = false;

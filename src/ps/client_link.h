@@ -1,6 +1,6 @@
 /* State of a client per table, per shard, and per pair of both (the link). A link orders pushes,
- * clocks and pulls. A shard's end has its connection and its queue. For the client's files alone.
- */
+ * clocks and pulls. A shard's end has its connection and its queue. Internal to the client's
+ * files. */
 #ifndef WEFT_PS_CLIENT_LINK_H
 #define WEFT_PS_CLIENT_LINK_H
 
@@ -70,7 +70,7 @@ struct ps_shard_end {
     bool connecting; /* away, but `peer` is a new connection that is not up yet */
     uint64_t away_until_ns;
     uint64_t up_ns;                 /* when the last connection was established */
-    uint64_t retry_ns;              /* away: no attempt to connect before */
+    uint64_t retry_ns;              /* away: time of the next connection attempt */
     uint64_t reconnect_interval_ns; /* 0: the last connection lasted */
     uint32_t begun_open; /* parts that are `begun`: others wait for them, because a shard keeps the
                           * chunks of only a few */
@@ -152,8 +152,8 @@ void weft_ps_clock_refuse(struct weft_ps_client *client, struct ps_link *link, b
 
 /* client_park.c */
 
-/* May a message be sent on the connection to the shard now? False: not yet; the connection is
- * reopened for it. */
+/* True: a message can be sent on the connection to the shard now. False: the connection is reopened
+ * first. */
 bool weft_ps_connection_goes(struct weft_ps_client *client, uint32_t shard);
 /* Elements in a chunk to the shard. */
 uint32_t weft_ps_packet_elems(const struct weft_ps_client *client, uint32_t shard,

@@ -402,7 +402,7 @@ void weft_ps_list_drop(struct weft_ps_client *client, struct ps_part *part)
     part->list_step = LIST_THERE;
 }
 
-/* Has its deadline passed, except for parts sent before a break? */
+/* True: its deadline has passed, and it was not sent before a broken connection. */
 static bool is_late(const struct weft_ps_client *client, const struct ps_part *part)
 {
     return part->op != WEFT_PS_NONE && client->ops[part->op].expired && !part->resent;
@@ -453,7 +453,7 @@ void weft_ps_list_reply(struct weft_ps_client *client, uint32_t index,
 {
     struct ps_part *part = &client->parts[index];
     if (event->outcome != WEFT_MSG_COMPLETE && event->sender_gone) {
-        return; /* only if the shard is gone: PEER_DOWN follows */
+        return; /* only if the shard is down: PEER_DOWN follows */
     }
     struct weft_rpc_reply reply;
     bool good = event->outcome == WEFT_MSG_COMPLETE && event->elem_bytes == WEFT_RPC_REPLY_BYTES &&

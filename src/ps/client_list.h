@@ -1,6 +1,5 @@
 /* Lists of a client: slices of an operation's rows, the ids that its shards may keep, and pushes
- * that name such a list instead of sending the ids. For the client's files alone.
- */
+ * that name such a list instead of sending the ids. Internal to the client's files. */
 #ifndef WEFT_PS_CLIENT_LIST_H
 #define WEFT_PS_CLIENT_LIST_H
 
@@ -77,14 +76,14 @@ struct ps_known_part {
     uint32_t first;
     uint32_t rows;
     uint32_t number; /* of the list that the shard keeps; 0 = none */
-    bool is_cold;    /* not of hot rows */
+    bool is_cold;    /* the part has cold rows */
 };
 
 /* The ids of a pull. In the ring's memory: ids, parts, and the order where rows were sorted. */
 struct ps_known {
     uint32_t life; /* generation of this slot; 0 = never used */
     uint16_t table;
-    bool is_split; /* parts are of hot rows or of cold ones */
+    bool is_split; /* hot and cold rows are in separate parts */
     uint32_t n;
     uint32_t parts;
     uint64_t at; /* in the memory */
@@ -138,7 +137,7 @@ bool weft_ps_listed_make(struct weft_ps_client *client, struct ps_part *part, ui
 /* Write the ids of a chunk of it to out. */
 void weft_ps_listed_ids(const struct ps_part *part, uint32_t chunk,
                         const struct weft_ps_chunk_rows *rows, uint64_t *out);
-/* May the push be sent, as far as its list is concerned? */
+/* True: the list of the push does not prevent sending it. */
 bool weft_ps_listed_may_go(const struct weft_ps_client *client, const struct ps_part *part);
 /* A request as passed to the transport. */
 struct ps_message {

@@ -1,6 +1,5 @@
 /* Pushes that a client keeps until they are durable, to resend them to a shard that restarts
- * without them. For the client's files alone.
- */
+ * without them. Internal to the client's files. */
 #ifndef WEFT_PS_CLIENT_LOG_H
 #define WEFT_PS_CLIENT_LOG_H
 
@@ -22,7 +21,7 @@ struct ps_log {
 /* client_log.c: pushes that are kept until they are durable */
 weft_status weft_ps_log_init(struct weft_ps_client *client);
 void weft_ps_log_fini(struct weft_ps_client *client);
-/* Is there room for a push of these lists? Errors: WEFT_AGAIN, WEFT_NOMEM: as weft_ps_push. */
+/* Check for room for a push of these lists. Errors: WEFT_AGAIN, WEFT_NOMEM as weft_ps_push. */
 weft_status weft_ps_log_room(struct weft_ps_client *client, const struct weft_ps_list *lists,
                              uint32_t count, uint64_t now_ns);
 /* Allocate the next part, then memory for its request and reply. There must be room (log_room). */
@@ -40,7 +39,7 @@ void weft_ps_log_hold(const struct weft_ps_client *client, uint16_t table, uint3
                       struct weft_rpc_pushes *ours);
 /* Free the parts that are not needed any more. */
 void weft_ps_log_sweep(struct weft_ps_client *client, uint16_t table, uint32_t shard);
-/* Is the log so full that the next push should request a checkpoint? */
+/* True: the log is so full that the next push should request a checkpoint. */
 bool weft_ps_log_filling(const struct weft_ps_client *client);
 /* Post and cancel the expectation of a shard's DURABLE_UPTO messages, and handle them. */
 void weft_ps_durable_expect(struct weft_ps_client *client, uint32_t shard);

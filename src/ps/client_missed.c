@@ -99,7 +99,7 @@ void weft_ps_push_note_all(struct weft_ps_client *client, const struct ps_part *
 {
     static const struct weft_msg_event nothing = {.mask = NULL};
     if (part->request_chunk_elems == 0) {
-        return; /* the shard is gone: nothing was gathered */
+        return; /* the shard is down: nothing was gathered */
     }
     weft_ps_missed_begin(&client->tables[part->table].push_missed);
     note_rows(client, part, &nothing, true);

@@ -1,6 +1,5 @@
 /* An operation of a client: a push, a pull, TABLE, or a request for a checkpoint. It is split into
- * parts (client_part.h), and is done when all of them are done. For the client's files alone.
- */
+ * parts (client_part.h), and is done when all of them are done. Internal to the client's files. */
 #ifndef WEFT_PS_CLIENT_OP_H
 #define WEFT_PS_CLIENT_OP_H
 
@@ -15,11 +14,11 @@ struct ps_op {
     uint8_t kind;
     bool abandoned; /* release it when it is done; ids and rows belong to the caller again */
     bool cut;       /* it requests a checkpoint */
-    uint16_t table; /* TABLE; or of the first list */
+    uint16_t table; /* TABLE: the table; else the table of the first list */
     uint32_t lists;
     uint32_t life; /* generation: how often this slot was used */
     uint32_t bound_ppm;
-    uint32_t parts; /* made */
+    uint32_t parts; /* number of parts built */
     bool logged;    /* its parts are in the log, from part log_first on */
     uint32_t log_first;
     uint32_t parts_open;
@@ -27,7 +26,7 @@ struct ps_op {
     uint8_t *buffer; /* requests and replies of its parts */
     size_t buffer_used;
     uint64_t *missed; /* (rows_per_op_max,) bits: rows with a missed element */
-    uint32_t rows;    /* of all its lists */
+    uint32_t rows;    /* rows of all its lists */
     uint64_t deadline_ns;
     bool expired;   /* the deadline was handled */
     bool has_norm;  /* PUSH: the caller gave the norm, as `squares` */
@@ -38,7 +37,7 @@ struct ps_op {
     struct weft_ps_result result;
 };
 
-/* Is the caller's memory still borrowed? */
+/* True: the caller's memory is still borrowed. */
 static inline bool ps_op_lent(const struct ps_op *op)
 {
     return !op->abandoned && !op->late;
@@ -53,13 +52,13 @@ bool weft_ps_op_start(struct weft_ps_client *client, uint32_t op);
 void weft_ps_op_part_done(struct weft_ps_client *client, uint32_t op);
 /* Complete a result for the caller: no further reply will change it. */
 void weft_ps_result_settle(const struct ps_op *op, struct weft_ps_result *result);
-/* Is a shard disconnected? Then the capacity of its packets is unknown. */
+/* True: a shard is disconnected, so the capacity of its packets is unknown. */
 bool weft_ps_any_away(const struct weft_ps_client *client);
 
 /* client_split.c */
 
 /* A push is laid out in chunks here, so every shard's packets must hold its head and a row. A shard
- * that is gone fails later, in its part. */
+ * that is down fails later, in its part. */
 bool weft_ps_push_fits(const struct weft_ps_client *client, const struct weft_table_spec *spec,
                        uint32_t id_bytes);
 

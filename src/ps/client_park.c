@@ -51,7 +51,7 @@ bool weft_ps_connection_goes(struct weft_ps_client *client, uint32_t shard)
 
 /* ---- parking --------------------------------------------------------------------------------- */
 
-/* Do all usual requests of this worker go through the aggregator? */
+/* True: all usual requests of this worker go through the aggregator. */
 static bool tables_go_by(const struct weft_ps_client *client, uint32_t shard, uint16_t *table_p)
 {
     bool any = false;

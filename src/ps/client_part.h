@@ -1,5 +1,5 @@
-/* One RPC of a client: a part of an operation, at most rows_per_rpc_max rows of one shard. For the
- * client's files alone.
+/* One RPC of a client: a part of an operation, at most rows_per_rpc_max rows of one shard. Internal
+ * to the client's files.
  *
  *     FREE --built, and added to its shard's queue--> QUEUED
  *     QUEUED --the transport accepts its request--> FLYING
@@ -8,11 +8,10 @@
  *     FLYING --an aggregator refuses it--> QUEUED, to be sent to the shard
  *     FLYING --its LIST is closed and answered, or its list is unknown--> QUEUED
  *     QUEUED, FLYING --the shard is gone, or the request cannot be sent--> DONE, failed
- *     QUEUED, FLYING --the same, while an aggregator's transport owns its memory--> FLYING, `failing`
- *     QUEUED --the pull was abandoned--> DONE, never sent
- *     DONE --its operation is released; of the log: it is durable--> FREE
- *     DONE --of the log: its shard restarted without it--> QUEUED, to be resent
- *     DONE --a clock probe, or RESUME of a table: sent to its shard once more--> QUEUED
+ *     QUEUED, FLYING --the same, while an aggregator's transport owns its memory--> FLYING,
+ * `failing` QUEUED --the pull was abandoned--> DONE, never sent DONE --its operation is released;
+ * of the log: it is durable--> FREE DONE --of the log: its shard restarted without it--> QUEUED, to
+ * be resent DONE --a clock probe, or RESUME of a table: sent to its shard once more--> QUEUED
  *
  * ps_part_to makes these transitions, and asserts that there is no other.
  *
@@ -21,8 +20,7 @@
  *
  *     client_part.c   build, complete    client_sent.c   SENT
  *     client_queue.c  order of sending   client_reply.c  the answer
- *     client_send.c   send
- */
+ *     client_send.c   send */
 #ifndef WEFT_PS_CLIENT_PART_H
 #define WEFT_PS_CLIENT_PART_H
 
@@ -52,12 +50,11 @@ enum ps_part_answer {
     ANSWER_CLOSED,
 };
 
-/* Are the rows of a push sent with its head?
+/* Whether the rows of a push are sent with its head.
  *
  *     GO --closed by its deadline, and the head was lost, too--> LOST
  *     LOST --its shard is connected again, and may need all of it--> GO
- *     GO, LOST --its deadline passed before it was sent, or no list can be named--> NEVER
- */
+ *     GO, LOST --its deadline passed before it was sent, or no list can be named--> NEVER */
 enum ps_part_rows {
     ROWS_GO,
     ROWS_LOST,  /* the head is sent alone: the shard must learn that the push is over */
@@ -110,7 +107,7 @@ struct ps_part {
     bool counted; /* PUSH: its outcome is in the counters and the result */
     enum ps_part_rows rows_state; /* PUSH: set by ps_part_rows_to */
     bool paced;       /* PUSH: given to the transport held, with a pace: client_update.c */
-    bool update_open; /* PUSH: counted among those of its update that are not confirmed */
+    bool update_open; /* PUSH: counted in `open` of its update: not closed by the transport yet */
     bool resent;      /* PUSH: sent before, with unknown outcome, so now all of it must arrive */
     bool is_cold;     /* to the shard only: its rows are not hot. Set when it is made */
     bool in_air;      /* PUSH: counted in pushes_flying, also while its list is sent */
@@ -132,18 +129,17 @@ struct ps_part {
     bool via_pull;      /* PULL: last sent by an aggregator, so not in the shard's pulls_open */
     uint32_t via_index; /* the aggregator of `route`, via_sending and via_answering, in `vias` */
     bool failing;       /* FLYING: fails as soon as via_sending and via_answering are false */
-    bool is_short;      /* PUSH: of the request; so are the next two */
-    uint32_t delivered; /* elements that arrived */
-    uint32_t refused;   /* chunks */
+    bool is_short;      /* PUSH: outcome of the request, like the next two */
+    uint32_t delivered; /* elements delivered */
+    uint32_t refused;   /* chunks refused */
     uint16_t table;
     uint32_t shard;
-    uint32_t
-        op; /* WEFT_PS_NONE: a clock probe, what resumes a table, or a push that was finished */
+    uint32_t op; /* WEFT_PS_NONE: a clock probe, RESUME of a table, or a finished push */
     struct weft_ps_list list; /* PULL: ids and out are borrowed until done */
     const uint32_t *order;    /* (rows,): its rows of the list; NULL: all of it, in its order */
     uint32_t rows;
-    uint32_t rows_first;    /* PULL: of these, the first so many had been missed before */
-    uint32_t rows_critical; /* and of these, missed twice in a row */
+    uint32_t rows_first;    /* PULL: number of leading rows that had been missed before */
+    uint32_t rows_critical; /* of these, number of leading rows missed twice in a row */
     uint32_t bound_ppm;     /* PUSH: of the request. PULL: of the answer */
     uint32_t clock;         /* PUSH: of the gradients. PULL: needed */
     uint32_t iteration;     /* the worker's clock in progress when the operation started */
@@ -234,15 +230,15 @@ static inline uint32_t ps_part_row(const struct ps_part *part, uint32_t r)
     return part->order == NULL ? r : part->order[r];
 }
 
-/* Must the push be sent with its ids? Yes also if it was begun that way: the shard has chunks of
- * that grid. */
+/* True: the push must be sent with its ids. Also true if it was begun that way: the shard has
+ * chunks of that grid. */
 static inline bool ps_listed_goes_with_ids(const struct ps_part *part)
 {
     return !ps_part_head_only(part) &&
            (part->list_step == LIST_NONE || (part->begun && part->ids_chunk_elems != 0));
 }
 
-/* Does the transport to the aggregator own memory of the part? */
+/* True: the transport to the aggregator owns memory of the part. */
 static inline bool ps_via_holds(const struct ps_part *part)
 {
     return part->via_sending || part->via_answering;
@@ -285,7 +281,7 @@ void weft_ps_push_closed(struct weft_ps_client *client, struct ps_part *part);
 /* The shard is disconnected and the client waits for it: the part will be resent, unless it was
  * answered. */
 void weft_ps_part_wait(struct weft_ps_client *client, uint32_t part);
-/* The shard is gone, or the request cannot be sent. */
+/* The shard is down, or the request cannot be sent. */
 void weft_ps_part_fail(struct weft_ps_client *client, uint32_t part, weft_status status);
 
 /* client_queue.c */
@@ -298,9 +294,9 @@ void weft_ps_part_enqueue(struct weft_ps_client *client, uint32_t part);
 void weft_ps_part_withdraw(struct weft_ps_client *client, uint32_t part);
 /* Count the push as open, if it belongs to one of the two clocks after the shard's last CLOCK. */
 void weft_ps_push_opened(struct weft_ps_client *client, const struct ps_part *part);
-/* Is this a pull of a clock that this worker has not ended, or for which it still has pushes to
- * send? If a shard restarts without these pushes, they are queued after the pull, and may need a
- * clock probe. So nothing may wait for such a pull. */
+/* True: this pull waits for a clock that the worker has not ended, or for which it still has pushes
+ * to send. If a shard restarts without these pushes, they are queued after the pull and may need a
+ * clock probe. Therefore nothing may wait for such a pull. */
 bool weft_ps_pull_is_ahead(const struct weft_ps_client *client, const struct ps_part *part);
 /* This worker has ended a clock of the table: pulls that were prefetching for it are ordinary pulls
  * now. */
@@ -325,7 +321,7 @@ weft_status weft_ps_part_expect(struct weft_ps_client *client, struct ps_part *p
                                 uint32_t rpc_id);
 /* Latest time at which the answer is closed; 0 = no limit. */
 uint64_t weft_ps_reply_until(const struct weft_ps_client *client, const struct ps_part *part);
-/* Does this pull request the number of updates in the model? */
+/* True: this pull requests the number of updates in the model. */
 bool weft_ps_counts_updates(const struct ps_part *part, const struct ps_link *link);
 
 /* client_sent.c */

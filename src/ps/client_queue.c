@@ -1,10 +1,10 @@
-/* The queue of a shard: when the turn of a part has come.
+/* The send queue of a shard.
  *
- * Parts of one link go in the order in which they were queued. A BSP push of clock c + 1 may
- * go when the shard has begun that clock, which any answer tells; where nothing was asked, an empty
- * pull (the clock probe) asks. A pull names the push that must be closed before it; there is room
- * for one name, so with more pushes in flight it waits here.
- */
+ * Parts of one link are sent in the order in which they were queued. A BSP push of clock c + 1 may
+ * be sent when the shard has begun that clock, which every reply reports. Without an outstanding
+ * request the client sends an empty pull, the clock probe, to learn it. A pull names a push that
+ * must be closed before it. It can name only one, so with more pushes in flight the pull waits
+ * here. */
 #include "ps/client_internal.h"
 
 #include "base/assert.h"
@@ -59,7 +59,8 @@ void weft_ps_push_opened(struct weft_ps_client *client, const struct ps_part *pa
     link->pushes_open[part->clock & 1] += part->clock <= link->clock_closed + 2;
 }
 
-/* A BSP push that is too early: ask the shard, once, to tell when its clock has begun. */
+/* A BSP push is too early: send one clock probe, to which the shard replies when the clock has
+ * begun. */
 static void clock_probe_send(struct weft_ps_client *client, const struct ps_part *push)
 {
     uint32_t index = client->clock_probes_first + push->table * client->config.shards + push->shard;
@@ -72,12 +73,12 @@ static void clock_probe_send(struct weft_ps_client *client, const struct ps_part
     weft_ps_part_queue(client, index);
 }
 
-/* Pulls may wait at the server for this worker's own CLOCK. They must never take all of the
- * messages that may be unconfirmed, or that CLOCK, and the pushes before it, could not go. */
+/* Pulls may wait at the server for this worker's own CLOCK. They must not use all unacknowledged
+ * messages that the transport allows, or that CLOCK and the pushes before it could not be sent. */
 enum { PULLS_OPEN_MAX = WEFT_MSGS_MAX / 2 };
 
-/* Pulls of the next clock wait at the server, in the memory that it has for this worker's pulls (of
- * four by default). They must leave some to those of this clock, and not go where there is none. */
+/* Pulls of the next clock wait at the server in this worker's pull slots, four by default. They
+ * must leave slots for pulls of this clock, and are not sent if no slot is free. */
 enum { PULLS_AHEAD_MAX = 2, PULLS_ASKED_MAX = 4 };
 
 bool weft_ps_pull_is_ahead(const struct weft_ps_client *client, const struct ps_part *part)
@@ -143,7 +144,7 @@ static bool part_may_go(struct weft_ps_client *client, const struct ps_part *par
         return false;
     }
     if (ps_via_holds(part)) {
-        return false; /* its memory is still another transport's */
+        return false; /* the transport to an aggregator still owns its memory */
     }
     if (link->resuming && !ps_part_resumes(part)) {
         return false;
@@ -156,7 +157,7 @@ static bool part_may_go(struct weft_ps_client *client, const struct ps_part *par
         return true;
     }
     const struct ps_shard_end *end = &client->ends[part->shard];
-    /* One whose list was given is waited for by others, as one that was begun. */
+    /* Other parts wait for a push whose list was sent, as for a push that was begun. */
     if (part->begun ||
         (end->list_part == ps_part_index(client, part) && part->list_step != LIST_BEFORE)) {
         return weft_ps_listed_may_go(client, part);
@@ -187,7 +188,8 @@ static bool part_may_go(struct weft_ps_client *client, const struct ps_part *par
     return weft_ps_listed_may_go(client, part);
 }
 
-/* A pull behind it does not wait for it: in BSP it sees nothing of it before its clock is over. */
+/* True: a push that waits for its grant. Later pulls need not wait for it: in BSP they see none of
+ * it before the end of its clock. */
 static bool waits_for_grant(const struct weft_ps_client *client, const struct ps_part *part)
 {
     return part->kind == WEFT_RPC_PUSH && part->update != 0 &&
@@ -195,7 +197,7 @@ static bool waits_for_grant(const struct weft_ps_client *client, const struct ps
            !weft_ps_update_may_go(client, part);
 }
 
-/* A pull that has to see a push which is not let go for want of its clock's end. */
+/* True: a pull waits for a push whose update waits for the end of its clock. */
 static bool ends_update(const struct weft_ps_client *client, const struct ps_part *part,
                         const struct ps_link *link)
 {
@@ -225,7 +227,7 @@ void weft_ps_shard_send(struct weft_ps_client *client, uint32_t shard, uint64_t 
         weft_status status = by_list ? weft_ps_listed_send(client, part, now_ns)
                                      : weft_ps_part_send(client, part, now_ns);
         if (status == WEFT_PEER && client->config.reconnect_ns > 0) {
-            return; /* PEER_DOWN comes */
+            return; /* PEER_DOWN follows */
         }
         if (status == WEFT_AGAIN) {
             client->counters.deferred++;

@@ -1,13 +1,12 @@
-/* Reads of a job whose scheduler admits them (ps/update.h): the first pull of a step waits in its
- * shard's queue until the step's read is admitted.
+/* Read admission in a job with a scheduler (ps/update.h): the first pull of a step waits in its
+ * shard's queue until the scheduler admits the step's read.
  *
- * Nothing waits behind such a pull: others pass it in the queue, a push of the same step lets it go, and CLOCK
- * is not in the queue.
- */
+ * Nothing waits behind such a pull: other parts pass it in the queue, a push of the same step
+ * releases it, and CLOCK is not in the queue. */
 #include "ps/client_internal.h"
 #include "ps/update.h"
 
-/* The step in progress: clocks of tables may be apart. */
+/* The step in progress. The clocks of tables may differ; the highest counts. */
 static uint32_t step(const struct weft_ps_client *client)
 {
     uint32_t most = 0;
@@ -36,7 +35,7 @@ bool weft_ps_read_may_go(struct weft_ps_client *client, const struct ps_part *pa
     const uint32_t now = step(client);
     if (reads->wanted != now && !weft_ps_updates_ungranted(client)) {
         reads->wanted = now;
-        reads->begun = 0; /* its step has ended: the scheduler knows of that by its update */
+        reads->begun = 0; /* that step has ended; its update told the scheduler */
     }
     return false;
 }
@@ -79,7 +78,7 @@ bool weft_ps_read_over(struct weft_ps_client *client)
 void weft_ps_read_pushes(struct weft_ps_client *client, uint32_t clock)
 {
     struct ps_reads *reads = &client->reads;
-    if (reads->wanted != 0 && clock >= reads->wanted) { /* its pull goes without an admission */
+    if (reads->wanted != 0 && clock >= reads->wanted) { /* the pull is sent without admission */
         reads->wanted = 0;
         reads->over_due = true;
     }

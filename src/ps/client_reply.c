@@ -101,7 +101,7 @@ static void record(struct weft_ps_client *client, const struct ps_part *part,
     weft_hist_add(&all->total, total_ns);
 }
 
-/* Had the shard ended the push's clock without this worker, after a break? */
+/* True: the shard ended the push's clock without this worker, after a broken connection. */
 static bool was_passed(const struct ps_link *link, const struct ps_part *part,
                        const struct weft_rpc_reply *reply)
 {
@@ -193,7 +193,7 @@ void weft_ps_part_reply(struct weft_ps_client *client, uint32_t index,
     bool gone = event->outcome != WEFT_MSG_COMPLETE && event->sender_gone;
     if (gone && (client->config.reconnect_ns > 0 || ps_part_is_via(part))) {
         part->answer = ps_part_is_via(part) ? ANSWER_NONE : part->answer;
-        return; /* only because the shard has gone: PEER_DOWN follows */
+        return; /* only because the shard is down: PEER_DOWN follows */
     }
     /* A shard never ends an answer before it is complete within its bound. */
     bool is_short = event->outcome != WEFT_MSG_COMPLETE;

@@ -44,9 +44,9 @@ bool weft_ps_counts_updates(const struct ps_part *part, const struct ps_link *li
     return part->kind == WEFT_RPC_PULL && part->rows > 0 && (link->can & WEFT_RPC_CAN_UPDATE) != 0;
 }
 
-/* Does the push have the tag of an update? Not if it is sent to an aggregator, nor if only its head
- * is sent, which opens no update. The clock of a push that its shard has passed while this worker
- * was disconnected may be too old for the 8 bits of the clock in such a tag. */
+/* True: the push has the tag of an update. False if it is sent to an aggregator, or if only its
+ * head is sent, which opens no update. Also false if the shard passed the push's clock while this
+ * worker was disconnected: the clock may be too old for the 8 bits in such a tag. */
 static bool is_of_update(const struct ps_part *part, const struct ps_link *link)
 {
     return part->kind == WEFT_RPC_PUSH && !ps_part_is_via(part) && !ps_part_head_only(part) &&
@@ -119,7 +119,7 @@ static void update_sent(struct weft_ps_client *client, struct ps_part *part,
     }
 }
 
-/* whole: none of it may be missing. */
+/* whole: no chunk may be missing. */
 static weft_status message_send(struct weft_ps_client *client, struct ps_part *part,
                                 const struct ps_message *message, bool whole, uint64_t now_ns)
 {
@@ -206,8 +206,7 @@ weft_status weft_ps_part_send(struct weft_ps_client *client, struct ps_part *par
     }
     part->via_pull = ps_part_is_via(part) && part->kind == WEFT_RPC_PULL;
     weft_status status = message_send(client, part, &message, ps_part_head_only(part), now_ns);
-    if (status != WEFT_OK && ps_part_is_via(part)) { /* the aggregator's transport accepts no more
-                                                      * now */
+    if (status != WEFT_OK && ps_part_is_via(part)) { /* the transport to the aggregator is full */
         if (part->answer == ANSWER_POSTED) {
             (void)!client->msgr.ops->cancel(client->msgr.self, part->expect);
         }

@@ -106,7 +106,7 @@ void weft_ps_part_sent(struct weft_ps_client *client, uint32_t index,
     }
     if (event->outcome == WEFT_MSG_UNKNOWN && client->config.reconnect_ns > 0 &&
         (part->answer != ANSWER_CLOSED || part->list_doubt == DOUBT_UNKNOWN)) {
-        return; /* PEER_DOWN follows: then it waits to be sent again */
+        return; /* PEER_DOWN follows, which requeues it */
     }
     if (weft_ps_listed_sent(client, index, event)) {
         return;

@@ -44,7 +44,7 @@ static uint32_t shard_of(const struct weft_table_spec *spec, const struct weft_p
     return shards == 1 ? 0 : weft_table_spec_shard(spec, ps_list_id(list, i), shards);
 }
 
-/* Which rows go to the shard, as they are not hot. */
+/* Mark the cold rows, which are sent to the shard. */
 static void sort_cold(struct weft_ps_client *client, const struct weft_ps_list *list)
 {
     uint32_t shards = client->config.shards, n = (uint32_t)list->n;
@@ -58,8 +58,8 @@ static void sort_cold(struct weft_ps_client *client, const struct weft_ps_list *
     }
 }
 
-/* The rows of a group become requests of their own: of a shard or, with two ways, of its hot rows
- * or its cold ones. */
+/* A group of rows becomes requests of its own. A group is a shard's rows or, if split, its hot or
+ * its cold rows. */
 static uint32_t group_of(const struct weft_ps_client *client, const struct weft_ps_list *list,
                          uint32_t i, uint32_t ways)
 {
@@ -67,9 +67,9 @@ static uint32_t group_of(const struct weft_ps_client *client, const struct weft_
     return ways == 1 ? shard : 2 * shard + weft_bits_test(client->sort_cold, i);
 }
 
-/* Rows by group, those missed first, and before them those missed twice running; a counting sort.
- * Afterwards the rows of group g are order[sort_start[3g] .. sort_start[3g + 3]), those of them
- * that were missed twice end at sort_start[3g + 1], and those that were missed at
+/* Counting sort of rows by group. Within a group, rows missed twice in a row are first, then other
+ * missed rows. Afterwards the rows of group g are order[sort_start[3g] .. sort_start[3g + 3]),
+ * those of them that were missed twice end at sort_start[3g + 1], and those that were missed at
  * sort_start[3g + 2]. */
 static void sort_rows(struct weft_ps_client *client, const struct weft_ps_list *list, bool is_pull,
                       uint32_t ways, uint32_t *order)
@@ -93,14 +93,14 @@ static void sort_rows(struct weft_ps_client *client, const struct weft_ps_list *
     for (uint32_t i = 0; i < n; i++) {
         order[start[group_of(client, list, i, ways) * SORT_KINDS + sort_kind(client, i)]++] = i;
     }
-    /* Placing moved every start to its end, which is the start of the next. */
+    /* Placing rows advanced each start to its end, which is the next start. */
     for (uint32_t k = groups * SORT_KINDS; k > 0; k--) {
         start[k] = start[k - 1];
     }
     start[0] = 0;
 }
 
-/* Do all ids of the list fit u32? */
+/* True: all ids of the list fit u32. */
 static uint8_t id_bytes_of(const struct weft_ps_list *list)
 {
     const uint64_t *ids = list->ids;
@@ -112,7 +112,7 @@ static uint8_t id_bytes_of(const struct weft_ps_list *list)
     return all <= UINT32_MAX ? WEFT_RPC_ID_NARROW : WEFT_RPC_ID_WIDE;
 }
 
-/* Is every id within the dense table? */
+/* True: every id is within the dense table. */
 static bool ids_within(const struct weft_table_spec *spec, const struct weft_ps_list *list)
 {
     uint64_t rows = weft_table_dense_rows(spec);
@@ -161,7 +161,7 @@ bool weft_ps_push_fits(const struct weft_ps_client *client, const struct weft_ta
     return true;
 }
 
-/* Is there a free operation, and do the lists fit one? */
+/* True: an operation is free, and the lists fit one. */
 static weft_status lists_check(const struct weft_ps_client *client, struct weft_ps_list *lists,
                                uint32_t count, bool is_push, uint32_t bound_ppm)
 {
@@ -209,7 +209,8 @@ static void count_split(struct weft_ps_client *client, bool is_split, bool is_co
     client->counters.rows_cold += is_split && is_cold ? rows : 0;
 }
 
-/* A push of the rows of a pull: its parts are the pull's, which their shards may have as lists. */
+/* A push of exactly the rows of a pull: reuse the pull's parts, which the shards may have as
+ * lists. */
 static void known_parts(struct weft_ps_client *client, uint32_t index,
                         const struct weft_ps_list *list, uint32_t *order)
 {
@@ -292,7 +293,7 @@ static weft_status lists_take(struct weft_ps_client *client, bool is_push,
                              ? WEFT_AGAIN
                              : lists_check(client, lists, count, is_push, how->bound_ppm);
     for (uint32_t i = 0; status == WEFT_OK && client->hots != NULL && i < count; i++) {
-        /* What has a deadline does not go by an aggregator. */
+        /* Operations with a deadline are not sent through an aggregator. */
         lists[i].splits =
             how->deadline_ns == 0 && weft_ps_hot_splits(client, lists[i].table, !is_push);
         if (is_push) {

@@ -21,18 +21,18 @@
 enum update_state {
     UPDATE_FREE,
     UPDATE_GATHERS,
-    UPDATE_ASKED,  /* complete; waits for grants. One that is small never is */
-    UPDATE_DIRECT, /* what has no grant goes at rate_bps */
+    UPDATE_ASKED,  /* complete; waits for grants; skipped by small updates */
+    UPDATE_DIRECT, /* pushes without a grant are sent at rate_bps */
     UPDATE_DROPPED,
 };
 
 struct ps_update_end {
     struct weft_ps_update_part part;
-    uint32_t open;   /* pushes that are not confirmed */
-    uint32_t at_hop; /* pushes that the aggregator has */
-    uint32_t sum;    /* with a hop: as weft_aggregate_sum_pack has it; 0 = none */
+    uint32_t open;   /* pushes not closed by the transport */
+    uint32_t at_hop; /* pushes received by the aggregator */
+    uint32_t sum;    /* with a hop: encoded by weft_aggregate_sum_pack; 0 = none */
     bool granted;
-    bool delivered_due; /* an event */
+    bool delivered_due; /* the DELIVERED event is due */
     struct weft_msg_pace pace;
     uint64_t begun_ns;
     uint64_t ended_ns;
@@ -40,25 +40,25 @@ struct ps_update_end {
 
 struct ps_update {
     enum update_state state;
-    bool small; /* too short to ask for */
+    bool small; /* shorter than update_bytes_min: needs no grant */
     bool ask_due, over_due, late;
     uint64_t number;
     uint64_t bytes;
     double squares;
     uint32_t clock;
-    uint32_t hop;               /* aggregator of its grants, plus 1; 0 = none */
-    uint32_t undone;            /* pushes that are not done */
+    uint32_t hop;               /* index of the granted aggregator plus 1; 0 = none */
+    uint32_t undone;            /* pushes not done */
     struct ps_update_end *ends; /* (shards,) */
-    uint32_t *clocks;           /* (tables_max,): of its pushes; 0 = none */
+    uint32_t *clocks;           /* (tables_max,): clock of its pushes; 0 = none */
 };
 
 struct ps_updates {
     struct ps_update of[WEFT_PS_UPDATES_MAX];
     struct ps_update *gathers;
-    bool completed; /* since it was asked last */
+    bool completed; /* since the last weft_ps_updates_completed */
     uint64_t number;
-    uint32_t *told; /* (shards,): counts in answers */
-    bool *based;    /* (shards,): there was one */
+    uint32_t *told; /* (shards,): number of updates in the last reply */
+    bool *based;    /* (shards,): a reply has arrived */
     struct ps_update_end *ends;
     uint32_t *clocks;
 };
@@ -106,7 +106,8 @@ static struct ps_update *find(const struct weft_ps_client *client, uint64_t numb
     return NULL;
 }
 
-/* Everything of it that is queued or under way: few ask, so a look through all parts will do. */
+/* All parts of an update that are queued or in flight. Rarely called, so a scan of all parts is
+ * acceptable. */
 #define FOR_EACH_PART(client, u, part)                                                             \
     for (struct ps_part *part = (client)->parts; part < (client)->parts + (client)->parts_total;   \
          part++)                                                                                   \
@@ -120,7 +121,7 @@ static void complete(struct weft_ps_client *client, struct ps_update *u)
     client->updates->gathers = NULL;
     client->updates->completed = true;
     if (u->undone == 0) {
-        u->state = UPDATE_FREE; /* all of it has failed already */
+        u->state = UPDATE_FREE; /* all its pushes have failed already */
         weft_ps_read_pushed(client, u->clock);
         return;
     }
@@ -195,7 +196,7 @@ static struct ps_update *begin(struct weft_ps_client *client)
     return NULL;
 }
 
-/* One that has pushes of this clock of this table, or else gathers. */
+/* The update with pushes of this table and clock, else the gathering one. */
 static struct ps_update *update_for(struct weft_ps_client *client, const struct ps_part *part)
 {
     struct ps_updates *all = client->updates;
@@ -206,7 +207,7 @@ static struct ps_update *update_for(struct weft_ps_client *client, const struct 
         }
     }
     if (all->gathers != NULL && all->gathers->clocks[part->table] != 0) {
-        complete(client, all->gathers); /* its worker has gone on to another clock */
+        complete(client, all->gathers); /* the worker has started another clock */
     }
     return all->gathers != NULL ? all->gathers : begin(client);
 }
@@ -214,7 +215,7 @@ static struct ps_update *update_for(struct weft_ps_client *client, const struct 
 static double part_squares(struct weft_ps_client *client, const struct ps_part *part)
 {
     struct ps_op *op = part->op != WEFT_PS_NONE ? &client->ops[part->op] : NULL;
-    if (op != NULL && op->has_norm) { /* all of it with its first part */
+    if (op != NULL && op->has_norm) { /* the first part adds the whole norm */
         double squares = op->squares;
         op->squares = 0;
         return squares;
@@ -238,7 +239,7 @@ void weft_ps_update_join(struct weft_ps_client *client, struct ps_part *part)
     const struct ps_updates *all = client->updates;
     part->base = all->based[part->shard] ? all->told[part->shard] : WEFT_RPC_BASE_NONE;
     if ((part->base & WEFT_RPC_BASE_MASK) == WEFT_RPC_BASE_NONE && all->based[part->shard]) {
-        part->base--; /* one value of 2^24 means that there is none */
+        part->base--; /* one value of 2^24 is reserved for "none" */
     }
     struct ps_update *u = update_for(client, part);
     if (u == NULL) {
@@ -267,15 +268,15 @@ void weft_ps_update_join(struct weft_ps_client *client, struct ps_part *part)
 void weft_ps_update_told(struct weft_ps_client *client, uint32_t shard, uint32_t count)
 {
     struct ps_updates *all = client->updates;
-    /* Answers may overtake each other; a shard that was restored counts from the beginning. */
+    /* Replies may be reordered; a restored shard counts from 0. */
     all->told[shard] = count;
     all->based[shard] = true;
 }
 
 /* ---- going ----------------------------------------------------------------------------------- */
 
-/* Its CLOCKs come when all of it is closed, or a shard that knows no more of it than those of one
- * table would close it there. */
+/* CLOCK of each table waits until all pushes of the update are closed. Otherwise a shard that knows
+ * only one table's pushes of the update would close it at that table's CLOCK. */
 bool weft_ps_update_keeps_clock(const struct weft_ps_client *client, uint16_t table, uint32_t shard,
                                 uint32_t clock)
 {
@@ -389,7 +390,7 @@ void weft_ps_update_part_done(struct weft_ps_client *client, struct ps_part *par
     }
     u->over_due = true;
     weft_ps_read_pushed(client, u->clock);
-    if (u->small) { /* nobody heard of it */
+    if (u->small) { /* the scheduler does not know it */
         u->state = UPDATE_FREE;
     }
 }
@@ -418,7 +419,7 @@ static void pace_again(struct weft_ps_client *client, const struct ps_update *u,
     FOR_EACH_PART(client, u, part)
     {
         if (part->shard == shard && part->state == PART_FLYING && part->paced) {
-            /* NOTFOUND: it is closed, or its connection has ended. */
+            /* NOTFOUND: the message is closed, or its connection has ended. */
             (void)!client->msgr.ops->pace(client->msgr.self, client->ends[shard].peer, part->seq,
                                           &u->ends[shard].pace, now_ns);
         }
@@ -490,15 +491,15 @@ weft_status weft_ps_update_direct(struct weft_ps_client *client, uint64_t update
 void weft_ps_update_void(struct weft_ps_client *client, struct ps_part *part)
 {
     weft_ps_push_void(client, part);
-    client->counters.deadlines_expired--; /* no deadline did it */
+    client->counters.deadlines_expired--; /* not caused by a deadline */
     client->counters.pushes_dropped++;
     if (part->op != WEFT_PS_NONE) {
         client->ops[part->op].result.rpcs_dropped++;
     }
 }
 
-/* Take back what the transport holds. False: some of it was sent. What was taken back comes by its
- * SENT, and goes on in its queue, whatever becomes of the others. */
+/* Withdraw the held messages of an update. False: some were already sent. Each withdrawn message
+ * returns with SENT and is queued again, even if others could not be withdrawn. */
 static bool withdraw_all(struct weft_ps_client *client, const struct ps_update *u, uint64_t now_ns)
 {
     FOR_EACH_PART(client, u, part)

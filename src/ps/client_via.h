@@ -1,5 +1,4 @@
-/* Pushes, pulls and clocks through an aggregator. For the client's files alone.
- */
+/* Pushes, pulls and clocks through an aggregator. Internal to the client's files. */
 #ifndef WEFT_PS_CLIENT_VIA_H
 #define WEFT_PS_CLIENT_VIA_H
 
@@ -13,19 +12,19 @@ bool weft_ps_via_peer(struct weft_ps_client *client, const struct weft_msg_event
                       uint64_t now_ns);
 void weft_ps_via_table_event(struct weft_ps_client *client, const struct weft_msg_event *event);
 void weft_ps_via_progress(struct weft_ps_client *client, uint64_t now_ns);
-/* When the next aggregator times out; WEFT_NEVER. */
+/* Time when the next aggregator times out; WEFT_NEVER = none. */
 uint64_t weft_ps_via_deadline(const struct weft_ps_client *client);
-/* Do pushes of this table go to the shard's aggregator now? */
+/* True: pushes of this table are sent to the shard's aggregator now. */
 bool weft_ps_via_open(const struct weft_ps_client *client, uint16_t table, uint32_t shard);
-/* And pulls and clocks? */
+/* The same for pulls and clocks. */
 bool weft_ps_via_has_all(const struct weft_ps_client *client, uint16_t table, uint32_t shard);
-/* And pulls? */
+/* The same for pulls. */
 bool weft_ps_via_has_pulls(const struct weft_ps_client *client, uint16_t table, uint32_t shard);
-/* May some, by a grant at least? */
+/* True: some pushes may be sent through an aggregator, at least with a grant. */
 bool weft_ps_via_any(const struct weft_ps_client *client, uint16_t table, uint32_t shard);
 /* The aggregator that this part would be sent to. */
 uint32_t weft_ps_via_index(const struct weft_ps_client *client, const struct ps_part *part);
-/* Would this part be sent to an aggregator? */
+/* True: this part would be sent to an aggregator. */
 bool weft_ps_via_takes(const struct weft_ps_client *client, const struct ps_part *part);
 /* The same for a pull that is not due yet. */
 bool weft_ps_via_takes_pull(const struct weft_ps_client *client, const struct ps_part *part);
@@ -45,10 +44,10 @@ void weft_ps_via_answer_over(struct weft_ps_client *client, uint32_t part);
 void weft_ps_via_close(struct weft_ps_client *client, const struct ps_part *part);
 void weft_ps_via_sent(struct weft_ps_client *client, uint32_t part,
                       const struct weft_msg_event *event);
-/* Would this CLOCK be sent to the shard's aggregator? */
+/* True: this CLOCK would be sent to the shard's aggregator. */
 bool weft_ps_via_takes_clock(const struct weft_ps_client *client, uint16_t table, uint32_t shard,
                              uint32_t clock);
-/* Send it there; false: the transport does not accept it now. */
+/* Send CLOCK to the aggregator; false: the transport does not accept it now. */
 bool weft_ps_via_clock(struct weft_ps_client *client, uint16_t table, uint32_t shard,
                        uint32_t number, uint64_t now_ns);
 /* The connection to the shard has ended: discard the aggregators' outstanding answers to CLOCKs. */

@@ -8,8 +8,12 @@
 
 enum via_link_state { VIA_LINK_NONE, VIA_LINK_ASKED, VIA_LINK_OPEN, VIA_LINK_REFUSED };
 
-enum via_clock_state { VIA_CLOCK_NONE, VIA_CLOCK_ASKED, VIA_CLOCK_VOID /* its answer will be
-                                                                        * ignored */ };
+enum via_clock_state {
+    VIA_CLOCK_NONE,
+    VIA_CLOCK_ASKED,
+    VIA_CLOCK_VOID /* the reply will be
+                    * ignored */
+};
 
 /* A CLOCK sent to an aggregator. */
 struct ps_via_clock {
@@ -47,8 +51,8 @@ struct ps_via {
     uint32_t flying;   /* pushes, pulls and clocks without an answer */
     uint32_t pulls;    /* of these, pulls */
     uint32_t sending;  /* parts whose memory the transport owns */
-    uint64_t heard_ns; /* with one of both > 0: time of the last answer, or when the first of them
-                        * was sent */
+    uint64_t heard_ns; /* with requests outstanding: time of the last reply, or of the first request
+                        * since it was idle */
     uint64_t incarnation; /* of its last connected process */
     uint64_t answer_ns;   /* of that process: longest recent time from idle to an answer */
     uint64_t retry_ns;
@@ -60,7 +64,7 @@ void weft_ps_via_heard(struct weft_ps_client *client, struct ps_via *via);
 
 /* client_via_clock.c */
 
-/* The connection to the aggregator is gone. */
+/* The connection to the aggregator has ended. */
 void weft_ps_via_clock_down(struct weft_ps_client *client, uint32_t via, uint16_t table);
 void weft_ps_via_clock_event(struct weft_ps_client *client, uint32_t via, uint16_t table,
                              const struct weft_msg_event *event);

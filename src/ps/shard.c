@@ -76,7 +76,7 @@ static weft_status slot_init(const struct weft_shard_config *config, struct shar
     size_t answer_bytes = WEFT_RPC_REPLY_BYTES + WEFT_RPC_PUSHES_BYTES;
     bool is_pull = slot->op == WEFT_RPC_PULL, has_ids = is_pull || slot->op == WEFT_RPC_LIST;
     if (is_pull) {
-        /* One more block, for the padding of the head. */
+        /* One more block, for the padding of the reply's head. */
         answer_bytes += config->rows_per_rpc_max * weft_table_row_push_bytes_max(config->dim_max) +
                         WEFT_RPC_BLOCK_FLOATS * sizeof(float);
         if (config->hot_rows > 0) {

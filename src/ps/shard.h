@@ -65,25 +65,25 @@ struct weft_shard_config {
                          * its base is refused. 0 = no limit */
     struct weft_table_keys keys;        /* drawn at random by the driver */
     const struct weft_row_hooks *hooks; /* of all tables; borrowed until free. NULL = none */
-    uint32_t hot_top;  /* rows of each table with most updates that are known; 0 = none */
-    uint32_t hot_rows; /* rows of each table in its hot set, which workers with aggregators are told
-                        * of (shard_hot.c); 0 = none. Needs hot_top of at least 6/5 of it; at most
-                        * WEFT_HOT_ROWS_MAX */
-    uint64_t hot_epoch_ns; /* with hot_rows: the set changes no more often; >= 1 ms */
+    uint32_t hot_top;  /* most-updated rows tracked per table (ps/hot.h); 0 = none */
+    uint32_t hot_rows; /* size of each table's hot set, which workers with aggregators may request
+                        * (shard_hot.c); 0 = none. At most 5/6 of hot_top and WEFT_HOT_ROWS_MAX */
+    uint64_t hot_epoch_ns; /* with hot_rows: minimum time between two changes of the set; >= 1 ms */
     uint32_t step_rows;    /* BSP: rows stepped at a time at the end of a clock, so that a large
-                            * table does not keep the shard from everything else */
-    bool checkpoints;      /* ps/snapshot.h is wanted: three bits a row. Needs chunks_max */
-    uint32_t replicas_max; /* 1: a replica may connect (ps/transfer.h). Needs chunks_max; three bits
-                            * and 8 bytes a row. 0 = none */
-    double div_max; /* how far what this shard has said may be from its replica, >= 0; of a job
-                     * the bound over the root of the number of shards */
-    uint64_t replica_lease_ns; /* a replica that hears nothing for so long is not promoted; the same
+                            * table does not block the shard */
+    bool checkpoints;      /* enable ps/snapshot.h: three bits per row. Needs chunks_max */
+    uint32_t replicas_max; /* 1: a replica may connect (ps/transfer.h). Needs chunks_max; 8 bytes
+                            * and three bits per row. 0 = none */
+    double div_max; /* bound on the divergence between the replica and the state in this shard's
+                     * replies (ps/divergence.h), >= 0. For a job's bound, divide it by the square
+                     * root of the number of shards */
+    uint64_t replica_lease_ns; /* a replica without a message for this long is not promoted; equal
                                 * at both ends */
-    size_t replica_cow_bytes;  /* for copies of rows that change while they are sent */
-    uint32_t chunks_max; /* the endpoint's, longest message in chunks: so many bits are kept of
-                          * each of 2 x push_slots pushes of every worker, so that those cut
-                          * off in the middle can be sent again. 0 = workers cannot resume */
-    uint64_t (*clock_ns)(void *arg); /* on the clock of now_ns */
+    size_t replica_cow_bytes;  /* memory for copies of rows that change while they are sent */
+    uint32_t chunks_max; /* longest message of the endpoint in chunks. The shard keeps one bit per
+                          * chunk for 2 x push_slots pushes of each worker, so that interrupted
+                          * pushes can be resent. 0 = workers cannot resume */
+    uint64_t (*clock_ns)(void *arg); /* same clock as now_ns */
     void *clock_arg;
     struct weft_rpc_record_ring *records; /* receives a record of every reply, and of every window
                                            * in which workers were active; borrowed until free. NULL
@@ -99,7 +99,7 @@ struct weft_shard_counters {
     uint64_t tables;         /* TABLE requests with a reply */
     uint64_t replies;        /* queued to the transport */
     uint64_t replies_failed; /* replies dropped: the worker was gone, or the transport refused */
-    uint64_t requests_short; /* requests closed SHORT because the worker died */
+    uint64_t requests_short; /* requests closed with SHORT because the worker died */
     uint64_t requests_stale; /* requests dropped: from a connection that the worker had replaced */
     uint64_t chunks_applied; /* of pushes */
     uint64_t chunks_refused; /* of any request */
@@ -123,34 +123,38 @@ struct weft_shard_counters {
     uint64_t peers_ignored;    /* peers that connected but are not workers of this server */
     uint64_t slots_unposted;   /* expectations for which the transport had no room; retried */
     uint64_t lists_stored;     /* pulls whose ids were kept as a list */
-    uint64_t lists_refused;    /* pulls that asked for it, and there was no room */
-    uint64_t lists_received;   /* LISTs taken */
+    uint64_t lists_refused;    /* pulls that requested a list for which there was no memory */
+    uint64_t lists_received;   /* LISTs accepted */
     uint64_t lists_unknown;    /* pushes answered UNKNOWN_LIST */
-    uint64_t ids_by_list;      /* of pushes, that were not sent with them */
-    uint64_t aggregates;       /* applied (ps/aggregate.h); */
-    uint64_t aggregate_pushes; /* pushes that they were, which are among `pushes`, too */
-    uint64_t aggregate_rows;   /* rows that were in them; */
-    uint64_t aggregate_gradients; /* and gradients that had been added up in these */
+    uint64_t ids_by_list;      /* ids of pushes taken from a list instead of the message */
+    uint64_t aggregates;       /* aggregates applied (ps/aggregate.h) */
+    uint64_t aggregate_pushes; /* pushes in them; also counted in `pushes` */
+    uint64_t aggregate_rows;   /* rows in them */
+    uint64_t aggregate_gradients; /* row gradients summed in them */
     uint64_t
-        aggregate_clocks; /* clocks that ranks have ended, told by aggregators; said again, too */
-    uint64_t aggregates_refused;  /* nothing of them was applied */
-    uint64_t aggregators_refused; /* another one with their number was connected */
-    uint64_t hot_selections;      /* of hot sets; */
-    uint64_t hot_epochs;          /* and of these, that changed one: */
-    uint64_t hot_rows_came;       /* rows that it has since, */
-    uint64_t hot_rows_left;       /* and that it has no longer */
-    uint64_t hot_updates;     /* updates of rows in a hot set, from one selection to the next, */
-    uint64_t hot_updates_of;  /* and of all rows of these tables in the same time */
-    uint64_t journal_records; /* written down (ps/shard_journal.h) */
-    uint64_t journal_full;    /* times that the journal had no room, and ended until the next cut */
-    uint64_t journal_failed;  /* 1: its memory failed, and nothing is written down any more */
+        aggregate_clocks; /* ended clocks reported by aggregators, including repeated reports */
+    uint64_t aggregates_refused;  /* aggregates refused as a whole */
+    uint64_t aggregators_refused; /* aggregator connections refused because the number was in use */
+    uint64_t hot_selections;      /* selections of hot sets */
+    uint64_t hot_epochs;          /* selections that changed a hot set */
+    uint64_t hot_rows_came;       /* rows added by these changes */
+    uint64_t hot_rows_left;       /* rows removed by them */
+    uint64_t hot_updates;         /* updates of rows in a hot set, counted at each selection for the
+                                   * time since the last one */
+    uint64_t hot_updates_of;      /* updates of all rows of these tables in the same time */
+    uint64_t journal_records;     /* records written (ps/shard_journal.h) */
+    uint64_t journal_full;        /* times that the journal became full and stopped until the next
+                                   * cut */
+    uint64_t journal_failed;      /* 1: the journal's memory failed, and writing has stopped */
     uint64_t updates_opened;  /* ps/update.h */
-    uint64_t updates_closed;  /* of these */
-    uint64_t updates_late;    /* refused: delay_max */
-    uint64_t updates_delay_sum; /* of the opened ones: updates opened since their base */
+    uint64_t updates_closed;  /* of these, closed */
+    uint64_t updates_late;    /* updates refused because of delay_max */
+    uint64_t updates_delay_sum; /* sum over the opened updates of their delay: updates opened since
+                                 * their base */
     uint64_t updates_delay_max;
-    uint64_t updates_untold;                   /* COMMITTED that nobody took in time */
-    uint64_t by_status[WEFT_RPC_STATUS_COUNT]; /* replies by what they said */
+    uint64_t updates_untold;                   /* COMMITTED reports discarded because the driver did
+                                                * not fetch them in time */
+    uint64_t by_status[WEFT_RPC_STATUS_COUNT]; /* replies by status */
 };
 
 /* Sums over all tables: current contents, and the counters of weft_table_counters. */
@@ -161,7 +165,7 @@ struct weft_shard_table_sums {
     uint64_t rows_evicted;
     uint64_t rows_expired;
     uint64_t unadmitted;
-    uint64_t unadmitted_forgotten; /* ids whose count of pushes was discarded */
+    uint64_t unadmitted_forgotten; /* ids whose push count was discarded */
     uint64_t not_finite;
 };
 
@@ -174,7 +178,7 @@ struct weft_shard_gauges {
     uint64_t requests_open;  /* requests begun and not replied to */
     uint64_t aggregators_connected;
     uint64_t aggregators_active; /* likewise */
-    uint64_t hot_rows;           /* in hot sets */
+    uint64_t hot_rows;           /* rows in hot sets */
 };
 
 /* Over all replies to one kind of request, ns (rpc/latency.h). */
@@ -257,7 +261,7 @@ uint32_t weft_shard_hot_top(const struct weft_shard *shard);
 /* Tables 0 .. tables_max - 1 may be declared. */
 uint32_t weft_shard_tables_max(const struct weft_shard *shard);
 
-/* NULL when not declared. */
+/* NULL if not declared. */
 const struct weft_table *weft_shard_table(const struct weft_shard *shard, uint16_t table);
 
 /* Minimum clock of the members; 0 when not declared. */

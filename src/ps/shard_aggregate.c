@@ -1,22 +1,23 @@
-/* Pushes that an aggregator has added up: taken whole, applied whole or not at all.
+/* Aggregates: pushes summed by an aggregator. Each is received completely, then applied as a whole
+ * or not at all.
  *
- * A message comes complete (its bound is 0) into memory of its own. Everything that can be wrong with it
- * is found out before anything is applied: its members' pushes must be such as the members could begin
- * now, none of them begun or closed; its rows must exist or be made. Then the sums go into the rows and
- * all members' numbers are closed, in one step of the shard. So a push counts once whether it comes by an
- * aggregator, from its worker, or both: what comes second finds the number closed, or begun, and an
- * aggregate with such a member is refused. The aggregator then tells all members to send theirs here.
+ * A message arrives complete (its loss bound is 0) in a buffer of its own. All checks precede the
+ * first change. Each member's push must be one that the worker could begin now, and it must be
+ * neither begun nor closed; the rows must exist or be creatable. Then one step of the shard adds
+ * the sums to the rows and closes all members' push numbers. A push therefore counts once, whether
+ * it arrives through an aggregator, from its worker, or both. The second arrival finds the number
+ * closed or begun, and an aggregate with such a member is refused. The aggregator then makes all
+ * members send their pushes directly (SEND_DIRECT).
  *
- * A message may tell instead that its members have ended a clock, as CLOCK of each would: all are
- * looked at first, as above, and to say a clock twice does nothing.
+ * Instead of sums a message may contain ended clocks of its members. They are checked like pushes
+ * and have the effect of each member's CLOCK; a repeated clock has no effect.
  *
- * A worker renumbers pushes that a shard which was restored has not seen. What an aggregator still
- * has of them has numbers of before, so each member names the session in which its worker gave the
- * number: the worker says it in TABLE, another one after each break. A shard that has come back
- * knows none.
+ * A worker renumbers the pushes that a restored shard has not seen, but an aggregator may still
+ * have them under the old numbers. Each member therefore names the session in which its worker
+ * assigned the number. The worker reports its session in TABLE and uses a new one after each broken
+ * connection. A restored shard knows no sessions.
  *
- * Source: docs/PROTOCOL.md section 7, "Aggregates".
- */
+ * Source: docs/PROTOCOL.md section 7, "Aggregates". */
 #include "ps/shard_internal.h"
 
 #include "base/assert.h"
@@ -33,15 +34,15 @@ enum aggregate_state {
     AGGREGATE_SENDING,
 };
 
-/* Memory of one message, from posting it to the answer's SENT. */
+/* Buffer of one message, from posting it to the reply's SENT event. */
 struct shard_aggregate {
     enum aggregate_state state;
-    bool stale; /* OPEN of a connection that was replaced */
+    bool stale; /* OPEN, but its connection was replaced */
     uint16_t table;
     weft_expect_id expect;
     weft_peer peer;
-    uint64_t open_ns; /* OPEN: since */
-    uint64_t came;    /* and bytes of updates that had come by then */
+    uint64_t open_ns; /* OPEN: since this time */
+    uint64_t came;    /* OPEN: bytes of updates received by then */
     uint8_t *memory;  /* (WEFT_AGGREGATE_BYTES_MAX,) */
     uint8_t answer[WEFT_RPC_REPLY_BYTES];
 };
@@ -50,19 +51,20 @@ struct shard_aggregator {
     bool up;
     weft_peer peer;
     uint64_t incarnation;
-    uint64_t rival_ns; /* since when another process wants its number; 0 = none does */
+    uint64_t rival_ns; /* time since when another process requests its number; 0 = none */
 };
 
 struct weft_shard_aggregates {
-    uint32_t *sessions; /* (tables_max, workers_max): what the worker said last; 0 = nothing */
-    bool *updates;      /* the same shape: its pushes are of updates (ps/update.h) */
+    uint32_t *sessions; /* (tables_max, workers_max): the session in the worker's last TABLE; 0 =
+                         * none */
+    bool *updates;      /* (tables_max, workers_max): its pushes belong to updates (ps/update.h) */
     uint64_t *ids;      /* (WEFT_AGGREGATE_ROWS_MAX,) scratch, like the next two */
     uint64_t *hashes;
     struct weft_table_row **rows;
     struct shard_aggregator *aggregators; /* (aggregators_max,) */
-    struct shard_aggregate *slots;        /* aggregator by aggregator */
+    struct shard_aggregate *slots;        /* ordered by aggregator */
     uint32_t slot_count;
-    bool ready; /* some answer waits for the transport */
+    bool ready; /* a reply waits for the transport */
     bool lacks; /* the transport had no room for an expectation */
 };
 
@@ -79,7 +81,8 @@ weft_status weft_shard_aggregates_init(struct weft_shard *shard)
     all->slot_count = config->aggregators_max * WEFT_AGGREGATE_SLOTS;
     all->sessions = calloc((size_t)config->tables_max * config->workers_max, sizeof(uint32_t));
     all->updates = calloc((size_t)config->tables_max * config->workers_max, sizeof(bool));
-    /* What is written before it is read is not cleared: that would touch all of it. */
+    /* malloc, not calloc: each element is written before it is read, and clearing would touch all
+     * pages. */
     all->ids = malloc(WEFT_AGGREGATE_ROWS_MAX * sizeof(*all->ids));
     all->hashes = malloc(WEFT_AGGREGATE_ROWS_MAX * sizeof(*all->hashes));
     all->rows = malloc(WEFT_AGGREGATE_ROWS_MAX * sizeof(struct weft_table_row *));
@@ -149,7 +152,7 @@ void weft_shard_aggregate_forget(struct weft_shard *shard, uint16_t table, uint3
 
 /* ---- what a message says --------------------------------------------------------------------- */
 
-/* A member's push, as a request of its own would be. clock: of the message's tag. */
+/* A member's push as a separate request. clock: of the message's tag. */
 static struct shard_slot push_of(struct weft_shard *shard, uint16_t table, uint32_t clock,
                                  const struct weft_aggregate_member *member)
 {
@@ -163,7 +166,7 @@ static struct shard_slot push_of(struct weft_shard *shard, uint16_t table, uint3
                                .number = weft_push_window_number_of(window, member->number)};
 }
 
-/* The process that has this rank said it since its last break. */
+/* True: the rank's process has reported this session since its last broken connection. */
 static bool is_of_session(const struct weft_shard *shard, uint16_t index,
                           const struct weft_aggregate_member *member)
 {
@@ -172,7 +175,8 @@ static bool is_of_session(const struct weft_shard *shard, uint16_t index,
            worker->incarnation != 0 && member->incarnation == worker->incarnation;
 }
 
-/* May this push begin here, by this aggregator? again: out of a journal, where it could. */
+/* True: this push may begin, through this aggregator. again: replayed from a journal, so these
+ * checks passed before. */
 static enum weft_rpc_status member_check(struct weft_shard *shard, uint16_t index, uint32_t clock,
                                          const struct weft_aggregate_member *member, bool again)
 {
@@ -194,7 +198,8 @@ static enum weft_rpc_status member_check(struct weft_shard *shard, uint16_t inde
     return weft_shard_push_allowed(shard, &push, table);
 }
 
-/* Its rows, into `rows`. Those that were made before the table was full stay, as they began. */
+/* Find or create the rows of the aggregate. Rows created before the table was full stay, with
+ * initial weights. */
 static enum weft_rpc_status rows_check(struct weft_shard *shard, struct weft_table *table,
                                        const struct weft_aggregate_view *view)
 {
@@ -219,7 +224,7 @@ static enum weft_rpc_status rows_check(struct weft_shard *shard, struct weft_tab
     }
     if (!weft_table_obtain_chunk(table, all->ids, all->hashes, 0, count, all->rows)) {
         shard->counters.rows_refused++;
-        weft_table_want_rows(table, count); /* the next one of this length finds room */
+        weft_table_want_rows(table, count); /* make room for the next aggregate of this length */
         return WEFT_RPC_FULL;
     }
     return WEFT_RPC_OK;
@@ -264,8 +269,8 @@ static void member_close(struct weft_shard *shard, uint16_t index, uint32_t cloc
 {
     struct shard_slot push = push_of(shard, index, clock, member);
     if (*updates_of(shard, index, member->rank)) {
-        /* Nobody grants it by an aggregator where delays are bounded, and its base is not in the
-         * message. */
+        /* With bounded delays no worker is granted an aggregator, and the base of the update is not
+         * in the message. */
         push.base = WEFT_RPC_BASE_NONE;
         (void)weft_shard_update_open(shard, &push);
     }
@@ -294,7 +299,7 @@ static void apply(struct weft_shard *shard, uint16_t index, uint32_t clock,
     shard->counters.aggregate_pushes += view->members;
 }
 
-/* Clocks that the members have ended: all, or none, and *refused_p is the rank that it is for. */
+/* Accept all ended clocks of the members, or none. *refused_p: the rank at fault. */
 static enum weft_rpc_status clocks_take(struct weft_shard *shard, uint16_t index,
                                         const struct weft_aggregate_view *view, uint32_t *refused_p,
                                         uint64_t now_ns)
@@ -307,7 +312,8 @@ static enum weft_rpc_status clocks_take(struct weft_shard *shard, uint16_t index
             member.rank >= shard_table(shard, index)->spec.workers) {
             return WEFT_RPC_WRONG_WORKER;
         }
-        /* Of a rank that is not there the clock is over, or will be told when it is back. */
+        /* A rank that is not connected: its clock was ended for it, or it repeats CLOCK after it
+         * reconnects. */
         if (!shard_is_there(&shard->workers[member.rank]) ||
             !is_of_session(shard, index, &member)) {
             return WEFT_RPC_SEND_DIRECT;
@@ -329,7 +335,7 @@ static bool is_ends(const struct weft_aggregate_view *view)
     return (view->request.flags & WEFT_AGGREGATE_ENDS) != 0;
 }
 
-/* again: out of a journal, which has the clocks themselves. */
+/* again: replayed from a journal, which has CLOCK records of its own. */
 static enum weft_rpc_status take(struct weft_shard *shard, const struct weft_rpc_tag *tag,
                                  const uint8_t *bytes, size_t count, bool again,
                                  struct weft_aggregate_view *view_p, uint32_t *refused_p,
@@ -366,7 +372,7 @@ bool weft_shard_aggregate_replay(struct weft_shard *shard, uint16_t table, uint3
            take(shard, &tag, bytes, count, true, &view, &refused, 0) == WEFT_RPC_OK;
 }
 
-/* Its members are alive. */
+/* The members of an accepted message are alive: renew their leases. */
 static void vouch(struct weft_shard *shard, const struct weft_aggregate_view *view, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < view->members; i++) {
@@ -501,7 +507,7 @@ static void peer_down(struct weft_shard *shard, const struct weft_msg_event *eve
     }
 }
 
-/* Each member's as if it had been the only one: its share of the time. */
+/* Record a reply for each member with its share of the processing time. */
 static void record(struct weft_shard *shard, uint16_t table, uint64_t at_ns,
                    const struct weft_aggregate_view *view, struct weft_rpc_reply *reply,
                    uint64_t departure_ns)
@@ -518,7 +524,7 @@ static void record(struct weft_shard *shard, uint16_t table, uint64_t at_ns,
     }
 }
 
-/* How fast it came is how fast each member's update did. */
+/* The arrival rate of the message is the rate of each member's update. */
 static void measure(struct weft_shard *shard, const struct shard_aggregate *slot,
                     const struct weft_rpc_tag *tag, size_t bytes, uint64_t at_ns,
                     const struct weft_aggregate_view *view)

@@ -2,10 +2,10 @@
  * restored shard. The window records complete pushes; a mask records the chunks of each incomplete
  * push.
  *
- * Masks exist if chunks_max > 0, their length. Without them a worker that resumes is refused.
+ * Masks exist if chunks_max > 0, which is their length in bits. Without them a worker that resumes
+ * is refused.
  *
- * Source: docs/PROTOCOL.md section 7, "Resending".
- */
+ * Source: docs/PROTOCOL.md section 7, "Resending". */
 #include "base/assert.h"
 #include "ps/shard_internal.h"
 
@@ -106,7 +106,8 @@ void weft_shard_dedup_begin(struct weft_shard *shard, struct shard_slot *slot,
     }
     struct shard_partial *partial = find(shard, slot->table, slot->worker, slot->number);
     partial = partial != NULL ? partial : make(shard, slot, event);
-    /* A head alone ends a push with any grid: its worker abandons the missing chunks. */
+    /* A message with only a head ends a push with any grid: the worker abandons the missing
+     * chunks. */
     bool head_alone = event->total == shard_request_head_elems(event);
     if (partial == NULL || (!head_alone && (partial->chunks != event->chunks ||
                                             partial->chunk_elems != event->chunk_elems))) {

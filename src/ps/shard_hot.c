@@ -1,18 +1,19 @@
-/* The hot set of each table: selected from the counts of updates (ps/hot.h), and announced to
- * workers that ask for it, which send hot rows through their aggregators, and all others here.
+/* The hot set of each table: the rows with most updates, selected from counts (ps/hot.h). Workers
+ * request the set. They then send hot rows through their aggregators, and all other rows directly
+ * to the shard.
  *
- * It is selected when a worker asks and the last selection is an epoch ago; so a table that nobody
- * asks for costs nothing. Few updates say nothing about ranks: with fewer than UPDATES_PER_ROW for
- * each row of the set, the last selection stands.
+ * The shard selects a set when a worker requests it and the last selection is at least one epoch
+ * old. A table whose set is never requested costs nothing. Few updates give no reliable ranks: with
+ * fewer than UPDATES_PER_ROW updates per row of the set, the last selection stands.
  *
- * A row that was not known at the last selection had fewer updates then than the threshold of the
- * list. What it has above that is what it has got since, or less.
+ * Rows are compared by their updates since the last selection. A row that was not listed then had
+ * fewer updates than the threshold of the list. Its count above that threshold is a lower bound of
+ * its updates since.
  *
- *     Cost: a selection reads up to 2 x hot_top rows, sorts them by id, and those of rank below 1.2 x hot_rows by
- *     rank; a reply packs the ids.
+ *     Cost: a selection reads up to 2 x hot_top rows, sorts them by id, and sorts those of rank
+ * below 1.2 x hot_rows by rank; a reply packs the ids.
  *
- * Source: [imc20] section 4; docs/PROTOCOL.md section 7, "Hot rows"; docs/AGGREGATION.md.
- */
+ * Source: [imc20] section 4; docs/PROTOCOL.md section 7, "Hot rows"; docs/AGGREGATION.md. */
 #include "ps/shard_internal.h"
 
 #include "agg/hot_set.h"
@@ -23,24 +24,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A new epoch makes every worker fetch the set: not for less than one of so many rows. Workers ask
- * for the first set so many times in the time of an epoch. */
+/* CHANGED_OF: a new epoch makes every worker fetch the set, so it needs a change of at least 1 in
+ * 50 rows. FIRST_TIMES: requests of a worker per epoch until the first set exists. */
 enum { UPDATES_PER_ROW = 4, CHANGED_OF = 50, FIRST_TIMES = 64 };
 
 struct shard_hot {
     uint64_t *ids;              /* (hot_rows,), ascending: the set */
-    struct weft_hot_row *known; /* (2 x hot_top,), by id: as they were at the last selection */
+    struct weft_hot_row *known; /* (2 x hot_top,), by id: the listed rows at the last selection */
     uint32_t count;
     uint32_t known_count;
     uint32_t epoch; /* 0 = none yet */
     uint64_t chosen_ns;
-    uint64_t updates;   /* of the table, then */
-    uint64_t threshold; /* of its list, then */
+    uint64_t updates;   /* of the table at the last selection */
+    uint64_t threshold; /* of its list at the last selection */
 };
 
 struct weft_shard_hots {
     struct shard_hot *tables;     /* (tables_max,) */
-    struct weft_hot_row *rows[2]; /* (2 x hot_top,) scratch, each, as the next */
+    struct weft_hot_row *rows[2]; /* (2 x hot_top,) scratch, like the next */
     struct weft_agg_candidate *candidates;
 };
 
@@ -100,8 +101,8 @@ bool weft_shard_hot_takes(const struct weft_shard *shard, uint16_t index)
 
 /* ---- selecting ------------------------------------------------------------------------------- */
 
-/* Rows in ascending order of their ids: a radix sort over the bytes in which they differ. Returns
- * which of the two arrays has them then. */
+/* Radix sort of rows by id over the bytes in which the ids differ. Returns the array that contains
+ * the result. */
 static struct weft_hot_row *sort_by_id(struct weft_hot_row *from, struct weft_hot_row *to,
                                        uint32_t count)
 {
@@ -130,7 +131,7 @@ static struct weft_hot_row *sort_by_id(struct weft_hot_row *from, struct weft_ho
     return from;
 }
 
-/* Candidates from the listed rows, which are sorted by id as the set and what was known are. */
+/* Build candidates from the listed rows. The rows, the set and `known` are sorted by id. */
 static void compare(const struct shard_hot *hot, const struct weft_hot_row *rows, uint32_t count,
                     struct weft_agg_candidate *candidates)
 {
@@ -160,7 +161,7 @@ static uint32_t fresh(const struct weft_agg_candidate *c)
     return c->now >= c->before ? c->now - c->before : c->now;
 }
 
-/* So many of them were of rows that were hot. */
+/* Updates of hot rows since the last selection. */
 static uint64_t hot_updates(const struct weft_agg_candidate *candidates, uint32_t count)
 {
     uint64_t sum = 0;
@@ -170,11 +171,12 @@ static uint64_t hot_updates(const struct weft_agg_candidate *candidates, uint32_
     return sum;
 }
 
-/* Drop candidates whose rank is no lower than `ranks`, as far as that is known without sorting
- * them: they are not selected. Returns how many are left. */
+/* Drop candidates that cannot be among the first `ranks`: find the highest count that at least
+ * `ranks` candidates reach, and drop those below it. No sort is needed. Returns the number kept. */
 static uint32_t drop_last(struct weft_agg_candidate *candidates, uint32_t count, uint64_t ranks)
 {
-    uint32_t low = 1, high = 1, kept = 0; /* enough have `low`, or all that have any */
+    uint32_t low = 1, high = 1, kept = 0; /* invariant: at least `ranks` candidates reach `low`, or
+                                           * it is 1 */
     for (uint32_t i = 0; i < count; i++) {
         high = fresh(&candidates[i]) > high ? fresh(&candidates[i]) : high;
     }
@@ -198,7 +200,7 @@ static uint32_t drop_last(struct weft_agg_candidate *candidates, uint32_t count,
     return kept;
 }
 
-/* The rows of the next set, ascending. */
+/* Store the selected ids in ascending order as the next set. */
 static void announce(struct weft_shard *shard, struct shard_hot *hot, uint32_t count)
 {
     struct weft_shard_hots *all = shard->hots;
@@ -241,7 +243,8 @@ static void choose(struct weft_shard *shard, uint16_t index, uint64_t now_ns)
     struct weft_agg_hot_change change;
     const uint32_t left = drop_last(all->candidates, count, (uint64_t)room * 6 / 5);
     weft_agg_hot_choose(all->candidates, left, room, &change);
-    change.left = hot->count - (change.hot - change.came); /* those that are no candidates, too */
+    /* including rows of the set that are not candidates */
+    change.left = hot->count - (change.hot - change.came);
     const bool changed = weft_agg_hot_changed(&change, hot->epoch > 0 ? room / CHANGED_OF + 1 : 1);
     hot->chosen_ns = now_ns;
     hot->updates = updates;

@@ -31,7 +31,7 @@ enum { WEFT_SHARD_CHUNKS_MAX = 1 << 18 };
 #define WEFT_SHARD_USER_TRANSFER (UINT64_C(1) << 35)
 
 enum shard_slot_state {
-    SLOT_IDLE,    /* its worker is not connected, or the transport had no room for it */
+    SLOT_IDLE,    /* not posted: the worker is not connected, or the transport had no room */
     SLOT_POSTED,  /* waits for a request */
     SLOT_OPEN,    /* chunks arrive */
     SLOT_WAITING, /* complete; waits for consistency */
@@ -47,14 +47,15 @@ struct shard_slot {
     bool dead;  /* the rest of this request is refused */
     bool head_seen;
     bool again;       /* PUSH: a duplicate, already applied whole */
-    bool update;      /* PUSH: of an update (ps/update.h), by its tag */
-    bool update_open; /* and that one was opened for it */
-    uint32_t base;    /* and the base in the tag */
-    uint32_t opened; /* PULL: updates opened, when its rows were read; with HOT: ids in the reply */
-    uint32_t version;    /* PULL: of its rows: the minimum clock, when they were read */
-    uint8_t id_bytes;    /* PUSH, PULL: by the grid, WEFT_RPC_ID_PACKED where ids are; TABLE: 0 */
+    bool update;      /* PUSH: belongs to an update (ps/update.h), according to its tag */
+    bool update_open; /* this push opened that update or joined it */
+    uint32_t base;    /* base from the tag */
+    uint32_t opened; /* PULL: number of updates opened when its rows were read; with HOT: ids in the
+                      * reply */
+    uint32_t version;    /* PULL: version of its rows: the minimum clock when they were read */
+    uint8_t id_bytes;    /* PUSH, PULL: from the grid, or WEFT_RPC_ID_PACKED; TABLE: 0 */
     uint16_t can;        /* TABLE: what the worker was granted */
-    uint32_t partial;    /* PUSH: its entry, WEFT_SHARD_NONE without */
+    uint32_t partial;    /* PUSH: index of its shard_partial; WEFT_SHARD_NONE = none */
     uint64_t number;     /* PUSH: the worker's count of pushes to this table; 0 = none */
     uint32_t list;       /* PUSH: the list that its chunks name; 0 = none so far */
     uint32_t list_place; /* index of that list: shard_list.c */
@@ -158,7 +159,7 @@ struct weft_shard {
     struct weft_push_window *pushes; /* (tables_max, workers_max) */
     uint64_t *critical;              /* (WEFT_SHARD_CHUNKS_MAX,) bits, scratch */
     uint64_t *durable_upto;      /* (tables_max, workers_max): pushes up to this number are durable;
-                                  * NULL without checkpoints */
+                                  * NULL = none checkpoints */
     uint64_t *durable_upto_sent; /* the same: the number last sent to the worker */
     bool durable_upto_unsent;    /* some worker may need a DURABLE_UPTO */
     uint32_t cut_wanted; /* highest clock that a worker requests in a checkpoint; 0 = none */
@@ -173,18 +174,18 @@ struct weft_shard {
     bool *members;                      /* (tables_max, workers_max): has opened the table, and is
                                          * alive */
     uint32_t dead_rank;                 /* the first rank that died; WEFT_SHARD_NONE = none */
-    struct weft_snapshot *snapshot;     /* NULL without checkpoints */
-    struct weft_shard_journal *journal; /* NULL without */
+    struct weft_snapshot *snapshot;     /* NULL = none checkpoints */
+    struct weft_shard_journal *journal; /* NULL = none */
     struct weft_shard_updates *updates;
-    struct weft_shard_aggregates *aggregates; /* NULL without */
-    struct weft_shard_hots *hots;             /* likewise */
-    struct weft_transfer *transfer;           /* NULL without replicas */
-    struct shard_partial *partials;           /* worker by worker */
+    struct weft_shard_aggregates *aggregates; /* NULL = none */
+    struct weft_shard_hots *hots;             /* NULL = none */
+    struct weft_transfer *transfer;           /* NULL = none replicas */
+    struct shard_partial *partials;           /* ordered by worker */
     uint32_t partials_per_worker;             /* 0 without checkpoints */
     uint32_t partial_count;
-    struct shard_slot *slots; /* worker by worker: push slots, pull slots, the TABLE and the LIST slot;
-                               * then aggregator by aggregator: WEFT_AGGREGATE_PULLS pull slots */
-    uint64_t *list_ids;       /* (workers_max, list_ids): lists of pulls; NULL without */
+    struct shard_slot *slots; /* ordered by worker: push slots, pull slots, the TABLE and the LIST
+                               * slot; then by aggregator: WEFT_AGGREGATE_PULLS pull slots */
+    uint64_t *list_ids;       /* (workers_max, list_ids): lists of pulls; NULL = none */
     uint32_t slots_per_worker;
     uint32_t slot_count;
     uint32_t busy_count;     /* slots that are neither IDLE nor POSTED */
@@ -268,7 +269,7 @@ void weft_shard_dedup_closed(struct weft_shard *shard, const struct shard_slot *
 /* The push is complete within its bound. */
 void weft_shard_dedup_close(struct weft_shard *shard, uint16_t table, uint32_t worker,
                             uint64_t number);
-/* Is a push with this number in progress, or was it interrupted? */
+/* True: a push with this number is in progress or was interrupted. */
 bool weft_shard_dedup_begun(struct weft_shard *shard, uint16_t table, uint32_t worker,
                             uint64_t number);
 /* The worker resumes after a break and reports which pushes it will not resend. Chunks of these
@@ -291,7 +292,7 @@ void weft_shard_dedup_later(struct weft_shard *shard, const struct shard_slot *s
 /* Errors: WEFT_NOMEM. */
 weft_status weft_shard_lists_init(struct weft_shard *shard);
 void weft_shard_lists_fini(struct weft_shard *shard);
-/* May workers be granted WEFT_RPC_CAN_LIST? */
+/* True: workers may be granted WEFT_RPC_CAN_LIST. */
 static inline bool weft_shard_takes_lists(const struct weft_shard *shard)
 {
     /* A push whose list is unknown is resent: the shard must know which chunks are applied. */
@@ -376,7 +377,7 @@ weft_status weft_shard_updates_init(struct weft_shard *shard);
 void weft_shard_updates_fini(struct weft_shard *shard);
 /* The first chunk of a push of an update is about to be applied: WEFT_RPC_OK, or LATE. */
 enum weft_rpc_status weft_shard_update_open(struct weft_shard *shard, struct shard_slot *slot);
-/* Was the update of this push opened and refused? */
+/* True: the update of this push was refused when it opened. */
 bool weft_shard_update_is_late(const struct weft_shard *shard, const struct shard_slot *slot);
 /* Values of the push were applied, with this sum of squares. */
 void weft_shard_update_applied(struct weft_shard *shard, const struct shard_slot *slot,
@@ -424,7 +425,7 @@ void weft_shard_journal_cut_kept(struct weft_shard *shard);
 void weft_shard_journal_cut_failed(struct weft_shard *shard);
 void weft_shard_journal_durable(struct weft_shard *shard);
 void weft_shard_journal_fini(struct weft_shard *shard);
-/* Does the checkpoint already contain the record being replayed for this table? */
+/* True: the checkpoint already contains the record being replayed for this table. */
 bool weft_shard_journal_passes_over(const struct weft_shard *shard, uint16_t table);
 
 /* restore.c */
@@ -486,7 +487,7 @@ static inline bool shard_is_there(const struct shard_worker *worker)
 
 /* shard_push.c */
 
-/* May this worker push for this clock now? */
+/* True: this worker may push for this clock now. */
 enum weft_rpc_status weft_shard_push_allowed(const struct weft_shard *shard,
                                              const struct shard_slot *slot,
                                              const struct weft_table *table);
@@ -507,10 +508,10 @@ void weft_shard_aggregates_fini(struct weft_shard *shard);
 /* Sets aggregators_connected and _active of *gauges_p. */
 void weft_shard_aggregates_gauges(const struct weft_shard *shard, uint64_t since_ns,
                                   struct weft_shard_gauges *gauges_p);
-/* May workers be granted WEFT_RPC_CAN_AGGREGATE? */
+/* True: workers may be granted WEFT_RPC_CAN_AGGREGATE. */
 static inline bool weft_shard_takes_aggregates(const struct weft_shard *shard)
 {
-    /* The shard must know pushes that were begun directly. */
+    /* Aggregates need duplicate detection: the shard must know pushes that were begun directly. */
     return shard->aggregates != NULL && (shard->config.can & WEFT_RPC_CAN_AGGREGATE) != 0 &&
            shard->partial_count > 0;
 }
@@ -518,7 +519,7 @@ static inline bool weft_shard_takes_aggregates(const struct weft_shard *shard)
 void weft_shard_aggregate_session(struct weft_shard *shard, const struct shard_slot *slot);
 /* A new process has this rank. */
 void weft_shard_aggregate_forget(struct weft_shard *shard, uint16_t table, uint32_t rank);
-/* False: the event is for others, too. */
+/* False: other modules handle the event, too. */
 bool weft_shard_aggregate_event(struct weft_shard *shard, const struct weft_msg_event *event,
                                 uint64_t now_ns);
 /* Pass the ready replies to the transport. */
@@ -532,22 +533,22 @@ bool weft_shard_aggregate_replay(struct weft_shard *shard, uint16_t table, uint3
 /* Errors: WEFT_NOMEM. */
 weft_status weft_shard_hots_init(struct weft_shard *shard);
 void weft_shard_hots_fini(struct weft_shard *shard);
-/* May workers be granted WEFT_RPC_CAN_HOT for this table? */
+/* True: workers may be granted WEFT_RPC_CAN_HOT for this table. */
 bool weft_shard_hot_takes(const struct weft_shard *shard, uint16_t table);
-/* Lay out the answer to a PULL with HOT. False: it is a head alone, with a status. */
+/* Build the reply to a PULL with HOT. False: only a head with a status. */
 bool weft_shard_hot_answer(struct weft_shard *shard, struct shard_slot *slot, uint64_t now_ns);
 uint64_t weft_shard_hot_rows(const struct weft_shard *shard);
 
-/* transfer.c: to the replica; each is nothing where there are none */
+/* transfer.c: transfers to the replica; no effect without replicas */
 
 /* Errors: WEFT_NOMEM. */
 weft_status weft_transfer_init(struct weft_shard *shard);
 void weft_transfer_fini(struct weft_shard *shard);
-/* False: the event is for others, too. */
+/* False: other modules handle the event, too. */
 bool weft_transfer_event(struct weft_shard *shard, const struct weft_msg_event *event,
                          uint64_t now_ns);
 void weft_transfer_progress(struct weft_shard *shard, uint64_t now_ns);
-/* The rows of a table are stepped: it can be cut now. */
+/* All rows of a table have been stepped: it can be cut now. */
 void weft_transfer_boundary(struct weft_shard *shard, uint64_t now_ns);
 /* True: no reply may be sent now. */
 bool weft_transfer_holds_answers(struct weft_shard *shard);
@@ -583,8 +584,8 @@ void weft_shard_request_closed(struct weft_shard *shard, struct shard_slot *slot
                                const struct weft_msg_event *event, uint64_t now_ns);
 /* Move waiting pulls whose condition is met to `due`. Sends ready replies. */
 void weft_shard_wake(struct weft_shard *shard, uint64_t now_ns);
-/* Build replies to due pulls: some, so that the first are sent while others are built; or all,
- * before the weights that they contain change. */
+/* Build replies to due pulls. Some: the first replies are sent while others are built. All: the
+ * weights are about to change. */
 void weft_shard_answer_due(struct weft_shard *shard, bool all);
 /* Reply to a request with a head only. */
 void weft_shard_answer_head(struct weft_shard *shard, struct shard_slot *slot);

@@ -183,7 +183,7 @@ void weft_shard_journal_table(struct weft_shard *shard, uint16_t table, uint32_t
 
 /* ---- cuts ------------------------------------------------------------------------------------ */
 
-/* Continue after the existing records. Not if these contain a kept cut: it may be valid soon, and
+/* Continue after the existing records, unless they contain a kept cut: it may soon be valid, and
  * then the next cut has room. */
 static void go_on_behind(struct weft_shard *shard)
 {
@@ -192,7 +192,7 @@ static void go_on_behind(struct weft_shard *shard)
     if (journal->gapped && journal->gap_kept) {
         return;
     }
-    if (journal->gapped) { /* of a cut that failed */
+    if (journal->gapped) { /* the GAP of a cut that failed */
         weft_ring_cut_back(&journal->ring, journal->gap);
     }
     journal->gap = journal->ring.end;
@@ -235,7 +235,7 @@ void weft_shard_journal_write_mark(struct weft_shard *shard, uint64_t checkpoint
     const struct weft_ring_record head = {.type = RECORD_MARK};
     const struct mark_body body = {
         .checkpoint = checkpoint, .tables = shard->config.tables_max, .words = journal->words};
-    /* Also when it is full: all written records after the cut are there. */
+    /* Also when it is full: it contains all records written after the cut. */
     (void)append(shard, &head, &body, sizeof(body), journal->mark,
                  journal->mark_words * sizeof(*journal->mark));
 }

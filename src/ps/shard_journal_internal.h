@@ -24,7 +24,8 @@ enum record_type {
     RECORD_TABLE,     /* struct table_body: the rank has opened the table */
     RECORD_MARK,      /* struct mark_body, then for each table: position, bits of its members */
     RECORD_LIFE,      /* another process continues the shard: all connections have ended */
-    RECORD_GAP,       /* here it was full; later records continue from the cut that begins here */
+    RECORD_GAP,       /* the journal was full here; later records continue from the cut that begins
+                       * here */
     RECORD_AGGREGATE, /* value: clock; then the message as received (ps/aggregate.h) */
 };
 

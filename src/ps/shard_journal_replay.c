@@ -253,7 +253,7 @@ static bool replay_table(struct weft_shard *shard, const struct weft_ring_record
     if (weft_shard_table_open(shard, &spec, record->rank) != WEFT_RPC_OK) {
         return false;
     }
-    /* So that the same ids are admitted, and evicted, as the first time. */
+    /* Restore the key, so that the same ids are admitted and evicted as in the first run. */
     return (!is_new || weft_admission_restore_key(&shard->tables[record->table].admission,
                                                   body.admission_key) == WEFT_OK) &&
            (body.resumes == 0 ||
@@ -373,7 +373,7 @@ static bool ends_here(struct weft_shard_journal *journal, const struct weft_ring
     return true;
 }
 
-/* Must the replay wait for room for the record, or, after the last record, for LIFE? LIFE is
+/* True: the replay must wait for room for the record or, after the last record, for LIFE. LIFE is
  * omitted if no more room is possible. */
 static bool stalls(struct weft_shard_journal *journal, const struct weft_ring_record *record)
 {

@@ -9,11 +9,10 @@
  * The list that a worker sends stays in the memory of its LIST slot until the next LIST; pulls do
  * not evict it. So after LIST a push never fails for lack of memory for its list.
  *
- * In the journal the ids follow the chunk that names them, so each record can be replayed alone,
- * too.
+ * In the journal the ids follow the chunk that names them, so each record can also be replayed
+ * alone.
  *
- * Source: docs/PROTOCOL.md section 7, "Lists".
- */
+ * Source: docs/PROTOCOL.md section 7, "Lists". */
 #include "ps/shard_internal.h"
 
 #include "base/assert.h"

@@ -8,7 +8,7 @@
 
 #include "base/assert.h"
 
-/* Packets that are later than this are not expected. */
+/* Longest expected delay of a packet. */
 static const uint64_t late_ns = WEFT_NS_PER_S;
 
 /* ---- request memory -------------------------------------------------------------------------- */
@@ -119,7 +119,8 @@ static void worker_unbind(struct weft_shard *shard, uint32_t rank)
     struct shard_worker *worker = &shard->workers[rank];
     worker->up = false;
     if (worker->clock_posted) {
-        /* NOTFOUND: the transport has dropped it with the peer. Either way it is cancelled. */
+        /* NOTFOUND: the transport has dropped the expectation with the peer. In both cases it is
+         * cancelled. */
         (void)!shard->msgr.ops->cancel(shard->msgr.self, worker->clock_expect);
         worker->clock_posted = false;
     }
@@ -231,12 +232,17 @@ bool weft_shard_take_replaced(struct weft_shard *shard, weft_peer *peer_p, bool 
     return true;
 }
 
-/* Whether a process may not have the rank. One that lost it does not get it back, even if nobody has
- * it: what it pushed is not known any more, and would count twice. One that is not known (it never
- * connected, or the shard was restored from before it did) and began before the process that is
- * connected waits until that is gone: most likely it hung, or else its host's clock is behind. It waits
- * some time longer: the connection may be one of a dead process, whose packets were late. Taken for a
- * successor, it would cost the living process the rank for good. */
+/* True: the process may not have the rank.
+ *
+ * A process that lost the rank never gets it back, even if the rank is free: its pushes are no
+ * longer recorded and would count twice.
+ *
+ * An unknown process is one that never connected, or that connected after the state from which the
+ * shard was restored. If it is older than the connected process, it waits until that process is
+ * gone. Most likely the unknown process hung, or its host's clock is behind. It then waits some
+ * time longer, because the connection may belong to a dead process whose packets were late. If the
+ * shard took that dead process for a successor, the living process would lose the rank
+ * permanently. */
 static bool is_refused(const struct shard_worker *worker, uint64_t incarnation, uint64_t now_ns,
                        bool *for_good_p)
 {

@@ -6,7 +6,7 @@
 #include "ps/layout.h"
 #include "ps/values.h"
 
-/* May this worker push for this clock now? Checked for each chunk, because clocks advance
+/* True: this worker may push for this clock now. Checked for each chunk, because clocks advance
  * meanwhile. */
 enum weft_rpc_status weft_shard_push_allowed(const struct weft_shard *shard,
                                              const struct shard_slot *slot,
@@ -160,7 +160,8 @@ static bool all_here(const struct weft_shard *shard, const struct weft_table *ta
 static void hash_ids(struct weft_shard *shard, const struct weft_table *table,
                      const struct push_chunk *chunk)
 {
-    const struct weft_hash_key key = table->index_key; /* no store below may change it */
+    /* a local copy: the compiler may assume that no store changes it */
+    const struct weft_hash_key key = table->index_key;
     for (uint32_t i = 0; i < chunk->count; i++) {
         shard->chunk_hashes[i] = weft_hash_keyed(&key, shard->chunk_ids[i]);
     }

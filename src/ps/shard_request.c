@@ -380,14 +380,14 @@ static bool counts_updates(const struct shard_slot *slot)
            (slot->request.flags & WEFT_RPC_COUNT_UPDATES) != 0;
 }
 
-/* With more than a head. */
+/* True: the reply has more than a head. */
 static bool is_hot_set(const struct shard_slot *slot)
 {
     return slot->op == WEFT_RPC_PULL && slot->status == WEFT_RPC_OK &&
            (slot->request.flags & WEFT_RPC_HOT) != 0;
 }
 
-/* The head is written last, because it tells the time of departure. */
+/* The head is written last, because it contains the time of departure. */
 static weft_status reply_send(struct weft_shard *shard, struct shard_slot *slot, uint64_t now_ns)
 {
     bool rows = slot->op == WEFT_RPC_PULL &&
@@ -418,7 +418,7 @@ static weft_status reply_send(struct weft_shard *shard, struct shard_slot *slot,
         .priority = WEFT_RPC_PRIORITY,
         .critical = 1,
         .shares = true,
-        .cut = rows, /* its worker may have a deadline */
+        .cut = rows, /* the worker may have set a deadline */
         .bound_ppm = rows ? slot->request.reply_bound_ppm : 0,
         .stream = weft_rpc_stream((uint8_t)(slot->op | WEFT_RPC_REPLY_FLAG), slot->table),
         .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
@@ -486,7 +486,7 @@ static void answer_resume(struct weft_shard *shard, struct shard_slot *slot)
     weft_shard_queue_push(shard, &shard->ready, slot_index(shard, slot));
 }
 
-/* Does a row fit the packets to this worker, and the head chunk 0? If not, reply with a head
+/* True: a row fits one packet to this worker, and the head fits chunk 0. False: reply with a head
  * only. */
 static bool answer_fits(struct weft_shard *shard, const struct shard_slot *slot,
                         uint16_t elem_bytes, uint32_t head_elems)
@@ -580,7 +580,7 @@ void weft_shard_wake(struct weft_shard *shard, uint64_t now_ns)
     weft_shard_send_ready(shard, now_ns);
 }
 
-/* It waits for no clock. */
+/* This request waits for no clock. */
 static void hot_closed(struct weft_shard *shard, struct shard_slot *slot, uint64_t now_ns)
 {
     uint64_t begin_ns = shard_clock_ns(shard);

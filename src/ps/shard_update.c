@@ -63,8 +63,8 @@ struct shard_update {
 struct weft_shard_updates {
     struct shard_update *of; /* (workers_max, per_rank) */
     uint32_t per_rank;
-    uint32_t *clocks; /* (tables_max, workers_max, 2), by parity: of an open update with pushes in
-                       * the table; 0 = none */
+    uint32_t *clocks; /* (tables_max, workers_max, 2), by parity: clock of an open update with
+                       * pushes in the table; 0 = none */
     uint64_t came;    /* total bytes of updates */
     struct weft_shard_committed *ring;
     uint32_t ring_size;
@@ -110,7 +110,7 @@ static struct shard_update *find(const struct weft_shard *shard, uint32_t rank, 
     return NULL;
 }
 
-/* Where the clocks of a rank's open updates in a table are, by parity. */
+/* Pointer to the clocks of a rank's open updates in a table, by parity. */
 static uint32_t *clocks_of(const struct weft_shard *shard, uint16_t table, uint32_t rank)
 {
     return &shard->updates->clocks[((size_t)table * shard->config.workers_max + rank) * 2];
