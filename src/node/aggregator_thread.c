@@ -22,8 +22,8 @@ struct serving {
     struct weft_msgr msgr;
     weft_peer peer;      /* its connection to the shard, or the last one */
     uint64_t connect_ns; /* do not connect to the shard before this time */
-    uint64_t refusals;   /* of the shard or the parent, logged so far */
-    uint64_t loops;      /* the same */
+    uint64_t refusals;   /* refusals by the shard or parent, logged so far */
+    uint64_t loops;      /* cycles logged so far */
     bool age_noted;
 };
 
@@ -164,7 +164,7 @@ static void follow(struct serving *serving)
     }
 }
 
-/* Call between two steps. Returns how long the next may sleep. */
+/* Call between two steps. Returns the maximum sleep of the next step in ns. */
 static uint64_t turn(struct serving *serving)
 {
     const struct weft_launch_address *server = &serving->thread->config.server;
@@ -208,7 +208,7 @@ static void serve(struct weft_aggregator_thread *thread, struct serving *serving
     copy_stats(&thread->stats, serving);
     weft_stats_query_close(&thread->query);
     pthread_mutex_lock(&thread->lock);
-    thread->driver = NULL; /* no thread wakes it from here on */
+    thread->driver = NULL; /* no thread wakes the driver from here on */
     pthread_mutex_unlock(&thread->lock);
 }
 
@@ -220,7 +220,7 @@ static weft_status open_endpoint(struct weft_aggregator_thread *thread, struct s
     ep->name = weft_rpc_aggregator_name(aggregator->shard, aggregator->number);
     const uint32_t below = aggregator->workers_max + aggregator->children_max;
     ep->senders_expected = (uint16_t)below;
-    /* Twice as many: one that restarts may connect before its old connection is given up. */
+    /* Twice as many: a restarted process may connect before its old connection times out. */
     ep->peers_max = 2 * below + 8;
     ep->expects_max = weft_aggregator_expects_max(aggregator);
     weft_status status =

@@ -110,7 +110,7 @@ static weft_status judge(const struct weft_checkpoint *checkpoint, struct weft_e
     return WEFT_OK;
 }
 
-/* Which process does this one replace? */
+/* Find the process that this one replaces. */
 static void say_replaced(struct weft_checkpoint *checkpoint)
 {
     const struct weft_ckpt_history *history = weft_ckpt_log_history(checkpoint->log);
@@ -289,7 +289,7 @@ weft_status weft_checkpoint_begin(struct weft_checkpoint *checkpoint, struct wef
     if (status != WEFT_OK) {
         return status;
     }
-    /* A file that cannot be moved is void all the same. */
+    /* A file that cannot be moved is void nevertheless. */
     if (weft_ckpt_set_aside(options->directory, checkpoint->log, tell_moved, checkpoint,
                             &ignored) != WEFT_OK) {
         weft_node_warn(&checkpoint->config.log, "%s", ignored.text);

@@ -27,9 +27,9 @@
 #include <stdatomic.h>
 
 struct weft_checkpoint_options {
-    const char *directory; /* NULL = none are made */
+    const char *directory; /* NULL = no checkpoints */
     const char *every;     /* "1000" clocks, "60s"; NULL = the default */
-    uint32_t full_every;   /* one of this many is full, the others are deltas */
+    uint32_t full_every;   /* one in this many is full, the others are deltas */
     uint32_t keep;
     uint32_t memory_mib; /* memory for copies of rows, for each shard */
     bool restore;
@@ -77,11 +77,11 @@ struct weft_checkpoint_feed {
     bool has_bsp;
     uint64_t rows; /* of the checkpoint in progress */
     size_t peak;
-    _Atomic uint16_t refusal;         /* why there is none, for programs that requested one; enum
-                                       * weft_rpc_status, 0 = nothing to report */
-    uint64_t kept_number;             /* the shard's: of the last cut that was kept */
-    _Atomic uint64_t durable_number;  /* of one that is valid, which the shard does not know yet; 0
-                                       * = none */
+    _Atomic uint16_t refusal;         /* reason for programs whose requested checkpoint was not
+                                       * made; enum weft_rpc_status, 0 = nothing to report */
+    uint64_t kept_number;             /* the shard's: number of the last kept cut */
+    _Atomic uint64_t durable_number;  /* number of a valid checkpoint that the shard does not know
+                                       * yet; 0 = none */
     struct weft_journal_file journal; /* the shard's */
     bool journal_full;                /* set by the shard; the writer logs each once */
     bool journal_failed;
@@ -131,7 +131,7 @@ bool weft_checkpoint_may_serve(struct weft_checkpoint_feed *feed);
 int weft_checkpoint_replaced_fd(const struct weft_checkpoint *checkpoint);
 bool weft_checkpoint_is_replaced(struct weft_checkpoint *checkpoint, struct weft_error *why_p);
 
-/* Make one as soon as possible. False: this process does not have all shards. */
+/* Make a checkpoint as soon as possible. False: this process does not have all shards. */
 bool weft_checkpoint_request(struct weft_checkpoint *checkpoint);
 
 /* The process is ending: finish the checkpoint in progress, make a last one at a point between two

@@ -50,7 +50,7 @@ weft_status weft_checkpoint_file_open(struct weft_checkpoint_file *file,
                                       const struct weft_checkpoint_place *place,
                                       const struct weft_cut_view *view, size_t batch_bytes,
                                       struct weft_error *error);
-/* Shape:   records as weft_shard_cut_take gave them. */
+/* Shape: records as returned by weft_shard_cut_take. */
 weft_status weft_checkpoint_file_rows(struct weft_checkpoint_file *file, uint16_t table,
                                       const uint8_t *records, uint32_t count,
                                       struct weft_error *error);

@@ -159,7 +159,7 @@ weft_status weft_checkpoint_restore(struct weft_checkpoint_feed *feed, struct we
     return status == WEFT_OK ? keep_journal(feed, shard, number, supply, error) : status;
 }
 
-/* Fill the next buffer; false when the writer still has it. */
+/* Fill the next buffer; false while the writer owns it. */
 static bool fill_buffer(struct weft_checkpoint_feed *feed, struct weft_shard *shard)
 {
     struct weft_checkpoint_buffer *buffer = &feed->buffers[feed->fill];

@@ -83,7 +83,8 @@ static inline bool weft_checkpoint_has_all(const struct weft_checkpoint *checkpo
  * one. */
 weft_status weft_checkpoint_claim(struct weft_checkpoint *checkpoint, struct weft_error *error);
 
-/* ---- checkpoint_order.c: with the lock held ---------------------------------------------------- */
+/* ---- checkpoint_order.c: with the lock held
+ * ---------------------------------------------------- */
 
 struct weft_checkpoint_standing {
     uint32_t clock; /* of the fastest shard */
@@ -95,7 +96,7 @@ struct weft_checkpoint_standing weft_checkpoint_standing(const struct weft_check
 
 void weft_checkpoint_wake(struct weft_checkpoint_feed *feed);
 
-/* Is a checkpoint due? */
+/* True: a checkpoint is due. */
 void weft_checkpoint_consider(struct weft_checkpoint *checkpoint);
 
 /* Report to waiting programs that there will be none. */

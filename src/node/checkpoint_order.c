@@ -74,8 +74,8 @@ static bool send_order(struct weft_checkpoint *checkpoint, bool at_once, uint32_
 {
     uint64_t number = number_for(checkpoint, clock);
     if (checkpoint->unclear != 0 && number <= checkpoint->unclear) {
-        /* A part with that number may be valid, so it is not reused. The next clock has another
-         * number. */
+        /* A part with that number may be valid, so the number is not reused. The next clock gives
+         * another number. */
         checkpoint->next_ns = weft_clock_now_ns() + WEFT_CHECKPOINT_AGAIN_NS;
         checkpoint->retry_ns = checkpoint->next_ns;
         return true;
@@ -85,7 +85,8 @@ static bool send_order(struct weft_checkpoint *checkpoint, bool at_once, uint32_
         return false;
     }
     uint32_t full_every = checkpoint->config.options.full_every;
-    /* Another server has found a part of the last one damaged, so no delta can be based on it. */
+    /* Another server has found a damaged part of the last checkpoint, so no delta can be based on
+     * it. */
     bool has_base =
         checkpoint->kept != 0 &&
         weft_ckpt_history_has(weft_ckpt_log_history(checkpoint->log),
@@ -112,7 +113,8 @@ static bool send_order(struct weft_checkpoint *checkpoint, bool at_once, uint32_
     return true;
 }
 
-/* At the end: would another one have new contents, and match the other servers' parts? */
+/* True, at the end: another checkpoint would have new contents and match the other servers'
+ * parts. */
 static bool last_wanted(const struct weft_checkpoint *checkpoint, struct weft_checkpoint_standing s)
 {
     uint32_t clock = checkpoint->kept_any ? checkpoint->kept_clock : checkpoint->set_clock;

@@ -299,8 +299,8 @@ static bool note_replaced(struct weft_checkpoint *checkpoint)
     return true;
 }
 
-/* Is the last one valid, that is, have the other servers committed, too? Then older ones may be
- * removed. If the log cannot be read now, it is read again the next time. */
+/* True: the last checkpoint is valid, because all servers have committed. Older ones may then be
+ * removed. If the log cannot be read now, it is read at the next check. */
 static void look_for_others(struct weft_checkpoint *checkpoint)
 {
     const char *directory = checkpoint->config.options.directory;

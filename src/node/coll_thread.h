@@ -85,10 +85,10 @@ weft_status weft_coll_thread_wait(struct weft_coll_thread *thread, uint64_t id, 
  * it; the thread owns it.   Errors:  WEFT_IO  errno says why. */
 weft_status weft_coll_thread_fd(struct weft_coll_thread *thread, int *fd_p);
 
-/* Fail, at all ranks. */
+/* Make the collectives fail at all ranks. */
 void weft_coll_thread_abort(struct weft_coll_thread *thread, const char *text);
 
-/* True when it has failed: one sentence. */
+/* True: the collectives have failed. The text is one sentence. */
 bool weft_coll_thread_failed(struct weft_coll_thread *thread, char *text_p, size_t bytes);
 
 /* Operations begun and not waited for. */

@@ -213,7 +213,7 @@ static weft_status open_driver(struct weft_coordinator *coordinator, struct weft
     driver.udp.port = config->port;
     driver.udp.ep.name = weft_rpc_name(WEFT_ROLE_COORDINATOR, 0);
     driver.udp.ep.accept = 1;
-    /* Twice the members: one that restarts connects before its old connection is given up. */
+    /* Twice the members: a restarted process may connect before its old connection times out. */
     driver.udp.ep.peers_max = 2 * config->roster.members_max;
     driver.udp.ep.chunks_max = 256;
     driver.udp.ep.tx_window_max = 256;

@@ -52,7 +52,7 @@ void weft_endpoint_disconnect(struct weft_endpoint *endpoint, weft_peer peer);
 void weft_endpoint_step(struct weft_endpoint *endpoint, uint64_t timeout_ns,
                         weft_driver_handler *handler, void *arg);
 
-/* As in io/driver.h; no effect with a thread, which does it by itself. */
+/* As in io/driver.h; no effect with a thread, which does this without a call. */
 void weft_endpoint_flush(struct weft_endpoint *endpoint);
 void weft_endpoint_idle(struct weft_endpoint *endpoint);
 

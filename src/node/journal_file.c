@@ -223,7 +223,7 @@ static weft_status replay(struct weft_journal_file *file, struct weft_shard *sha
     return WEFT_OK;
 }
 
-/* The worst damage first. */
+/* Report the worst damage first. */
 static void say(struct weft_journal_file *file, const struct weft_shard_journal_report *report,
                 weft_status why, uint64_t checkpoint, struct weft_journal_news *news)
 {

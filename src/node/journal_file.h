@@ -23,7 +23,7 @@
 #include "ps/shard_journal.h"
 
 struct weft_journal_options {
-    const char *directory; /* NULL = none is kept */
+    const char *directory; /* NULL = no journal */
     uint32_t mib;          /* of each shard */
     bool sync;             /* every reply waits until the records that it depends on are on the
                             * disk */
@@ -35,9 +35,9 @@ struct weft_journal_options {
 /* The owner of the files. */
 struct weft_journal_names {
     uint32_t shard;
-    uint64_t claim;  /* of this process; unique */
-    uint64_t former; /* of the predecessor, whose journal is read; 0 = none, but there may be a file
-                      * of the last release, named after the shard alone */
+    uint64_t claim;  /* claim of this process; unique */
+    uint64_t former; /* claim of the predecessor, whose journal is read. 0 = none; a file of the
+                      * last release, named after the shard alone, may exist */
     bool fresh;      /* no journal is to be read */
     bool doubtful;   /* a damaged record may have said that another process served after `former`:
                       * while that one's journal exists, the one to read is unknown */
@@ -45,10 +45,10 @@ struct weft_journal_names {
 
 /* The predecessor's journal. */
 struct weft_journal_former {
-    char *path; /* NULL = there is none */
+    char *path; /* NULL = none */
     void *memory;
     uint64_t bytes;
-    bool aside; /* it has records that the own one lacks: it is kept, in quarantine/ */
+    bool aside; /* it has records that this process's journal lacks: keep it in quarantine/ */
 };
 
 struct weft_journal_file {

@@ -20,7 +20,7 @@ bool weft_journal_is_ours(int fd);
 weft_status weft_journal_former_read(struct weft_journal_file *file, struct weft_journal_news *news,
                                      struct weft_error *error);
 
-/* It was read, or cannot be used. */
+/* Release the predecessor's journal: it was read, or cannot be used. */
 void weft_journal_former_unmap(struct weft_journal_former *former);
 
 /* Move the file at path to a free name in quarantine/. */

@@ -113,10 +113,10 @@ static weft_status read_file(struct weft_journal_former *former, int fd, const c
     return WEFT_OK;
 }
 
-/* Is this file from a process that died before it replaced the former one, or from an earlier one?
- * Its head has the answer: all journals that were copied from one another have the same lineage. A
- * file without a head is from a process that died before it wrote anything, or that is alive, and
- * then the file is locked. */
+/* True: this file is from a process that died before it replaced the former one, or from an earlier
+ * one. The head decides: all journals copied from one another have the same lineage. A file without
+ * a head is from a process that died before it wrote anything, or from a living process, which
+ * holds a lock on the file. */
 static bool is_leftover(const char *path, uint64_t lineage)
 {
     uint8_t head[JOURNAL_PAGE_BYTES] = {0};
@@ -260,7 +260,7 @@ weft_status weft_journal_put_aside(const struct weft_journal_options *options, c
     if (!made) {
         return cannot_move(path, error);
     }
-    /* Two processes never share a name, but claims in two checkpoint directories may reach the same
+    /* No two processes share a claim, but claims in two checkpoint directories may have the same
      * number. */
     for (uint32_t i = 1; i < ASIDE_MAX && access(target, F_OK) == 0; i++) {
         (void)snprintf(target + used, sizeof(target) - (size_t)used, ".%" PRIu32, i);

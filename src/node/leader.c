@@ -29,9 +29,9 @@ void weft_leader_fini(struct weft_leader *leader)
     pthread_cond_destroy(&leader->turn);
 }
 
-/* The thread sleeps until looks_ns, or until woken. It is the only one that sleeps on `turn`, and yet
- * it is woken by broadcast: glibc before 2.41 can lose a signal to a wait that has already ended
- * (https://sourceware.org/bugzilla/show_bug.cgi?id=25847). */
+/* The thread sleeps until looks_ns, or until woken. It is the only one that sleeps on `turn`, and
+ * yet it is woken by broadcast: glibc before 2.41 can lose a signal to a wait that has already
+ * ended (https://sourceware.org/bugzilla/show_bug.cgi?id=25847). */
 static void sleep_until_turn(struct weft_leader *leader)
 {
     if (leader->looks_ns == WEFT_NEVER) {
@@ -43,7 +43,7 @@ static void sleep_until_turn(struct weft_leader *leader)
     (void)pthread_cond_timedwait(&leader->turn, leader->lock, &at);
 }
 
-/* No thread leads: should the endpoint's thread? */
+/* True: no thread leads, and the endpoint's thread should. */
 static bool is_due(const struct weft_leader *leader)
 {
     return leader->hurry || weft_clock_now_ns() >= leader->left_ns + grace_ns;

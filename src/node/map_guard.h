@@ -24,7 +24,7 @@ struct weft_map_guard; /* one region */
  * Errors:  WEFT_IO  no handler could be installed, or too many regions: errno says which. */
 weft_status weft_map_guard_add(void *memory, size_t bytes, struct weft_map_guard **guard_p);
 
-/* Has a page failed? */
+/* True: a page has failed. */
 bool weft_map_guard_failed(const struct weft_map_guard *guard);
 
 /* NULL is allowed. */

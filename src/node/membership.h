@@ -14,7 +14,7 @@
 struct weft_membership {
     const char *coordinator;   /* option; NULL = not given */
     uint32_t patience_s;       /* option */
-    struct weft_launch launch; /* coordinator_port 0 = there is none */
+    struct weft_launch launch; /* coordinator_port 0 = no coordinator */
     const struct weft_security *security;
     struct weft_provider *provider;    /* the member thread's */
     struct weft_member_thread *thread; /* NULL = not joined */
@@ -27,12 +27,12 @@ bool weft_membership_has_coordinator(const struct weft_membership *membership);
 struct weft_membership_join {
     const struct weft_security *security; /* loaded */
     const struct weft_transport_options *transport;
-    uint32_t first;     /* of a server: its first shard, or WEFT_MEMBER_NONE */
-    uint32_t span;      /* of a server: how many shards; 0 = a worker, or an aggregator */
-    bool is_aggregator; /* with this number */
+    uint32_t first;     /* server: its first shard; else WEFT_MEMBER_NONE */
+    uint32_t span;      /* server: number of shards; 0 = a worker or an aggregator */
+    bool is_aggregator; /* aggregator; its number is `first` */
     uint32_t number;
     const char *rack;      /* the rack or host of a worker or an aggregator; NULL = not given */
-    bool wants_aggregator; /* of a worker: it requests an aggregator */
+    bool wants_aggregator; /* worker: it requests an aggregator */
     enum weft_member_wait what;
     uint64_t patience_ns;
     bool (*stop)(void); /* NULL = the wait is not interruptible */

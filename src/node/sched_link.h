@@ -2,14 +2,14 @@
  * process's own message interface, beside its data. One connection, retried every 100 ms while
  * there is none; the owner of the endpoint makes it:
  *
- *     if (weft_sched_link_wants_peer(link, now)) connect to host and port; weft_sched_link_connecting(...)
- *     for each event: if (weft_sched_link_event(link, &event, now)) it was the link's
- *     weft_sched_link_progress(link, now);      after a batch of events, and at _deadline
+ *     if (weft_sched_link_wants_peer(link, now)) connect to host and port;
+ *     weft_sched_link_connecting(...) for each event: if (weft_sched_link_event(link, &event, now))
+ *     the link consumed it weft_sched_link_progress(link, now); after a batch of events, and at
+ *     _deadline
  *
  * Without a scheduler the link is NULL, and each call site tests for that.
  *
- * Sans-I/O, one thread.   Source: docs/PROTOCOL.md section 13.
- */
+ * Sans-I/O, one thread.   Source: docs/PROTOCOL.md section 13. */
 #ifndef WEFT_NODE_SCHED_LINK_H
 #define WEFT_NODE_SCHED_LINK_H
 
@@ -18,7 +18,7 @@
 
 enum {
     WEFT_SCHED_LINK_EXPECTS = 4
-}; /* expectations that it posts; it also needs one more peer, and a spare one */
+}; /* expectations that the link posts; it also needs two more peers: the connection and a spare */
 
 struct weft_sched_link;
 
@@ -31,7 +31,7 @@ void weft_sched_link_free(struct weft_sched_link *link);
 struct weft_sched_daemon *weft_sched_link_daemon(struct weft_sched_link *link);
 
 bool weft_sched_link_wants_peer(const struct weft_sched_link *link, uint64_t now_ns);
-/* WEFT_PEER_ANY: the attempt could not begin. */
+/* peer: the new connection; WEFT_PEER_ANY: the attempt could not begin. */
 void weft_sched_link_connecting(struct weft_sched_link *link, weft_peer peer, uint64_t now_ns);
 
 /* True: the event belongs to the scheduler's connection, and was consumed. */

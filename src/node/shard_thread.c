@@ -13,7 +13,7 @@
 static const uint64_t flush_patience_ns = WEFT_NS_PER_S / 2;
 static const uint64_t flush_least_ns = WEFT_NS_PER_S / 10;
 
-/* The objects of the running thread. */
+/* Objects of the running thread. */
 struct serving {
     struct weft_shard_thread *thread;
     struct weft_driver *driver;
@@ -61,7 +61,7 @@ static void supply_slabs(struct weft_shard *shard)
 static void commit(void *arg)
 {
     struct serving *serving = arg;
-    if (serving->shard != NULL) { /* not yet: nothing has changed */
+    if (serving->shard != NULL) { /* NULL before creation: nothing has changed */
         weft_checkpoint_commit(serving->thread->config.checkpoint, serving->shard);
     }
 }
@@ -101,19 +101,19 @@ static void report_updates(struct serving *serving, uint64_t now_ns)
     }
 }
 
-/* Call before a step. Returns how long it may sleep. */
+/* Call before a step. Returns its maximum sleep in ns. */
 static uint64_t maintain_link(struct serving *serving)
 {
     const struct weft_launch_address *address = serving->thread->config.scheduler;
     uint64_t now_ns = weft_clock_now_ns();
-    /* To the scheduler a replica has the name of its shard, so it reports nothing while that
-     * serves. */
+    /* The scheduler knows a replica by the name of its shard, so the replica reports nothing while
+     * that shard serves. */
     if (serving->link == NULL ||
         (serving->standby != NULL && !weft_standby_has_ended(serving->standby))) {
         return WEFT_NEVER;
     }
     if (weft_sched_link_wants_peer(serving->link, now_ns)) {
-        struct weft_error error; /* nothing waits for the scheduler */
+        struct weft_error error; /* ignored: nothing waits for the scheduler */
         weft_peer peer;
         if (weft_driver_connect(serving->driver, address->host, address->port, &peer, &error) !=
             WEFT_OK) {
@@ -163,7 +163,7 @@ static void tell(struct weft_shard_thread *thread, weft_status status, struct we
     pthread_mutex_unlock(&thread->lock);
 }
 
-/* Log each kind of hint once: anyone that can reach the port could cause many. */
+/* Log each kind of hint once: any host that can reach the port could cause many. */
 static void log_hint(struct weft_shard_thread *thread, enum weft_ep_hint hint)
 {
     if (hint != thread->hint && (thread->hints_logged & 1u << hint) == 0) {
@@ -316,10 +316,10 @@ static void handle_link(void *arg, uint64_t now_ns)
     report_updates(serving, now_ns);
 }
 
-/* Report the last commits before the connection ends, unless the scheduler does not answer.
- * The time for it runs from when the thread was told to end, so that threads told together end
- * together. A thread that was held up for longer than that, by a disk for example, has reports,
- * too, and the least time for a reply. */
+/* Report the last commits before the connection ends, unless the scheduler does not answer. The
+ * timeout starts when the thread is told to end, so that threads told together end together. A
+ * thread that was blocked for longer than the timeout, for example by a disk, still gets the
+ * minimum time for a reply. */
 static void flush_link(struct serving *serving)
 {
     static const uint64_t step_ns = 10 * WEFT_NS_PER_MS;
@@ -355,7 +355,7 @@ static void serve(struct weft_shard_thread *thread, struct serving *serving)
         weft_checkpoint_attach(feed, NULL);
     }
     pthread_mutex_lock(&thread->lock);
-    thread->driver = NULL; /* no thread wakes it from here on */
+    thread->driver = NULL; /* no thread wakes the driver from here on */
     pthread_mutex_unlock(&thread->lock);
     weft_shard_records_end(serving->shard);
     weft_recording_hot(thread->config.recorder, serving->shard, thread->config.shard.shard);
@@ -376,7 +376,7 @@ static weft_status open_endpoint(struct weft_shard_thread *thread, struct servin
     char label[32];
     ep->name = ep->name != 0 ? ep->name : weft_rpc_name(WEFT_ROLE_SERVER, shard->shard);
     ep->senders_expected = (uint16_t)shard->workers_max; /* in a round, all of them at once */
-    /* Twice the workers: one that restarts may connect before its old connection is given up. */
+    /* Twice the workers: a restarted worker may connect before its old connection times out. */
     ep->peers_max = 2 * (shard->workers_max + shard->aggregators_max) + 8;
     ep->expects_max = weft_shard_expects_max(shard);
     if (thread->config.replica_of != NULL) {

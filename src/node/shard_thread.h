@@ -43,8 +43,9 @@ struct weft_shard_thread_config {
     const struct weft_security *security;    /* loaded; borrowed until join */
     struct weft_checkpoint_feed *checkpoint; /* NULL = none are made; borrowed until join */
     struct weft_tracing *tracing;            /* of the process; NULL = none; borrowed until join */
-    struct weft_recorder *recorder;          /* for the hot rows at the end; as above */
-    struct weft_node_log log;                /* of hints about refused peers */
+    struct weft_recorder *recorder;          /* for the hot rows at the end; NULL = none; borrowed
+                                              * until join */
+    struct weft_node_log log;                /* for hints about refused peers */
     /* The address of the job's transfer scheduler, to which updates are reported (ps/update.h);
      * NULL = there is none. Borrowed until join. */
     const struct weft_launch_address *scheduler;
@@ -73,19 +74,20 @@ struct weft_shard_thread {
     pthread_t thread;
     pthread_mutex_t lock; /* protects the fields up to `stop` */
     pthread_cond_t opened;
-    bool is_open;               /* or has failed; see status */
+    bool is_open;               /* opened, or failed; see status */
     struct weft_driver *driver; /* set while the thread may be woken */
     uint16_t port;
     weft_status status;
     struct weft_error error;
     atomic_bool stop;
-    _Atomic uint64_t flush_until_ns; /* set before stop: it ends then, unless it was held up */
+    _Atomic uint64_t flush_until_ns; /* set before `stop`: the thread ends by then, unless it was
+                                      * blocked */
     atomic_bool has_deaths;
     uint64_t *died_ns; /* (workers,): reported, and not yet processed; 0 = none. Under the lock */
     _Atomic uint32_t lost_rank; /* the rank whose death ends the job (FAIL); UINT32_MAX = none */
     struct weft_stats_query promotion; /* of its struct weft_shard_serving, for one thread alone */
     struct weft_stats_query query;     /* of its struct weft_shard_serving, between two steps */
-    uint32_t hints_logged;             /* of enum weft_ep_hint: bit by bit */
+    uint32_t hints_logged;             /* of enum weft_ep_hint: one bit each */
     bool refusal_logged;
     bool no_scheduler_logged;
     struct weft_tracing_feed trace;
@@ -94,7 +96,7 @@ struct weft_shard_thread {
     struct weft_shard_counters shard_counters;
     struct weft_shard_table_sums table_sums;
     struct weft_replication replication;
-    struct weft_replica_state replica; /* all zero: it was no replica */
+    struct weft_replica_state replica; /* all zero: the shard was not a replica */
     enum weft_ep_hint hint;            /* the last */
 };
 
@@ -110,18 +112,18 @@ weft_status weft_shard_thread_start(struct weft_shard_thread *thread,
 void weft_shard_thread_worker_died(struct weft_shard_thread *thread, uint32_t rank, uint64_t at_ns);
 
 /* Promote this replica if it may serve instead of its shard, whose process was dead at at_ns of the
- * machine's clock (WEFT_NEVER: not known). GOOD also for a shard that was no replica. Thread: the
- * one that started it.
- * Errors: *why_p is not GOOD: nothing has changed. WEFT_TIMEOUT  the thread did not answer. */
+ * machine's clock (WEFT_NEVER: unknown). *why_p is GOOD also for a shard that is not a replica.
+ * Thread: the one that started it. Errors: *why_p is not GOOD: nothing has changed. WEFT_TIMEOUT
+ * the thread did not answer. */
 weft_status weft_shard_thread_may_be_promoted(struct weft_shard_thread *thread, uint64_t at_ns,
                                               enum weft_replica_why *why_p);
 weft_status weft_shard_thread_promote(struct weft_shard_thread *thread, uint64_t at_ns,
                                       enum weft_replica_why *why_p);
 
-/* Tell the thread to end, and do not wait. It sends what it owes the scheduler for half a second from
- * now at most, or for a tenth of a second if it was held up for longer; so of several threads, end all,
- * then join each.
- * Thread: any. More than once: the first counts. */
+/* Request the end of the thread without waiting. The thread sends its outstanding reports to the
+ * scheduler for at most half a second from now; a thread that was blocked for longer still gets a
+ * tenth of a second. To stop several threads, end all, then join each. Thread: any. More than once:
+ * the first counts. */
 void weft_shard_thread_end(struct weft_shard_thread *thread);
 
 /* End the thread, if not yet requested, and wait for it. It sends CLOSE to the workers, frees its

@@ -18,11 +18,11 @@ struct weft_standby {
     const struct weft_launch_address *address;
     void (*supply)(struct weft_shard *shard);
     struct weft_replica *replica;
-    weft_peer peer;                     /* WEFT_PEER_ANY = none, and none being made */
+    weft_peer peer;                     /* WEFT_PEER_ANY = none, and no connection attempt */
     uint64_t strangers[PEERS_MAX / 64]; /* bits: connected peers that are not the replica's */
-    uint64_t connect_ns;                /* not before */
+    uint64_t connect_ns;                /* time of the next attempt */
     bool was_up;                        /* the replica's connection was established */
-    bool is_spent;                      /* the connection ended, and there is a newer one: */
+    bool is_spent;                      /* the connection ended, and a newer one exists: */
     struct weft_msg_event up;           /* its PEER_UP, for the next replica */
     bool has_ended;
 };
@@ -90,8 +90,8 @@ bool weft_standby_event(struct weft_standby *standby, const struct weft_msg_even
         standby->up = *event;
         return true;
     }
-    /* Who connects to this process is a stranger, also with the shard's name: another replica has
-     * it. */
+    /* A process that connects to this one is unrelated, even with the shard's name: another replica
+     * has that name. */
     const bool is_stranger = event->type == WEFT_EVENT_PEER_UP && !is_mine;
     bool taken = !is_stranger && weft_replica_event(standby->replica, event, now_ns);
     standby->was_up |= event->type == WEFT_EVENT_PEER_UP && taken;
@@ -135,7 +135,7 @@ void weft_standby_progress(struct weft_standby *standby, uint64_t now_ns)
 
 uint64_t weft_standby_maintain(struct weft_standby *standby, uint64_t now_ns)
 {
-    struct weft_error error; /* it is retried */
+    struct weft_error error; /* ignored: the attempt is repeated */
     for (size_t peer = weft_bits_next_one(standby->strangers, PEERS_MAX, 0); peer < PEERS_MAX;
          peer = weft_bits_next_one(standby->strangers, PEERS_MAX, peer + 1)) {
         weft_bits_clear(standby->strangers, peer);

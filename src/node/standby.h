@@ -35,18 +35,18 @@ void weft_standby_progress(struct weft_standby *standby, uint64_t now_ns);
 /* Call between two steps of the driver: it connects. Returns when to call it again. */
 uint64_t weft_standby_maintain(struct weft_standby *standby, uint64_t now_ns);
 
-/* There is a newer connection than the one that delivered the shard's contents. */
+/* True: a newer connection exists than the one that delivered the shard's contents. */
 bool weft_standby_is_spent(const struct weft_standby *standby);
-/* Restart over the newer connection, with a new shard. Errors: WEFT_NOMEM: there is no replica any
- * more. */
+/* Restart over the newer connection, with a new shard. Errors: WEFT_NOMEM: the replica no longer
+ * exists. */
 weft_status weft_standby_renew(struct weft_standby *standby, struct weft_shard *shard,
                                uint64_t now_ns);
 
-/* NULL while there is none, because memory is lacking. */
+/* NULL while memory for the replica is lacking. */
 const struct weft_replica *weft_standby_replica(const struct weft_standby *standby);
 
-/* May the shard serve instead of the one that it replicates, which has sent nothing to any worker
- * since at_ns? */
+/* Check whether this shard may replace the replicated one, which has sent nothing to any worker
+ * since at_ns. */
 enum weft_replica_why weft_standby_may_end(const struct weft_standby *standby, uint64_t at_ns);
 /* Let the shard serve from now on. WEFT_REPLICA_GOOD: it does, and the connection is closed. */
 enum weft_replica_why weft_standby_end(struct weft_standby *standby, uint64_t at_ns);

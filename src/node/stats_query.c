@@ -50,7 +50,7 @@ void weft_stats_query_close(struct weft_stats_query *query)
     set_open(query, false);
 }
 
-/* Behind the lock. */
+/* Call with the lock held. */
 static void set_asked(struct weft_stats_query *query, bool asked)
 {
     atomic_store_explicit(&query->asked, asked, memory_order_relaxed);
@@ -68,8 +68,8 @@ void weft_stats_query_run(struct weft_stats_query *query, void *object)
     if ((!asked && !is_due) || getpid() != query->pid) {
         return;
     }
-    /* A querying thread holds the lock briefly. A reader of the copy may hold it for long, so the
-     * owner does not wait for it. */
+    /* A querying thread holds the lock briefly. A reader of the copy may hold the lock for a long
+     * time, so the owner does not wait for the lock. */
     if (asked) {
         pthread_mutex_lock(&query->lock);
     } else if (pthread_mutex_trylock(&query->lock) != 0) {

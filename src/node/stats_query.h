@@ -34,16 +34,16 @@ struct weft_stats_query_config {
 
 struct weft_stats_query {
     struct weft_stats_query_config config;
-    atomic_bool active;   /* there may be a query: read by the owner without the lock */
+    atomic_bool active;   /* a query may exist; read by the owner without the lock */
     atomic_bool asked;    /* a query is pending */
     pthread_mutex_t lock; /* protects the fields below and stats; held while a query is answered */
     pthread_cond_t changed;
-    bool is_open; /* there is an owner */
+    bool is_open; /* an owner exists */
     weft_stats_query_fn *question;
     void *arg;
     uint64_t taken_ns; /* when the copy was made; before the first: when init was called */
     bool was_missed;   /* the last wait for the copy timed out; with period_ns */
-    pid_t pid;         /* of who made it */
+    pid_t pid;         /* process that created it */
 };
 
 void weft_stats_query_init(struct weft_stats_query *query,

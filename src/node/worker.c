@@ -191,7 +191,7 @@ static weft_status connect_one(struct weft_worker *worker, uint32_t s)
     return status;
 }
 
-/* Is the connected server the shard with that index in the list? */
+/* True: the connected server is the shard with that index in the list. */
 static weft_status check_name(struct weft_worker *worker, uint32_t s)
 {
     const struct weft_worker_server *server = &worker->servers[s];
@@ -403,10 +403,10 @@ weft_status weft_worker_open(struct weft_worker *worker, const struct weft_worke
     return status == WEFT_OK ? make_sched(worker, config) : status;
 }
 
-/* Open the connections that it parked, if their servers answer, for as long as it would wait for a reply
- * over any connection: a busy host may need seconds, and a rank that just falls silent is declared dead
- * when its lease ends. No longer than any lease lasts: the peer timeout may be WEFT_NEVER. False: it has
- * parked none. */
+/* Reopen the parked connections whose servers answer. Wait for as long as for a reply over any
+ * connection: a busy host may need seconds, and a rank that merely stops sending is declared dead
+ * when its lease ends. Do not wait longer than any lease lasts, because the peer timeout may be
+ * WEFT_NEVER. False: no connection was parked. */
 static bool unpark(struct weft_worker *worker)
 {
     if (!worker->has_via || worker->client == NULL) {
@@ -425,8 +425,8 @@ static bool unpark(struct weft_worker *worker)
     return any;
 }
 
-/* An endpoint sends no IDLE to a server that has not confirmed the end of its last reply, here that
- * to RESUME. That takes less time than connecting did. */
+/* An endpoint sends no IDLE to a peer with an exchange in progress. Here the end of the server's
+ * reply to RESUME may be unconfirmed. Wait for it, at most as long as connecting took. */
 static void settle(struct weft_worker *worker, uint64_t span_ns)
 {
     const uint64_t end_ns = weft_time_add(weft_clock_now_ns(), weft_max_u64(span_ns, settle_ns));

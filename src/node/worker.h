@@ -24,9 +24,9 @@ struct weft_worker_config {
     const struct weft_launch_address
         *via;             /* (max(client.aggregators, 1), client.shards): of the
                            * aggregators, where client.via_timeout_ns > 0; copied */
-    bool via_coordinator; /* `via` is NULL, there is one aggregator for each shard, and
-                           * `membership`, which joined with wants_aggregator, has its address.
-                           * While there is none, pushes are sent to the servers */
+    bool via_coordinator; /* `via` is NULL, each shard has one aggregator, and `membership`, which
+                           * joined with wants_aggregator, has its address. Without an address
+                           * pushes are sent to the servers */
     struct weft_membership *membership; /* gives the new address of a server that disappeared; NULL
                                          * = none */
     /* > 0: open returns when all servers are connected, and fails when one does not answer in this
@@ -34,7 +34,7 @@ struct weft_worker_config {
      * a server has not answered for the endpoint's peer timeout. */
     uint64_t connect_timeout_ns;
     /* The address of the job's transfer scheduler, which grants updates before they are sent
-     * (ps/update.h); NULL = there is none. Copied. Nothing waits for its connection. With a
+     * (ps/update.h); NULL = no scheduler. Copied. Nothing waits for its connection. With a
      * scheduler, client.update_bytes_min 0 becomes WEFT_PS_UPDATE_BYTES_MIN. */
     const struct weft_launch_address *scheduler;
     uint32_t workers;          /* of the job; this and the next ones only with a scheduler */
@@ -48,15 +48,15 @@ struct weft_worker_config {
 struct weft_worker_sched;
 
 struct weft_worker_server {
-    struct weft_launch_address address; /* of its current or last connection */
+    struct weft_launch_address address; /* address of the current or last connection */
     weft_peer peer;
-    uint64_t name;           /* of the process that answered */
-    uint64_t incarnation;    /* of the same */
+    uint64_t name;           /* name of the process that answered */
+    uint64_t incarnation;    /* incarnation of that process */
     enum weft_msg_down down; /* reason of its last PEER_DOWN */
     bool is_up;
     bool was_up;       /* before it last went down */
-    bool is_down;      /* with a client: permanently */
-    bool is_away;      /* it is down, and the client waits for it; is_down is not set */
+    bool is_down;      /* down; with a client, permanently */
+    bool is_away;      /* disconnected, and the client waits for it; is_down is not set */
     uint64_t retry_ns; /* when to connect next */
     uint64_t until_ns; /* away: when the client gives up */
 };
@@ -67,7 +67,7 @@ struct weft_worker {
     struct weft_ps_client *client;
     struct weft_worker_sched *sched;    /* NULL = no scheduler */
     struct weft_worker_server *servers; /* (shards,) */
-    struct weft_launch_address *vias;   /* (via_total,): aggregator by aggregator */
+    struct weft_launch_address *vias;   /* (via_total,): index aggregator x shards + shard */
     uint32_t via_total;
     uint32_t shards;
     uint32_t rank;
@@ -84,7 +84,7 @@ struct weft_worker {
     struct weft_error error; /* a sentence, after a status other than OK */
 };
 
-/* An aggregator that sends no reply for this long while pushes are in progress is abandoned. */
+/* Timeout for an aggregator that sends no reply while pushes are in progress. */
 /* PLANNED: the same in a job with a scheduler, which uses aggregators where the server's link is
  * slow. */
 enum { WEFT_WORKER_VIA_TIMEOUT_MS = 1000, WEFT_WORKER_VIA_PLANNED_MS = 3000 };
@@ -103,8 +103,8 @@ weft_status weft_worker_via_read(struct weft_worker_config *config_p, const char
                                  const char *text, struct weft_launch_address **via_p,
                                  struct weft_error *error);
 
-/* "HOST:PORT" of an aggregator process, which has shard s at PORT + s; or one HOST:PORT for each shard.
- * Shape: via_p (shards,). False: it is neither. */
+/* "HOST:PORT" of an aggregator process, which has shard s at PORT + s; or one HOST:PORT for each
+ * shard. Shape: via_p (shards,). False: it is neither. */
 bool weft_worker_via_parse(const char *text, struct weft_launch_address *via_p, uint32_t shards);
 
 void weft_worker_config_default(struct weft_worker_config *config_p);
@@ -119,15 +119,15 @@ weft_status weft_worker_open(struct weft_worker *worker, const struct weft_worke
  * feed it to the client. */
 void weft_worker_progress(struct weft_worker *worker, uint64_t timeout_ns);
 
-/* A server is permanently lost: which one. */
+/* True: a server is permanently lost; its index is in *shard_p. */
 bool weft_worker_is_down(const struct weft_worker *worker, uint32_t *shard_p);
 
 /* The same, or one no longer accepts clocks of this worker, so operations that wait for those never
  * end. weft_worker_lost gives the reason. */
 bool weft_worker_is_lost(const struct weft_worker *worker, uint32_t *shard_p);
 
-/* Why connections are not established, as reported by this end, the other end or the network; "" =
- * no report. True when waiting longer does not help. */
+/* Reason why connections are not established, as reported by this end, the other end or the
+ * network; "" = no report. True: waiting longer does not help. */
 bool weft_worker_hint(struct weft_worker *worker, char text_p[WEFT_SECURITY_HINT_BYTES]);
 
 /* Counters of the requests to the scheduler; NULL without one. */
@@ -142,8 +142,9 @@ weft_status weft_worker_gone(struct weft_worker *worker, uint32_t shard);
 weft_status weft_worker_refused(struct weft_worker *worker, const char *what,
                                 const struct weft_ps_result *result);
 
-/* Announce that the caller makes no progress for a while (weft_endpoint_idle). Connections that are
- * parked are opened before, in at most two seconds: the lease of a parked rank is shorter. */
+/* Announce that the caller makes no progress for a while (weft_endpoint_idle). Parked connections
+ * are reopened first, because a parked rank that is silent is declared dead when its lease ends.
+ * This blocks for at most the peer timeout (limited to 1 s .. WEFT_RPC_PARK_MS_MAX) plus 1 s. */
 void weft_worker_idle(struct weft_worker *worker);
 
 /* A zeroed struct is allowed. */

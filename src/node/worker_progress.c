@@ -9,7 +9,8 @@
 
 #include <string.h>
 
-/* How often to check for a server that is away, and the pause when an attempt cannot begin. */
+/* Interval of checks for a server that is disconnected, and the pause when an attempt cannot
+ * begin. */
 static const uint64_t pause_ns = 100 * WEFT_NS_PER_MS;
 
 static const uint64_t look_every_ns = 200 * WEFT_NS_PER_MS;
@@ -118,7 +119,7 @@ static void maintain_one(struct weft_worker *worker, uint32_t s, uint64_t now_ns
     struct weft_worker_server *server = &worker->servers[s];
     uint64_t until_ns;
     if (weft_ps_client_parked(worker->client, s)) {
-        server->until_ns = WEFT_NEVER; /* its client connects when it has to */
+        server->until_ns = WEFT_NEVER; /* the client connects when needed */
     } else if (weft_ps_client_away(worker->client, s, &until_ns)) {
         server->until_ns = until_ns;
         if (now_ns >=
@@ -147,7 +148,7 @@ static uint64_t maintain(struct weft_worker *worker)
     return any_wanted ? pause_ns : WEFT_NEVER;
 }
 
-/* Make connections to aggregators. Nothing waits for them. Returns how long the step may sleep. */
+/* Connect to aggregators. Nothing waits for them. Returns the maximum sleep of the step in ns. */
 static uint64_t maintain_via(struct weft_worker *worker)
 {
     uint64_t now_ns = weft_clock_now_ns(), sleep_ns = WEFT_NEVER, attempt_ns;
@@ -165,8 +166,8 @@ static uint64_t maintain_via(struct weft_worker *worker)
             sleep_ns = weft_min_u64(sleep_ns, attempt_ns - now_ns);
         } else if (worker->via_coordinator &&
                    !weft_membership_aggregator(worker->membership, v, worker->shards, via)) {
-            weft_ps_client_via_failed(worker->client, v, now_ns); /* there is none: retry after a
-                                                                   * pause */
+            /* no address: retry after a pause */
+            weft_ps_client_via_failed(worker->client, v, now_ns);
         } else if (weft_endpoint_connect(&worker->endpoint, via->host, via->port, &peer, &error) ==
                    WEFT_OK) {
             weft_ps_client_via(worker->client, v, peer);

@@ -18,7 +18,7 @@ struct weft_worker_sched {
     struct weft_sched_link *link;
     struct weft_launch_address address;
     uint32_t shards;
-    uint32_t aggregators; /* of each shard */
+    uint32_t aggregators; /* aggregators per shard */
     bool is_bounded;      /* the job has a delay bound */
     uint64_t update;      /* the clock that the daemon requests or has granted; 0 = none */
     uint32_t clock;       /* clock of the last request */
@@ -185,7 +185,7 @@ static void take_answer(struct weft_worker_sched *sched, struct weft_ps_client *
                                        .rank = (uint8_t)weft_min_u64(answer->rank, UINT8_MAX)};
     switch (answer->kind) {
     case WEFT_SCHED_SEND:
-        if (answer->hop > 0) { /* a route that cannot be used is left out: the update is sent to its
+        if (answer->hop > 0) { /* ignore a route that cannot be used: the update is sent to its
                                 * shards */
             (void)weft_ps_update_by(client, sched->update, answer->shard, answer->hop - 1,
                                     answer->group, answer->members);
@@ -259,7 +259,7 @@ uint64_t weft_worker_sched_maintain(struct weft_worker_sched *sched, struct weft
 {
     uint64_t now_ns = weft_clock_now_ns();
     if (weft_sched_link_wants_peer(sched->link, now_ns)) {
-        struct weft_error error; /* nothing waits for the scheduler */
+        struct weft_error error; /* ignored: nothing waits for the scheduler */
         weft_peer peer;
         if (weft_endpoint_connect(&worker->endpoint, sched->address.host, sched->address.port,
                                   &peer, &error) != WEFT_OK) {

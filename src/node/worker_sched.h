@@ -2,12 +2,11 @@
  * the daemon of a link (node/sched_link.h), and its grants to the client. Internal to node/worker.
  *
  * The client has several updates, the daemon requests one at a time: the others wait here, the
- * lowest clock first. Updates that cannot be requested are sent direct.
+ * lowest clock first. Updates that cannot be requested are sent without a grant.
  *
- * Reads wait for their admission where the scheduler says so.
+ * Reads wait for admission if the scheduler requires it.
  *
- * Thread: the worker's.
- */
+ * Thread: the worker's. */
 #ifndef WEFT_NODE_WORKER_SCHED_H
 #define WEFT_NODE_WORKER_SCHED_H
 

@@ -2,15 +2,14 @@
  * weights. An id is admitted with its N-th push ([ftrl13] section 4.1).
  *
  * Two methods, in memory of fixed size that the driver supplies:
- *   counter  a cell of 16 bytes for each id that is not admitted yet. Exact while the cells suffice.
+ *   counter a cell of 16 bytes for each id that is not admitted yet. Exact while the cells suffice.
  *            Otherwise the rarest of the next few ids is forgotten, and counted.
  *   Bloom    four bytes of `cells`, chosen by the hash. An id's count is their minimum, and only
  *            the bytes at the minimum are incremented. The count is never too low, so no id needs
- *            more than N pushes. With 8 cells for each id ever pushed, and N = 2, it is too high for
- *            about one id in forty. Ids are never removed: an evicted id is admitted at once.
+ *            more than N pushes. With 8 cells for each id ever pushed, and N = 2, it is too high
+ * for about one id in forty. Ids are never removed: an evicted id is admitted at once.
  *
- * Source: [ftrl13]; raising the minimum only: Estan and Varghese, SIGCOMM 2002.
- */
+ * Source: [ftrl13]; raising the minimum only: Estan and Varghese, SIGCOMM 2002. */
 #ifndef WEFT_PS_ADMISSION_H
 #define WEFT_PS_ADMISSION_H
 
@@ -24,7 +23,7 @@ struct weft_admission {
     uint32_t cells;
     uint32_t used; /* COUNTER: cells with an id */
     uint32_t hand; /* COUNTER: clock hand, the cell to evict next */
-    bool begun;    /* something was counted */
+    bool begun;    /* a push was counted */
     void *memory;
     uint64_t forgotten; /* COUNTER: ids whose count was discarded */
     uint8_t key[WEFT_HASH_KEY_BYTES];
@@ -70,9 +69,9 @@ size_t weft_admission_copy_bytes(const struct weft_admission *admission);
 void weft_admission_copy(const struct weft_admission *admission, void *memory,
                          struct weft_admission_counts *counts_p);
 
-/* The key of the counts that are restored next. COUNTER: adopted while nothing is counted, so that the
- * same ids are evicted as without the restart. Later, or if it is all zeros, it is ignored: the key of this
- * process maps the ids to cells.
+/* The key of the counts that are restored next. COUNTER: adopted while nothing is counted, so that
+ * the same ids are evicted as without the restart. Later, or if it is all zeros, it is ignored: the
+ * key of this process maps the ids to cells.
  * Errors:  WEFT_EXISTS  BLOOM: there is a filter, of another key. */
 weft_status weft_admission_restore_key(struct weft_admission *admission,
                                        const uint8_t key[WEFT_HASH_KEY_BYTES]);

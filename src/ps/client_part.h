@@ -7,11 +7,12 @@
  *     FLYING --the connection breaks, and the client waits for the shard--> QUEUED, to be resent
  *     FLYING --an aggregator refuses it--> QUEUED, to be sent to the shard
  *     FLYING --its LIST is closed and answered, or its list is unknown--> QUEUED
- *     QUEUED, FLYING --the shard is gone, or the request cannot be sent--> DONE, failed
- *     QUEUED, FLYING --the same, while an aggregator's transport owns its memory--> FLYING,
- * `failing` QUEUED --the pull was abandoned--> DONE, never sent DONE --its operation is released;
- * of the log: it is durable--> FREE DONE --of the log: its shard restarted without it--> QUEUED, to
- * be resent DONE --a clock probe, or RESUME of a table: sent to its shard once more--> QUEUED
+ *     QUEUED, FLYING --the shard is down, or the request cannot be sent--> DONE, failed
+ *     QUEUED, FLYING --the same, while a transport owns its memory--> FLYING, `failing`
+ *     QUEUED --the pull was abandoned--> DONE, never sent
+ *     DONE --its operation is released; of the log: it is durable--> FREE
+ *     DONE --of the log: its shard restarted without it--> QUEUED, to be resent
+ *     DONE --a clock probe, or RESUME of a table: sent to its shard once more--> QUEUED
  *
  * ps_part_to makes these transitions, and asserts that there is no other.
  *

@@ -50,7 +50,7 @@ struct weft_dirty_set {
     bool all_dirty;   /* the next cut must be whole: no cut was kept yet, or too many rows were
                        * removed */
     bool overrun;     /* the copy-on-write buffer was full: the cut is lost */
-    uint32_t cursor;  /* no pending row has a smaller number */
+    uint32_t cursor;  /* lower bound of the numbers of pending rows */
     uint32_t rows;    /* in the table when it was cut */
     uint32_t emitted; /* rows of the cut emitted so far, of cut_count */
     uint32_t cut_count;
@@ -93,7 +93,7 @@ uint32_t weft_cow_buffer_take(struct weft_cow_buffer *cow, struct weft_dirty_set
                               uint8_t *out, size_t bytes, uint16_t *table_p);
 
 /* Take up to `max` records of pending rows from the table. Shape: out (max, record_bytes). Returns
- * how many; fewer than max = none is left. */
+ * how many; fewer than max: no further rows. */
 uint32_t weft_dirty_set_take(struct weft_dirty_set *dirty_set, const struct weft_table *table,
                              uint8_t *out, uint32_t max);
 

@@ -51,7 +51,7 @@ static double walk(struct weft_divergence *divergence, uint32_t place, double sq
     }
     double step = sqrt(squares) * (1 + rounding);
     double after = before + step;
-    after = after <= way_max ? after : way_max; /* NaN, too */
+    after = after <= way_max ? after : way_max; /* also replaces NaN */
     *way = round_up(after);
     divergence->since_end = place >= divergence->since_end ? place + 1 : divergence->since_end;
     return square(*way) - square(before);

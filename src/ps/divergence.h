@@ -30,7 +30,7 @@
 #include <stdbool.h>
 
 struct weft_divergence {
-    uint32_t places;    /* numbers of rows are below it */
+    uint32_t places;    /* all row numbers are smaller */
     float *since;       /* (places,): lengths of paths since the last cut */
     float *sent;        /* (places,): lengths in the cut in progress, else zero */
     uint32_t since_end; /* `since` is zero from here on; a table may have many unused places */

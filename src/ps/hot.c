@@ -68,7 +68,7 @@ static uint32_t reaching(const uint32_t *counts, uint32_t n, uint64_t threshold)
  * count together. */
 static uint64_t next_threshold(const struct weft_hot *hot)
 {
-    uint64_t low = hot->threshold; /* reached by too many, or not allowed */
+    uint64_t low = hot->threshold; /* invariant: reached by too many rows, or not allowed */
     uint32_t most = 0;
     for (uint32_t i = 0; i < hot->listed; i++) {
         most = hot->counts[i] > most ? hot->counts[i] : most;

@@ -64,7 +64,7 @@ void weft_hot_fini(struct weft_hot *hot);
  * Cost:    O(2 x hot_top x log max), reading that many rows. */
 uint32_t weft_table_hot(const struct weft_table *table, struct weft_hot_row *out, uint32_t max);
 
-/* All rows that are known, in no order. Returns how many.
+/* All listed rows, unordered. Returns their number.
  * Shape:   out (2 x hot_top,). */
 uint32_t weft_table_hot_listed(const struct weft_table *table, struct weft_hot_row *out);
 

@@ -1,14 +1,15 @@
-/* The hot set of a table at a shard: as the shard announces it, and as a worker looks ids up in it.
+/* The hot set of a table at a shard: the reply that contains it, and the lookup structure that a
+ * worker builds from the reply.
  *
  * The reply to a PULL with HOT has elements of one byte:
  *
  *     | head, 56 bytes: rows = ids that follow | epoch: u32 | period, ms: u32 | ids, packed |
  *
- * No ids follow if the worker has this epoch; 0 is the epoch of no set.
- * What it is not: the selection (agg/hot_set.h, shard_hot.c), or the routes (client_hot.c).
+ * No ids follow if the worker already has the set of this epoch; epoch 0 means that no set exists.
  *
- * Source: docs/PROTOCOL.md section 7, "Hot rows".
- */
+ * Not here: the selection (agg/hot_set.h, shard_hot.c), and the routes (client_hot.c).
+ *
+ * Source: docs/PROTOCOL.md section 7, "Hot rows". */
 #ifndef WEFT_PS_HOT_ROWS_H
 #define WEFT_PS_HOT_ROWS_H
 
@@ -18,23 +19,23 @@
 #include "rpc/head.h"
 
 enum {
-    WEFT_HOT_ROWS_MAX = 65536, /* in a set: weft_ids_unpack takes 16 bytes for each */
+    WEFT_HOT_ROWS_MAX = 65536, /* ids in a set; weft_ids_unpack needs 16 bytes for each */
     WEFT_HOT_HEAD_BYTES = 8,
 };
 
-/* Bytes of the longest reply with so many ids. */
+/* Maximum length of a reply with this many ids. */
 static inline size_t weft_hot_reply_bytes_max(uint32_t rows)
 {
     return WEFT_RPC_REPLY_BYTES + WEFT_HOT_HEAD_BYTES + 16 * (size_t)rows +
            WEFT_IDS_BLOCK_BYTES_MAX;
 }
 
-/* Write the bytes behind the reply's head. Returns how many.
+/* Write the reply after its head. Returns the number of bytes written.
  * Shape:   ids (count,), ascending; out has weft_hot_reply_bytes_max(count) less the head. */
 size_t weft_hot_reply_pack(uint32_t epoch, uint32_t period_ms, const uint64_t *ids, uint32_t count,
                            uint8_t *out);
 
-/* Open addressing, half full at most. */
+/* Hash set with open addressing, at most half full. */
 struct weft_hot_set {
     struct weft_hash_key key;
     uint64_t *places;   /* (mask + 1,); 0 = free */
@@ -42,21 +43,22 @@ struct weft_hot_set {
     uint32_t mask;
     uint32_t rows_max;
     uint32_t rows;
-    uint32_t epoch; /* 0 = there is none */
-    bool has_zero;  /* id 0 is in it */
+    uint32_t epoch; /* 0 = no set */
+    bool has_zero;  /* the set contains id 0 */
 };
 
-/* key: bytes that who chooses the ids cannot guess.
+/* key: random, so that a peer cannot choose ids that collide.
  * Owns:    allocates; borrows unpacked until fini.
  * Errors:  WEFT_NOMEM; WEFT_INVALID  rows_max is 0 or above WEFT_HOT_ROWS_MAX. */
 weft_status weft_hot_set_init(struct weft_hot_set *set, uint32_t rows_max, uint64_t *unpacked,
                               const uint8_t key[WEFT_HASH_KEY_BYTES]);
 void weft_hot_set_fini(struct weft_hot_set *set);
 
-/* Forget it: epoch 0. */
+/* Empty the set: epoch 0. */
 void weft_hot_set_clear(struct weft_hot_set *set);
 
-/* Take what is behind the reply's head. `rows` is of the head. *changed_p: it is another epoch's set now.
+/* Store the set of a reply. bytes: the reply after its head; rows: from the head. *changed_p: the
+ * epoch has changed.
  * Errors:  WEFT_PROTO  malformed: nothing changed.   WEFT_NOMEM  more than rows_max: likewise. */
 weft_status weft_hot_set_take(struct weft_hot_set *set, uint32_t rows, const uint8_t *bytes,
                               size_t size, uint32_t *period_ms_p, bool *changed_p);

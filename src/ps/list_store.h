@@ -40,7 +40,8 @@ struct weft_id_lists {
 /* Owns:    borrows ids. */
 void weft_id_lists_init(struct weft_id_lists *lists, uint64_t *ids, uint32_t ids_max);
 
-/* Keep a copy of the ids. False: there is no room. An older list of the same name is dropped in either case.
+/* Keep a copy of the ids. False: there is no room. An older list of the same name is dropped in
+ * either case.
  * Shape:   ids (count,).   Cost: O(count). */
 bool weft_id_lists_keep(struct weft_id_lists *lists, uint16_t table, uint32_t number,
                         const uint64_t *ids, uint32_t count);

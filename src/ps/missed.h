@@ -38,21 +38,21 @@ struct weft_ps_missed {
     uint64_t filter[(1 << WEFT_PS_MISSED_FILTER_LOG) / 64];
 };
 
-/* key: secret from those who choose the ids. Errors: WEFT_NOMEM; WEFT_INVALID  count_max above
- * 2^28. 0 is allowed: nothing is stored. */
+/* key: random, so that a peer cannot choose ids that collide. Errors: WEFT_NOMEM; WEFT_INVALID
+ * count_max above 2^28. 0 is allowed: nothing is stored. */
 weft_status weft_ps_missed_init(struct weft_ps_missed *missed, uint32_t count_max,
                                 const uint8_t key[WEFT_HASH_KEY_BYTES]);
 void weft_ps_missed_fini(struct weft_ps_missed *missed);
 
 bool weft_ps_missed_has(const struct weft_ps_missed *missed, uint64_t id);
 
-/* Was it added by at least two messages since its last removal? */
+/* True: added by at least two messages since its last removal. */
 bool weft_ps_missed_twice(const struct weft_ps_missed *missed, uint64_t id);
 
 /* Begin a new message. An id that occurs several times in one message counts once. */
 void weft_ps_missed_begin(struct weft_ps_missed *missed);
 
-/* Was it added since weft_ps_missed_begin? */
+/* True: added since weft_ps_missed_begin. */
 bool weft_ps_missed_now(const struct weft_ps_missed *missed, uint64_t id);
 
 /* False: no room. */

@@ -17,10 +17,11 @@ struct weft_pull_ids {
     uint32_t rows_end; /* one past the last of them */
 };
 
-/* Add a chunk. Each chunk names its rows, and no row may be named twice. The chunk is untrusted input.
+/* Add a chunk. Each chunk names its rows, and no row may be named twice. The chunk is untrusted
+ * input.
  * Shape:   *first_p, *count_p: the rows of the chunk.
- * Errors:  WEFT_RPC_BAD_REQUEST, WEFT_RPC_TOO_LARGE: the chunk was not added. `ids` may have been written
- *          for rows that are not marked as arrived. */
+ * Errors:  WEFT_RPC_BAD_REQUEST, WEFT_RPC_TOO_LARGE: the chunk was not added. `ids` may have been
+ *          written for rows that are not marked as arrived. */
 enum weft_rpc_status weft_pull_ids_take(struct weft_pull_ids *pull,
                                         const struct weft_msg_event *event, uint32_t *first_p,
                                         uint32_t *count_p);

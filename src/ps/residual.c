@@ -128,7 +128,7 @@ static uint32_t slice_rows(const struct weft_table_spec *spec)
 }
 
 /* Shape of elements. If it is a compile-time constant - one float, the rows of a linear model - a
- * stage takes half the instructions. */
+ * stage needs half the instructions. */
 struct ps_shape {
     const struct weft_table_spec *spec;
     uint32_t blocks, floats;
@@ -164,7 +164,7 @@ static void slice_gather(struct ps_slice *slice, const struct ps_part *part, str
     }
 }
 
-/* The same where all rows are whole blocks. */
+/* The same if all rows are complete blocks. */
 static inline void slice_gather_whole(struct ps_slice *slice, const struct ps_part *part,
                                       struct ps_shape shape, uint32_t first, uint32_t count)
 {
@@ -394,7 +394,7 @@ static void chunk_lost(struct weft_ps_client *client, const struct ps_part *part
 void weft_ps_residual_keep_all(struct weft_ps_client *client, const struct ps_part *part)
 {
     if (part->request_chunk_elems == 0) {
-        return; /* the shard is gone: nothing was gathered */
+        return; /* the shard is down: nothing was gathered */
     }
     for (uint32_t k = 0; k < ps_part_chunks(part); k++) {
         chunk_lost(client, part, k, true);

@@ -173,13 +173,13 @@ static void cut_table(struct weft_shard *shard, uint32_t t)
     snapshot->begun = true;
 }
 
-/* Is this BSP table at the boundary that the order requires? */
+/* True: this BSP table is at the boundary that the order requires. */
 static bool at_boundary(const struct weft_shard *shard, uint32_t t)
 {
     const struct weft_snapshot *snapshot = shard->snapshot;
     bool settled = weft_table_settled(&shard->tables[t]);
     if (weft_table_rows(&shard->tables[t]) == 0 && snapshot->begun) {
-        return true; /* of no use yet */
+        return true; /* no table can be cut yet */
     }
     return settled && (snapshot->order.now || shard->clock_min[t] == snapshot->order.clock);
 }

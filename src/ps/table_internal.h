@@ -98,7 +98,7 @@ static inline void table_row_changes(const struct weft_table *table,
     }
 }
 
-/* Is a checkpoint or a transfer to a replica of the table in progress? */
+/* True: a checkpoint or a transfer to a replica of the table is in progress. */
 static inline bool table_is_cut(const struct weft_table *table)
 {
     bool is_cut = false;
@@ -133,8 +133,8 @@ static inline void table_touch(struct weft_table *table, struct weft_table_row *
 /* hot.c: add a row to the list; it must not be on it. */
 void weft_table_hot_add(struct weft_table *table, struct weft_table_row *row);
 
-/* Has the row's count reached the threshold, and is the row not on the list? Two comparisons
- * without a branch: no processor predicts whether a row is hot. */
+/* True: the row's count has reached the threshold, and the row is not on the list. Two comparisons
+ * without a branch: whether a row is hot is unpredictable. */
 static inline uint32_t table_hot_reaches(const struct weft_table_row *row, uint64_t threshold)
 {
     uint32_t is_unmarked = (row->number & TABLE_ROW_HOT) == 0;

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The replica receives at least so many messages during one lease. */
+/* Minimum number of messages to the replica during one lease. */
 enum { BEATS_PER_LEASE = 8 };
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -131,7 +131,7 @@ static bool can_cut(const struct weft_shard *shard, uint32_t t)
                                (weft_table_settled(table) && shard->step_to[t] == 0));
 }
 
-/* Changes in the middle of a clock count from the end of the clock on. */
+/* Changes in the middle of a clock count only from the end of that clock. */
 static void settle(struct weft_shard *shard)
 {
     for (uint32_t t = 0; t < shard->config.tables_max; t++) {
@@ -141,9 +141,9 @@ static void settle(struct weft_shard *shard)
     }
 }
 
-/* Whether there is something to send that can be cut now. A transfer after which the replica still
- * lacked a table that is in the middle of a clock would be followed by the next one at once, until
- * the clock ends. */
+/* True: a transfer is due, and its tables can be cut now. A transfer whose only purpose is to
+ * complete the replica waits until no missing table is in the middle of a clock. Otherwise such
+ * transfers would follow each other until that clock ends. */
 static bool is_wanted(const struct weft_shard *shard)
 {
     const struct weft_transfer *transfer = shard->transfer;
@@ -157,7 +157,7 @@ static bool is_wanted(const struct weft_shard *shard)
             is_complete &= !shard->tables[t].declared || transfer->sent[t];
         }
     }
-    /* Also without tables: a server may die before it has one. */
+    /* A transfer without tables is allowed: a server may die before it has a table. */
     return lacks || (is_complete && !transfer->is_whole) ||
            (since > 0 && divergence_of(shard) > shard->config.div_max / 2);
 }
@@ -356,7 +356,7 @@ static void up(struct weft_shard *shard, const struct weft_msg_event *event, uin
     transfer->is_posted =
         shard->msgr.ops->expect(shard->msgr.self, &expect, &transfer->expect) == WEFT_OK;
     if (!transfer->is_posted) {
-        weft_shard_replace(shard, event->peer); /* it may connect again */
+        weft_shard_replace(shard, event->peer); /* the replica may reconnect */
     }
 }
 
@@ -375,8 +375,8 @@ static void confirmed(struct weft_shard *shard, const struct weft_msg_event *eve
         end(shard, true, now_ns);
         return;
     }
-    /* It has nothing of the transfer, or contradicts itself: make it connect again. Clocks of BSP
-     * do not wait for the end of its connection. */
+    /* The replica has none of the transfer, or its CONFIRM is inconsistent: make it reconnect. BSP
+     * clocks do not wait for the end of its connection. */
     if (fits) {
         transfer->state.ready = false; /* it will not be promoted, so nothing waits for that */
     }
@@ -403,7 +403,7 @@ bool weft_transfer_event(struct weft_shard *shard, const struct weft_msg_event *
             return false;
         }
         down(shard, now_ns);
-        return false; /* the list of connections to be closed may have it */
+        return false; /* the connection may be in the list of connections to close */
     }
     if (event->user < WEFT_SHARD_USER_TRANSFER) {
         return false;

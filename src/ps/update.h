@@ -6,8 +6,9 @@
  * complete:
  *
  *   - weft_ps_clock has ended the clock of every table with pushes in the update; or
- *   - the worker continues without that: it pushes for a later clock of such a table, ends that clock again
- *     (weft_ps_clock returns AGAIN), queues a pull that must see such a push, or calls weft_ps_update_end.
+ *   - the worker continues without that: it pushes for a later clock of such a table, ends that
+ * clock again (weft_ps_clock returns AGAIN), queues a pull that must see such a push, or calls
+ *     weft_ps_update_end.
  *
  * A complete update of fewer than update_bytes_min bytes is sent at once. For a larger one the
  * client emits an ASK event, and sends no byte of it before the decision:
@@ -27,21 +28,22 @@
  * whole of an update that would open more than delay_max updates after its base.
  * weft_shard_take_committed reports each closed update.
  *
- * Reads. Where the scheduler admits them, a worker asks before it reads: one read is all pulls of
- * one step, that is of the clock after the last that it ended in any table. Its first pull is held
- * in its queue until weft_ps_read_begin, and no pull of that step waits again. Not held: what has
- * no rows, a pull that is not of a step (weft_ps_how.aside), and a pull of a step that has begun to
- * push. The next read is asked for when no update without a grant is under way, of which the
- * scheduler does not learn the end.
+ * Read admission. If the scheduler admits reads, a worker requests admission before each read. One
+ * read is all pulls of one step; the step is the clock after the highest clock that the worker has
+ * ended in any table. The first pull of a step is held in its queue until weft_ps_read_begin; no
+ * other pull of that step waits. Three kinds of pulls are never held: pulls without rows, pulls
+ * outside of a step (weft_ps_how.aside), and pulls of a step that has begun to push. The next read
+ * is requested only while no update without a grant is in progress, because the scheduler does not
+ * learn the end of such an update.
  *
- *     weft_ps_reads_wait(client, whether they do);
- *     if (weft_ps_read_over(client)) tell the scheduler;   if (weft_ps_read_wanted(client, &clock)) request it
+ *     weft_ps_reads_wait(client, true or false);
+ *     if (weft_ps_read_over(client)) report it;
+ *     if (weft_ps_read_wanted(client, &clock)) request admission;
  *     admitted: weft_ps_read_begin(client, clock)
  *
  * Not here: the planning (src/sched), and the messages between client and scheduler.
  *
- * Source: docs/PROTOCOL.md section 7, "Updates"; [mlfabric] section 3.
- */
+ * Source: docs/PROTOCOL.md section 7, "Updates"; [mlfabric] section 3. */
 #ifndef WEFT_PS_UPDATE_H
 #define WEFT_PS_UPDATE_H
 
@@ -51,15 +53,19 @@
 /* Updates in progress of one client. If a worker makes more, the newest are sent at once. */
 enum { WEFT_PS_UPDATES_MAX = 8 };
 
-enum { WEFT_PS_UPDATE_BYTES_MIN = 65536 }; /* a shorter update does not repay a decision */
+enum {
+    WEFT_PS_UPDATE_BYTES_MIN = 65536
+}; /* for a shorter update a decision costs more than it
+    * saves */
 
 /* ---- the worker ------------------------------------------------------------------------------ */
 
 enum weft_ps_update_event_type {
     WEFT_PS_UPDATE_ASK,       /* the update is complete: request grants */
-    WEFT_PS_UPDATE_DELIVERED, /* `shard` has confirmed all pushes of the update to it */
-    WEFT_PS_UPDATE_OVER, /* all shards have confirmed, or it was dropped; its number is invalid now
-                          */
+    WEFT_PS_UPDATE_DELIVERED, /* the transport of `shard` has acknowledged all pushes of the update
+                               * to it */
+    WEFT_PS_UPDATE_OVER, /* all shards have acknowledged, or it was dropped; its number is invalid
+                          * now */
 };
 
 struct weft_ps_update_event {
@@ -70,9 +76,9 @@ struct weft_ps_update_event {
     uint64_t bytes;  /* of the pushes' messages. ASK, OVER: to all shards. DELIVERED: to `shard` */
     double norm;     /* ASK: Euclidean norm of all values pushed; not finite if a value is not */
     uint32_t shard;  /* DELIVERED */
-    uint64_t begun_ns; /* DELIVERED: when its first push was given to the transport, or the start of
-                        * the grant, whichever is later */
-    uint64_t ended_ns; /* DELIVERED: when the last of them was confirmed */
+    uint64_t begun_ns; /* DELIVERED: time when its first push was passed to the transport, or the
+                        * start of the grant, whichever is later */
+    uint64_t ended_ns; /* DELIVERED: time when the last of them was acknowledged */
     bool dropped;      /* OVER: by weft_ps_update_drop */
     bool late;         /* OVER: a shard refused its part (LATE) */
 };
@@ -93,33 +99,35 @@ bool weft_ps_update_poll(struct weft_ps_client *client, struct weft_ps_update_ev
 weft_status weft_ps_update_part(const struct weft_ps_client *client, uint64_t update,
                                 uint32_t shard, struct weft_ps_update_part *part_p);
 
-/* Is an update waiting for the end of its clock? */
+/* True: an update waits for the end of its clock. */
 bool weft_ps_update_gathers(const struct weft_ps_client *client);
 
 /* Complete the update that waits for the end of its clock. Call it before waiting for one of its
  * pushes, which would otherwise never complete. No effect if no update is waiting. */
 void weft_ps_update_end(struct weft_ps_client *client, uint64_t now_ns);
 
-/* Send its pushes to this shard from pace->start_ns on, at pace->rate_bps. A second grant changes the pace of
- * what was not sent yet. The transport holds the messages until the start. They count among the 64 messages
- * that may be open to a shard: after 63 more the shard is blocked until they are done. So grant a start in
- * the near future.
+/* Send the update's pushes to this shard from pace->start_ns on, at pace->rate_bps. A second grant
+ * changes the pace of the data not sent yet. The transport holds the messages until the start. Held
+ * messages count toward the limit of 64 open messages per shard, so grant a start in the near
+ * future.
  * Errors:  WEFT_NOTFOUND  the update is over.   WEFT_INVALID  shard.
  *          WEFT_STATE     the update is not complete, or was dropped. */
 weft_status weft_ps_update_grant(struct weft_ps_client *client, uint64_t update, uint32_t shard,
                                  const struct weft_msg_pace *pace, uint64_t now_ns);
 
-/* In front of the grant for this shard: its pushes go by this aggregator, the same for all shards, to be added up
- * with those of others that have the same group, of which so many members (1 .. 256) with this one have some for
- * the shard. What cannot go there goes to its shard, as ever (ps/client.h). Its DELIVERED then comes when the
- * aggregator has it, and again.
+/* Call before the grant for this shard. Send the update's pushes to the shard through this
+ * aggregator, which must be the same for all shards. The aggregator adds them to the pushes of
+ * other updates with the same group. members: number of updates in the group, this one included,
+ * with pushes for this shard (1 .. 256). Pushes that cannot be sent there are sent to the shard
+ * (ps/client.h). DELIVERED then occurs twice: when the aggregator has received the pushes, and when
+ * they are committed.
  * Errors:  as of weft_ps_update_grant; WEFT_INVALID  aggregator, members. */
 weft_status weft_ps_update_by(struct weft_ps_client *client, uint64_t update, uint32_t shard,
                               uint32_t aggregator, uint32_t group, uint32_t members);
 
-/* Drop the update: no byte of it is sent. Its pushes complete with status OK and rpcs_dropped, the residual
- * of its tables (weft_ps_client_feedback) keeps all values, and its CLOCKs are sent. The worker should pull
- * again.
+/* Drop the update: no byte of it is sent. Its pushes complete with status OK and rpcs_dropped, the
+ * residual of its tables (weft_ps_client_feedback) keeps all values, and its CLOCKs are sent. The
+ * worker should pull again.
  * Errors:  WEFT_NOTFOUND, as above.   WEFT_STATE  a byte of it was sent, or it was dropped. */
 weft_status weft_ps_update_drop(struct weft_ps_client *client, uint64_t update, uint64_t now_ns);
 
@@ -128,16 +136,16 @@ weft_status weft_ps_update_drop(struct weft_ps_client *client, uint64_t update, 
 weft_status weft_ps_update_direct(struct weft_ps_client *client, uint64_t update, uint64_t rate_bps,
                                   uint64_t now_ns);
 
-/* Whether reads wait to be admitted from now on; at first they do not. */
+/* Set whether reads wait for admission; initially false. */
 void weft_ps_reads_wait(struct weft_ps_client *client, bool wait, uint64_t now_ns);
 
-/* A pull waits for the read of this step to be admitted. */
+/* True: a pull waits for admission of this step's read. */
 bool weft_ps_read_wanted(const struct weft_ps_client *client, uint32_t *clock_p);
 
-/* The step's pulls may go. */
+/* The read of the step is admitted: send its pulls. */
 void weft_ps_read_begin(struct weft_ps_client *client, uint32_t clock, uint64_t now_ns);
 
-/* True, once: the update of the step that has read is over, or the read is not wanted any more. */
+/* True, once: the update of the step that was admitted is over, or the read is no longer needed. */
 bool weft_ps_read_over(struct weft_ps_client *client);
 
 /* ---- the shard ------------------------------------------------------------------------------- */
