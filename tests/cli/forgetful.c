@@ -1,8 +1,7 @@
-/* A server that refuses CLOCKs above 3, for tests: to a worker that is as if it knew another clock
- * of it.
+/* A server that refuses CLOCKs above 3, for tests: a worker takes it for a server that has another
+ * clock of this rank.
  *
- *     forgetful        prints its port, and serves until standard input ends; without security
- */
+ *     forgetful        prints its port, and serves until standard input ends; without security */
 #include "../unit/api_ps_server.h"
 
 #include <stdio.h>

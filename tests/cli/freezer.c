@@ -1,11 +1,12 @@
 /* A library to be preloaded (LD_PRELOAD): it stops the process at a given step of writing a
  * checkpoint.
  *
- * FREEZER names a folder. When it has a file "server-RANK" of this process's rank (WEFT_RANK), with
- * a number N in it, the process removes that file at its next system call on the files of a
- * checkpoint, and stops itself (SIGSTOP) before the N-th such call: open, rename, link and unlink
- * below a folder named "checkpoints", and every pwrite, fsync and fdatasync. A process that is
- * continued later makes that call then, like a process that was suspended in the middle of it.
+ * FREEZER names a folder. If that folder has a file "server-RANK", with this process's rank
+ * (WEFT_RANK), the file contains a number N. At its next checkpoint call the process removes the
+ * file, and it stops itself (SIGSTOP) before the N-th checkpoint call. Checkpoint calls are open,
+ * rename, link and unlink below a folder named "checkpoints", and every pwrite, fsync and
+ * fdatasync. A process that is continued later then makes that call, like a process that was
+ * suspended in the middle of it.
  *
  * Only for tests: one thread at a time makes such calls. */
 #define _GNU_SOURCE

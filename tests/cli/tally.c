@@ -3,28 +3,28 @@
  *     tally work FOLDER CLOCKS     in the environment that `weft run` makes
  *     tally check FOLDER WORKERS CLOCKS SHARDS
  *
- * In each clock a worker pushes 1 to each of TALLY_PARTS rows (6) of TALLY_DIM floats (1) that are
- * its own and this clock's alone, so that each row says how often that push counted. What it does
- * is written to FOLDER/log.RANK, a line in one write(), so that nothing of it is lost by kill -9:
+ * In each clock a worker pushes 1 to each of TALLY_PARTS rows (6) of TALLY_DIM floats (1). These
+ * rows belong to this worker and clock only, so each row shows how often that push was applied. The
+ * worker logs its actions in FOLDER/log.RANK, one write() per line, so that kill -9 loses no line:
  *
  *     start C      a process begins after clock C         issue C    the push of clock C begins
- *     ack C        the push was acknowledged              lost N     pushes that restored shards lack
+ *     ack C        the push was acknowledged              lost N     pushes that restored shards
+ * lack
  *
- * check requires every row to be 1. A row may be 0 if a process was killed between issue and ack and
- * its successor began after that clock, and, without TALLY_REPLAY, if a shard was restored from a
- * checkpoint of an earlier clock: FOLDER/restored has a line "SHARD CLOCK" for each restore. If no
- * worker was killed, the number of lost pushes equals the number reported to the workers.
+ * check requires every row to be 1. A row may be 0 if a process was killed between issue and ack
+ * and its successor began after that clock, and, without TALLY_REPLAY, if a shard was restored from
+ * a checkpoint of an earlier clock: FOLDER/restored has a line "SHARD CLOCK" for each restore. If
+ * no worker was killed, the number of lost pushes equals the number reported to the workers.
  *
- * When all have ended their clocks, rank 0 pulls all rows into FOLDER/values; the others wait for
- * it.
+ * When all workers have ended their clocks, rank 0 pulls all rows into FOLDER/values; the other
+ * ranks wait for that.
  *
  * TALLY_DIE="RANK CLOCK" kills the first process of that rank after its push of that clock.
- * TALLY_HOLD=CLOCK lets all workers wait for FOLDER/go after their push of that clock.
- * TALLY_LATE=RANK lets a rank wait for FOLDER/late. With TALLY_TOGETHER no worker begins before all
- * have opened the table. With TALLY_ALONE rank 0 does not wait for the end of the others.
+ * TALLY_HOLD=CLOCK makes all workers wait for FOLDER/go after their push of that clock.
+ * TALLY_LATE=RANK makes a rank wait for FOLDER/late. With TALLY_TOGETHER no worker begins before
+ * all have opened the table. With TALLY_ALONE rank 0 does not wait for the other ranks to end.
  * TALLY_PAUSE_MS is the time between two clocks, TALLY_MODE the consistency; TALLY_TRANSPORT and
- * TALLY_PEER_MS are the configuration's.
- */
+ * TALLY_PEER_MS are the configuration's. */
 #define _GNU_SOURCE
 #include "base/prng.h"
 
@@ -127,7 +127,7 @@ static void note_lost(void)
     }
 }
 
-/* With a scheduler. */
+/* Only with a scheduler. */
 static void tell_updates(void)
 {
     struct weft_ps_counters counters = {.size = sizeof(counters)};
@@ -147,7 +147,7 @@ static void push(uint32_t rank, uint32_t clock)
         ids[p] = row_of(rank, clock, p);
     }
     for (uint32_t i = 0; i < parts * dim; i++) {
-        row_values[i] = -(float)weft_ps_workers(ps); /* a mean of which is 1 */
+        row_values[i] = -(float)weft_ps_workers(ps); /* the mean over all workers is 1 */
     }
     note("issue", clock);
     must(weft_push_wait(table, ids, row_values, parts, 0, NULL));
@@ -172,7 +172,7 @@ static void die_if_asked(uint32_t rank, uint32_t clock)
     }
 }
 
-/* Of a push that is in a part of its row only: no whole number. */
+/* True: the value is not a whole number, because only a part of the push is in the row. */
 static double value_of(const float *row)
 {
     for (uint32_t d = 1; d < dim; d++) {
@@ -195,7 +195,8 @@ static void write_clock(FILE *file, uint32_t rank, uint32_t clock)
     }
 }
 
-/* All rows of all, into FOLDER/values: "rank clock part value", by rename. */
+/* Write the rows of all workers to FOLDER/values, as lines "rank clock part value", with an atomic
+ * rename. */
 static void write_values(uint32_t clocks)
 {
     const uint32_t workers = weft_ps_workers(ps);
@@ -212,7 +213,7 @@ static void write_values(uint32_t clocks)
     }
 }
 
-/* Leave a mark, and wait for those of all, making progress. */
+/* Create this worker's mark file, and make progress until the mark files of all workers exist. */
 static void meet(const char *mark, uint32_t rank)
 {
     char path[PATH_BYTES];
@@ -258,7 +259,7 @@ static int work(uint32_t clocks)
     if (rank == 0 && !exists("values")) {
         write_values(clocks);
     }
-    /* A server that is killed now may need what this worker has. */
+    /* Stay connected: a server that is killed now may need the pushes that this worker keeps. */
     while (!exists("values")) {
         weft_ps_progress(ps, 10000000);
     }

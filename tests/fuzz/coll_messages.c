@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum {
     RANKS = 3,
-    PEER = 5, /* of rank 1; that of rank 2 is the next one */
+    PEER = 5, /* peer number of rank 1; rank 2 has the next one */
     SENT_MAX = 128,
     IN_MAX = 16,
     CALLS_MAX = 12,
@@ -30,13 +30,14 @@ enum {
     MESSAGE_BYTES_MAX = 65536,
     CONTROL_BYTES = 112,
     CONTROL_MEMBERS = 36, /* of the descriptor of the sender's call (src/coll/control.c) */
-    FLAG_SIGNED = 1, /* what this rank sent last: signature and total, or the hash of its group */
+    FLAG_SIGNED = 1, /* use values of this rank's last message: signature and total, or the hash of
+                      * its group */
     FLAG_BACKWARDS = 2,
     FLAG_HOLE = 4, /* a chunk is missing */
     FLAG_SHORT = 8,
-    FLAG_OPEN = 16,    /* it is not closed yet */
+    FLAG_OPEN = 16,    /* the message stays open */
     FLAG_CONTROL = 32, /* a message about operations */
-    FLAG_ENTER = 64,   /* the operation this rank has called last; if signed, the next one */
+    FLAG_ENTER = 64,   /* about the operation that this rank called last; if signed, the next one */
     FLAG_PAIR = 128,   /* a message for a recv */
 };
 
@@ -165,7 +166,7 @@ static void chunk_in(struct fake *fake, struct incoming *m, uint32_t k, const ui
         event.elems =
             (uint32_t)weft_min_u64(event.chunk_elems, event.total - k * event.chunk_elems);
         size_t size = (size_t)event.elems * event.elem_bytes;
-        uint8_t *copy = calloc(1, size + 1); /* of the right size, at an odd address */
+        uint8_t *copy = calloc(1, size + 1); /* of exact size, at an odd address */
         WEFT_ASSERT(copy != NULL);
         memcpy(copy + 1, bytes, weft_min_u64(count, size));
         event.data = copy + 1;
@@ -207,7 +208,7 @@ static void message(struct fake *fake, const uint8_t *data, const uint8_t *bytes
                    (uint64_t)data[7] << 1;
     if (flags & FLAG_SIGNED) {
         tag = (fake->last_tag & ~UINT64_C(0xfff0001)) | low;
-        if (flags & FLAG_ENTER) { /* ahead of the same call once more */
+        if (flags & FLAG_ENTER) { /* before a repetition of the same call */
             uint64_t mask = UINT64_C(0x3fffff) << 28;
             tag = (tag & ~mask) | ((uint64_t)fake->calls << 28 & mask);
         }

@@ -1,16 +1,15 @@
-/* An endpoint that is connected, sends and receives, while its peer's packets are forged.
+/* A connected endpoint sends and receives while packets of its peer are forged.
  *
- * Two endpoints talk to each other in memory; the input is a program of one-byte operations: move
- * time, post memory, send messages, carry or drop real packets, and deliver forged ones to the
- * victim, as they are or with a header that passes (right address, connection id and a fresh packet
- * number). The first byte also chooses the security mode; in auth and seal, with toy cryptography,
- * the forger holds the victim's keys, so that the code behind the tag check is reached.
+ * Two endpoints are connected in memory; the input is a program of one-byte operations: move time,
+ * post memory, send messages, carry or drop real packets, and deliver forged ones to the victim, as
+ * they are or with a header that passes (right address, connection id and a fresh packet number).
+ * The first byte also chooses the security mode; in auth and seal, with toy cryptography, the
+ * forger holds the victim's keys, so that the code behind the tag check is reached.
  *
- * Invariants for any input: no crash and no assertion; weft_ep_send and the deadlines terminate; every
- * packet sent decodes; no chunk is delivered twice; the number of ones in a mask equals its count; memory
- * is not accessed after its owner got it back (it is freed at that event, so that AddressSanitizer
- * detects an access).
- */
+ * Invariants for any input: no crash and no assertion; weft_ep_send and the deadlines terminate;
+ * every packet sent decodes; no chunk is delivered twice; the number of ones in a mask equals its
+ * count; memory is not accessed after its owner got it back (it is freed at that event, so that
+ * AddressSanitizer detects an access). */
 #include "../lib/datagram_net.h"
 #include "../unit/core_inspect.h"
 #include "base/cursor.h"
@@ -24,11 +23,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 enum {
     CHUNKS_MAX = 1024,
     PEERS_MAX = 3,
-    SLOTS = 24, /* posted memories and messages of one end */
+    SLOTS = 24, /* posted buffers and messages of one end */
     OPERATIONS_MAX = 200,
-    BURSTS_MAX = 4000, /* more in one instant is an endless loop */
+    BURSTS_MAX = 4000, /* more bursts at one instant indicate an endless loop */
     ROUNDS_MAX = 64,
-    UNDER_WAY_MAX = 256, /* datagrams; more are lost */
+    UNDER_WAY_MAX = 256, /* datagrams in flight; more are lost */
     DATAGRAM_BYTES = 1500,
     FORGED_BYTES_MAX = 400,
 };
@@ -47,7 +46,7 @@ struct handed {
 
 struct end {
     struct net_end *at;
-    bool failing; /* its cryptography */
+    bool failing; /* its cryptography returns errors */
     struct slot sends[SLOTS];
     struct slot expects[SLOTS];
     struct handed handed[PEERS_MAX][WEFT_MSGS_MAX];
@@ -140,7 +139,7 @@ static void events_take(const struct end *e)
     net_drain(&world.net, (uint32_t)(e->at - world.net.end));
 }
 
-/* ---- packets that go out ---------------------------------------------------------------------- */
+/* ---- packets that go out --------------------------------------------------------------------- */
 
 /* Any endpoint must be able to decode what an endpoint sends. */
 static void sent_check(const uint8_t *bytes, size_t count)
@@ -190,7 +189,7 @@ static uint32_t u32_at(const uint8_t *bytes, size_t offset)
     return weft_read_u32(&r);
 }
 
-/* False: to a stranger, or lost. */
+/* False: the destination is unknown, or the datagram is lost. */
 static bool on_sent(struct net *net, struct net_datagram *d)
 {
     const uint8_t *bytes = d->data;
@@ -206,7 +205,7 @@ static bool on_sent(struct net *net, struct net_datagram *d)
         return false;
     }
     if ((bytes[0] & 15) <= WEFT_CLASS_SEAL) {
-        /* Never as many as 2^32, so a short header has all of it. */
+        /* Packet numbers stay below 2^32, so a short header contains the whole number. */
         struct end *to = d->to_end == 0 ? &world.victim : &world.other;
         size_t number_bytes = weft_wire_header_bytes(bytes[1]) - 8;
         struct weft_reader r = weft_reader_make(bytes + 8, number_bytes);
@@ -260,7 +259,7 @@ static void carry(uint32_t drops)
     settle(&world.other);
 }
 
-/* ---- operations ------------------------------------------------------------------------------- */
+/* ---- operations ------------------------------------------------------------------------------ */
 
 static struct slot *slot_take(struct slot *slots, uint64_t *user_p)
 {
@@ -326,7 +325,7 @@ static void op_send(struct end *e, struct weft_reader *in)
     if (e->at->msgr.ops->send(e->at->msgr.self, &m, world.net.now_ns, &seq) != WEFT_OK) {
         slot_free(s);
     }
-    if (!m.shares || (how & 0x80) == 0) { /* else the next one may share its packet */
+    if (!m.shares || (how & 0x80) == 0) { /* otherwise the next message may share its packet */
         settle(e);
     }
 }
@@ -362,7 +361,7 @@ static bool hello_protect(struct weft_wire_hello *hello, uint8_t *bytes)
                     prologue, 2);
     weft_status status = weft_noise_hello_write(&noise, NULL, 0, hello->ephemeral, hello->tag);
     if (status != WEFT_OK) {
-        return false; /* its cryptography was made to fail */
+        return false; /* the test made its cryptography fail */
     }
     w = weft_writer_make(bytes, WEFT_HELLO_BYTES);
     weft_wire_hello_encode(&w, hello);
@@ -407,7 +406,7 @@ static size_t forged_seal(uint8_t *bytes, size_t count, uint8_t flags, uint64_t 
     return count + WEFT_TAG_BYTES;
 }
 
-/* A control block, DATA or both as the input has them, behind a header that is believed. */
+/* A control block, DATA or both from the input, after a header that passes all checks. */
 static void forged_deliver(uint8_t flags, uint8_t number_ahead, const uint8_t *body, size_t count)
 {
     uint8_t bytes[DATAGRAM_BYTES];
@@ -561,7 +560,7 @@ static void op_forge_data(struct weft_reader *in)
     forged_deliver(flags, 1 + (how >> 7), body, (size_t)(w.at - body));
 }
 
-/* A chunk with the short header, of a message that is known or is not. */
+/* A chunk with the short header, of a known or an unknown message. */
 static void op_forge_brief(struct weft_reader *in)
 {
     uint8_t how = weft_read_u8(in);
@@ -670,7 +669,7 @@ static void end_open(struct end *e, uint8_t host, uint16_t packet_bytes, bool re
     config.accept = 1;
     config.peer_timeout_ns = WEFT_NS_PER_S;
     config.keepalive_ns = 300 * WEFT_NS_PER_MS;
-    config.sleep_timeout_ns = 700 * WEFT_NS_PER_MS; /* one long step of time passes it */
+    config.sleep_timeout_ns = 700 * WEFT_NS_PER_MS; /* one long time step exceeds it */
     config.mode = world.mode;
     config.half_open_max = 1;
     config.rekey_packets = rekey ? 5 : 0;

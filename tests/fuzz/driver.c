@@ -1,12 +1,11 @@
 /* Runs a fuzz target over a folder of saved inputs, without libFuzzer: the regression test.
  *
- * Each input is given whole, then cut short at every length (at 512 lengths, evenly spread, when
- * it is longer): reading past the end of a truncated packet is the commonest mistake of a decoder.
- * Every run gets a heap copy of exactly the right size, so that AddressSanitizer sees one byte too
+ * Each input is given whole, then cut short at every length (at 512 lengths, evenly spread, when it
+ * is longer): reading past the end of a truncated packet is the most common error of a decoder.
+ * Every run gets a heap copy of exact size, so that AddressSanitizer detects a read of one byte too
  * many. The input's name is printed before it runs: after a crash it is the last line.
  *
- * Not a fuzzer: it makes no inputs of its own. That is `make fuzz`.
- */
+ * Not a fuzzer: it generates no inputs. `make fuzz` does. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdint.h>
@@ -17,7 +16,7 @@
 enum { CUTS_MAX = 512 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-/* A target may have one; libFuzzer's own rules. */
+/* Optional, as in libFuzzer. */
 __attribute__((weak)) int LLVMFuzzerInitialize(int *argc, char ***argv);
 
 [[gnu::noreturn]] static void die(const char *what, const char *name)
@@ -50,7 +49,7 @@ static void run_prefix(const uint8_t *data, size_t size)
         die("no memory for", "an input");
     }
     memcpy(copy, data, size);
-    /* A non-empty object always, but nothing of it may be read when size is 0. */
+    /* The pointer is valid even if size is 0; then no byte may be read. */
     (void)LLVMFuzzerTestOneInput(size > 0 ? copy : copy + 1, size);
     free(copy);
 }

@@ -1,10 +1,11 @@
 /* A peer that has completed the handshake over TCP and then sends arbitrary bytes: the reader,
- * records, frames, chunks and the ends of messages of the production messenger, in mode none (what
- * a tag protects from others, a holder of the job key may still do). The bytes come through a
- * socket pair, in pieces whose lengths the input chooses.
+ * records, frames, chunks and the ends of messages of the production messenger, in mode none: a
+ * holder of the job key could send the same bytes with valid tags. The bytes arrive over a socket
+ * pair, in pieces whose lengths the input chooses.
  *
- * What must hold: no write outside posted memory (ASan); each message sent ends exactly once, each
- * opened one too; masks have as many ones as were counted; chunks of one message come once each. */
+ * Invariants: no write outside posted memory (ASan); each message sent ends exactly once, and so
+ * does each message opened; the number of ones in a mask equals its count; each chunk of a message
+ * is delivered at most once. */
 #include "base/assert.h"
 #include "io/driver.h"
 #include "io/tcp/internal.h"
@@ -36,14 +37,14 @@ struct run {
 
 static void chunk(struct run *run, const struct weft_msg_event *ev)
 {
-    if (run->event_seq != ev->seq) { /* one is examined at a time */
+    if (run->event_seq != ev->seq) { /* one message is examined at a time */
         run->event_seq = ev->seq;
         memset(run->event_seen, 0, sizeof(run->event_seen));
     } else {
         WEFT_ASSERT(!weft_bits_test(run->event_seen, ev->chunk));
     }
     weft_bits_set(run->event_seen, ev->chunk);
-    uint8_t sum = 0; /* reads all of it */
+    uint8_t sum = 0; /* read every byte */
     for (size_t i = 0; i < (size_t)ev->elems * ev->elem_bytes; i++) {
         sum ^= ((const uint8_t *)ev->data)[i];
     }
@@ -97,7 +98,7 @@ static void post(struct run *run)
     }
 }
 
-/* A peer that is up, on one end of a socket pair; the other end is returned. */
+/* Create a connected peer on one end of a socket pair. Returns the other end. */
 static int begin(struct run *run)
 {
     struct weft_tcp_config config = {.host = "127.0.0.1"};
@@ -159,12 +160,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         size_t n = piece < size - at ? piece : size - at;
         ssize_t put = send(fd, data + at, n, MSG_NOSIGNAL);
         if (put <= 0) {
-            break; /* it has hung up */
+            break; /* the connection is closed */
         }
         at += (size_t)put;
         turn(&run, fd);
         if (at > size / 2) {
-            post(&run); /* for messages held until now */
+            post(&run); /* for messages that were held */
         }
     }
     turn(&run, fd);

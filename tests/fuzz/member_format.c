@@ -20,7 +20,7 @@ static void reply(const uint8_t *data, size_t size)
     }
 }
 
-/* The same request three times, later each time, to a roster that has a server already. */
+/* The same request three times, at increasing times, to a roster that already has a server. */
 static void ask(uint8_t op, const struct weft_member_request *q)
 {
     static struct weft_member_reply a;

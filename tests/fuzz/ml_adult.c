@@ -1,5 +1,5 @@
 /* The Adult line parser on any bytes. The first byte is the line number, because line 1 may be a
- * header, or a 3: line 2 with triples; the rest is the line. A row always has all its features. */
+ * header; 3 means line 2 with triples. The rest is the line. A row always has all its features. */
 #include "base/assert.h"
 #include "ml/adult.h"
 

@@ -56,8 +56,8 @@ static void check_batch(const struct weft_ml_dataset *set)
     free(gradient);
 }
 
-/* All training documents drawn once from nothing: as many counts as tokens, for words and totals.
- */
+/* Draw the topics of all training documents once: afterwards the word counts and the totals equal
+ * the number of tokens. */
 static void check_topics(const struct weft_ml_dataset *set)
 {
     const struct weft_ml_model_kind *kind = NULL;
@@ -67,7 +67,7 @@ static void check_topics(const struct weft_ml_dataset *set)
     WEFT_ASSERT(status == WEFT_OK);
     uint64_t tokens = weft_ml_lda_tokens(set, false);
     if (tokens > 100000 || weft_ml_model_init(&model, kind, &kind->settings, 1, set) != WEFT_OK) {
-        return; /* slow, or too many */
+        return; /* slow, or too many iterations */
     }
     size_t floats = (size_t)set->feature_count * model.dim;
     float *rows = calloc(floats, sizeof(*rows)), *changed = calloc(floats, sizeof(*changed));

@@ -32,7 +32,7 @@ enum {
     FLAG_BACKWARDS = 8,
     FLAG_HOLE = 16,
     FLAG_AGAIN = 32,
-    FLAG_KEEP = 64, /* sent messages are not confirmed yet */
+    FLAG_KEEP = 64, /* sent messages stay unacknowledged */
     FLAG_HELD = 128 /* half of the message's chunks arrive after the next record */
 };
 
@@ -41,7 +41,7 @@ struct held {
     struct weft_msg_event event;
     struct weft_msg_expect expect;
     uint8_t flags;
-    uint32_t next; /* chunk, in its order */
+    uint32_t next; /* next chunk, in delivery order */
     uint8_t bytes[MESSAGE_BYTES_MAX];
 };
 
@@ -51,21 +51,23 @@ struct fake {
     bool shard_up;
     weft_peer peers[WORKERS];
     struct held held[WORKERS];
-    struct weft_msg_send sends[SENDS]; /* SENT is outstanding */
+    struct weft_msg_send sends[SENDS]; /* messages whose SENT is outstanding */
     uint32_t send_count;
-    uint16_t row_bytes[TABLES]; /* of an answer to PULL, by the last TABLE */
-    uint64_t pushes_before;     /* of inputs before this one */
+    uint16_t row_bytes[TABLES]; /* row length of replies to PULL, from the last TABLE */
+    uint64_t pushes_before;     /* counted in earlier inputs */
     uint64_t pulls_before;
     uint64_t clocks_before;
-    uint64_t answers; /* to pushes */
+    uint64_t answers; /* replies to pushes */
     uint64_t pull_answers;
     uint64_t clock_answers;
-    bool came_again; /* a worker: what its old connection sent may have had no answer */
+    bool came_again; /* worker: it reconnected, so requests of the old connection may have no
+                      * reply */
 };
 
-/* ---- the transport ---------------------------------------------------------------------------- */
+/* ---- the transport --------------------------------------------------------------------------- */
 
-/* The shard knows the length of rows by its table; here it is what makes up the message. */
+/* The shard knows the row length from its table; here it is derived from the length of the
+ * message. */
 static void check_aggregate(const struct weft_msg_send *send)
 {
     const uint8_t *bytes = send->base;
@@ -197,7 +199,7 @@ static void end(struct fake *fake, struct held *held, bool gone)
     weft_aggregator_event(fake->agg, event, fake->t.now_ns);
 }
 
-/* ---- peers ------------------------------------------------------------------------------------ */
+/* ---- peers ----------------------------------------------------------------------------------- */
 
 static void peer_event(struct fake *fake, enum weft_msg_event_type type, weft_peer peer,
                        uint64_t name)
@@ -265,7 +267,7 @@ static void shard_turn(struct fake *fake, uint8_t flags)
     }
 }
 
-/* The shard replies to the oldest message, before or after that is confirmed. */
+/* The shard replies to the oldest message, before or after its acknowledgement. */
 static void shard_answers(struct fake *fake, const uint8_t *data)
 {
     const uint8_t flags = data[1];
@@ -316,9 +318,9 @@ static void shard_answers(struct fake *fake, const uint8_t *data)
     confirm(fake, SHARD);
 }
 
-/* ---- input ------------------------------------------------------------------------------------ */
+/* ---- input ----------------------------------------------------------------------------------- */
 
-/* A TABLE as a worker of this shard sends it, or of another where the clock is odd. */
+/* A TABLE as a worker of this shard sends it; if the clock is odd, a worker of another shard. */
 static void table_note(struct fake *fake, const uint8_t *data, uint8_t *message)
 {
     const uint16_t table = data[2] & 15;
@@ -409,7 +411,7 @@ static void leave(struct fake *fake)
     for (uint32_t rank = 0; rank < WORKERS; rank++) {
         end(fake, &fake->held[rank], false);
     }
-    do { /* not all answers may fit at once */
+    do { /* the replies may not all fit at once */
         confirm(fake, WEFT_PEER_ANY);
         weft_aggregator_progress(fake->agg, fake->t.now_ns);
     } while (fake->send_count > 0);
@@ -432,8 +434,8 @@ static void leave(struct fake *fake)
     transport_end(&fake->t);
 }
 
-/* Its memory is 100 MB, which would be most of the time: one serves all inputs, and is empty
- * between them. */
+/* Allocating its 100 MB for each input would dominate the run time, so one aggregator serves all
+ * inputs and is empty between them. */
 static struct weft_aggregator *make(struct fake *fake)
 {
     struct weft_aggregator_config config;

@@ -38,7 +38,7 @@ struct fake {
         bool open;
         struct weft_msg_event event;
         uint8_t flags;
-        uint32_t next; /* chunk, in its order */
+        uint32_t next; /* next chunk, in delivery order */
         uint8_t bytes[MESSAGE_BYTES_MAX];
     } held;
     uint32_t replies;
@@ -54,7 +54,7 @@ static weft_status send_reply(void *self, const struct weft_msg_send *send, uint
         return WEFT_AGAIN;
     }
     WEFT_ASSERT(fake->replies < EXPECTS && send->bound_ppm < WEFT_PPM);
-    /* All of it must be readable, and be an answer. */
+    /* Every byte must be readable, and the message must be a reply. */
     const uint8_t *bytes = send->base;
     uint32_t sum = 0;
     for (size_t i = 0; i < (size_t)send->total * send->elem_bytes; i++) {
@@ -214,7 +214,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     config.slab_bytes = 4096;
     config.table_bytes_max = 1 << 16;
     const bool may_park = size > 0 && data[0] == 254;
-    config.aggregators_max = may_park; /* none connects, and each has 32 MiB */
+    config.aggregators_max = may_park; /* at most one: none connects, and each needs 32 MiB */
     config.checkpoints = true;
     config.chunks_max = 64;
     config.clock_ns = transport_clock_ns;
@@ -230,7 +230,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         size -= used;
     }
     held_end(&fake, true);
-    /* Both workers leave: whatever waited is dropped, and no slot stays behind. */
+    /* Both workers leave: waiting requests are dropped, and no slot leaks. */
     peer_event(&fake, WEFT_EVENT_PEER_DOWN, 1, 0);
     peer_event(&fake, WEFT_EVENT_PEER_DOWN, 2, 0);
     WEFT_ASSERT(!weft_shard_busy(fake.shard));

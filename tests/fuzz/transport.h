@@ -18,7 +18,7 @@ enum {
     RECORD_BYTES = 12
 };
 
-/* First in what `self` of the operations points to. */
+/* First member of the object that `self` of the operations points to. */
 struct transport {
     struct posted expects[EXPECTS];
     uint64_t ids;
@@ -60,7 +60,7 @@ static void transport_refuse(void *self, weft_peer peer, uint64_t seq)
     (void)self, (void)peer, (void)seq;
 }
 
-/* Its operations, with the target's own send. */
+/* The transport's operations, with the target's send. */
 static inline struct weft_msg_ops
 transport_ops(weft_status (*send)(void *self, const struct weft_msg_send *send, uint64_t now_ns,
                                   uint64_t *seq_p))
@@ -131,7 +131,7 @@ static inline void transport_grid(struct weft_msg_event *event, const uint8_t *a
     event->chunks = (event->total + event->chunk_elems - 1) / event->chunk_elems;
 }
 
-/* Nothing of the target's memory is with the transport. */
+/* True: the transport borrows no memory of the target. */
 static inline void transport_end(const struct transport *t)
 {
     for (int i = 0; i < EXPECTS; i++) {

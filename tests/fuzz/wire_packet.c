@@ -8,7 +8,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A heap buffer of exactly `count` bytes: AddressSanitizer sees an encoder that writes one more. */
+/* A heap buffer of exactly `count` bytes: AddressSanitizer detects an encoder that writes one byte
+ * more. */
 static struct weft_writer writer_new(size_t count, uint8_t **buffer_p)
 {
     *buffer_p = malloc(count > 0 ? count : 1);
@@ -16,7 +17,7 @@ static struct weft_writer writer_new(size_t count, uint8_t **buffer_p)
     return weft_writer_make(*buffer_p, count);
 }
 
-/* One byte less than the frame needs must be noticed. */
+/* An encoder must detect a buffer that is one byte too short. */
 static void check_frame_too_long(const struct weft_wire_frame *frame, size_t count)
 {
     uint8_t *small = NULL;
@@ -70,7 +71,7 @@ static void check_data(const struct weft_wire_packet *packet, struct weft_writer
     weft_write_bytes(out, d.payload, (size_t)d.elems * d.elem_bytes);
 }
 
-/* For a message whose chunks have the length of this payload. */
+/* As a chunk of a message whose chunks have this payload's length. */
 static void check_brief(const struct weft_wire_packet *packet, struct weft_writer *out)
 {
     struct weft_wire_brief b;
@@ -82,7 +83,7 @@ static void check_brief(const struct weft_wire_packet *packet, struct weft_write
     WEFT_ASSERT(b.msg < 1 << 14 && b.chunk < 1 << 18 && b.payload_bytes > 0);
     WEFT_ASSERT(b.payload == packet->data + WEFT_BRIEF_BYTES);
     struct weft_wire_data d = {
-        .msg = b.msg | UINT32_C(5) << 14, /* only the low bits travel */
+        .msg = b.msg | UINT32_C(5) << 14, /* only the low bits are encoded */
         .total = b.chunk + 1,
         .chunk_elems = 1,
         .elem_bytes = (uint16_t)b.payload_bytes,

@@ -43,7 +43,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     uint8_t *again =
-        malloc(WEFT_WIRE_RECORD_HEAD_BYTES + body); /* exactly: ASan sees one byte more */
+        /* exact size, so that ASan detects one byte more */
+        malloc(WEFT_WIRE_RECORD_HEAD_BYTES + body);
     WEFT_ASSERT(again != NULL);
     weft_wire_record_head_encode(again, record.klass, record.flags, record.bytes);
     struct weft_writer w = weft_writer_make(again + WEFT_WIRE_RECORD_HEAD_BYTES, body);

@@ -1,17 +1,19 @@
 /* Sends and counts datagrams between hosts of a lab. tests/lab/network.sh measures rates, buffers
  * and losses with it.
  *
- *   blast send ADDRESS COUNT        as fast as the socket accepts them: the rate of the host's own
- *                                   queue, or at once when its link has no limit
- *   blast send ADDRESS COUNT marks  then, until the receiver has gone, a mark every 20 ms: what was
- *                                   before a mark has arrived before it, or never will
- *   blast recv COUNT                until COUNT came, or three marks; prints "ready", then
- *                                   "packets N overflown O windows W mbit M"
+ *     blast send ADDRESS COUNT
+ *         sends as fast as the socket accepts datagrams: at the rate of the host's own queue, or
+ *         at once if its link has no limit
+ *     blast send ADDRESS COUNT marks
+ *         then sends a mark every 20 ms until the receiver has exited; datagrams that have not
+ *         arrived before a mark are lost
+ *     blast recv COUNT
+ *         runs until COUNT datagrams or three marks have arrived; prints "ready", then
+ *         "packets N overflown O windows W mbit M"
  *
  * A datagram is a packet of 1514 bytes with its Ethernet header. M is the median rate of windows of
- * 20 packets by the kernel's stamps: whoever stops a processor for a while spoils the windows of
- * that while. O packets arrived at this host, and its socket had no room.
- */
+ * 20 packets, by the kernel's timestamps: a processor that is stopped for a while affects only the
+ * windows of that time. O packets arrived at this host while its socket buffer was full. */
 #include "base/units.h"
 
 #include <arpa/inet.h>
@@ -28,7 +30,7 @@
 enum { PORT = 9900, PAYLOAD_BYTES = 1472, FRAME_BYTES = 1514, BATCH = 32, BUFFER_BYTES = 64 << 20 };
 enum { WINDOW = 20, STAMPS_MAX = 1 << 16, MARKS = 3, MARK_MS = 20, HANGING_MS = 120000 };
 
-/* Received datagrams. */
+/* Statistics of received datagrams. */
 struct seen {
     uint64_t packets;
     uint32_t marks;
@@ -101,7 +103,7 @@ static void report(const struct seen *seen)
            seen->overflown, windows, windows > 0 ? mbit[windows / 2] : 0.0);
 }
 
-/* Until a reply arrives, or the receiver has ended. */
+/* Repeat until a reply arrives, or the receiver has exited. */
 static int send_marks(int fd)
 {
     struct pollfd answer = {.fd = fd, .events = POLLIN};

@@ -1,12 +1,11 @@
-/* One TCP connection between two network namespaces under our DCTCP, and a check of every record
+/* One TCP connection between two network namespaces under weft's DCTCP, and a check of every record
  * of its program in the kernel.
  *
  *     dctcp run SERVER_NETNS CLIENT_NETNS ADDRESS SECONDS [CC_OF_THE_SERVER]
  *     dctcp hold                  registers, prints the name, waits to be killed
  *
  * Prints "key value" lines. *_wrong count records that differ from RFC 8257's formulas, computed
- * here in floating point.
- */
+ * here in floating point. */
 #include "lab/dctcp.h"
 
 #include "netns.h"
@@ -27,7 +26,7 @@
 
 enum { PORT = 7001 };
 
-static const double TURN_S = 0.05; /* one that lasts longer stood still */
+static const double TURN_S = 0.05; /* a longer turn means that the process was not scheduled */
 
 static double now_s(void)
 {
@@ -69,7 +68,7 @@ static void check(struct seen *seen, const struct weft_dctcp_record *r)
         seen->delivered += r->delivered;
         seen->marked += r->marked;
         seen->alpha_last = r->alpha;
-        /* The first windows still show the beginning, alpha = 1. */
+        /* Skip the first windows: alpha starts at 1. */
         if (seen->alpha_count++ >= 64) {
             seen->alpha_sum += r->alpha * unit;
         }

@@ -90,7 +90,8 @@ static struct weft_driver *udp_open(const char *host, uint16_t port, const char 
     weft_udp_config_default(&config);
     config.host = host;
     config.port = port;
-    config.gso = 0; /* bursts of 64 KB would be the test of a tbf, not of congestion control */
+    config.gso = 0; /* with bursts of 64 KB this would test the token bucket, not congestion
+                     * control */
     config.insecure_network = 1;
     config.ep.accept = accept;
     config.ep.cc_name = cc_name;

@@ -1,4 +1,4 @@
-/* For test programs that own sockets in several networks. */
+/* Helpers of test programs that own sockets in several network namespaces. */
 #ifndef TESTS_LAB_NETNS_H
 #define TESTS_LAB_NETNS_H
 
@@ -16,7 +16,7 @@
     exit(1);
 }
 
-/* To a network by its path, or by its name for `ip netns`. */
+/* Enter a network namespace by its path, or by its name for `ip netns`. */
 static inline void go_to(const char *netns)
 {
     char path[256];

@@ -2,9 +2,8 @@
  *
  *     runs FROM_NETNS TO_NETNS ADDRESS COUNT      prints "sent N lost L runs R"
  *
- * One process handles both sides alternately, a few packets at a time, and one at a time while many
- * are outstanding: so no queue overflows, however late the kernel delivers them.
- */
+ * One process sends and receives in turn, a few packets at a time, or one at a time while many are
+ * outstanding. So no queue overflows, however late the kernel delivers packets. */
 #include "netns.h"
 
 #include <arpa/inet.h>
@@ -33,7 +32,7 @@ int main(int argc, char **argv)
         die("connect");
     }
     uint32_t count = (uint32_t)strtoul(argv[4], NULL, 10);
-    uint32_t next = 0; /* expected next */
+    uint32_t next = 0; /* next expected number */
     uint32_t lost = 0;
     uint32_t runs = 0;
     for (uint32_t sent = 0; sent < count;) {

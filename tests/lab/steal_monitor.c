@@ -30,7 +30,7 @@ enum { SLEEP_NS = 1000000, ALLOWED_NS = 4000000, LOOK_MS = 10 };
 
 static atomic_bool stop;
 
-/* One processor's. */
+/* State of one processor. */
 struct sleeper {
     pthread_t thread;
     int processor;
@@ -93,7 +93,7 @@ static struct machine look(void)
     return machine;
 }
 
-/* Until the signal. Hundredths of processes that could run beside this one. */
+/* Sample until the signal. Returns the mean number of other runnable processes, in hundredths. */
 static uint64_t watch(const sigset_t *signals)
 {
     struct timespec tick = {.tv_nsec = LOOK_MS * 1000000L};
@@ -116,7 +116,8 @@ int main(void)
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
-    sigprocmask(SIG_BLOCK, &signals, NULL); /* the threads' too: it waits for watch() */
+    sigprocmask(SIG_BLOCK, &signals, NULL); /* also in the threads; the signal stays pending until
+                                             * watch() */
     CPU_ZERO(&set);
     (void)sched_getaffinity(0, sizeof(set), &set);
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);

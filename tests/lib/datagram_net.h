@@ -1,10 +1,10 @@
 /* A network of datagrams in memory, on virtual time, used by the tests of endpoints.
  *
  * Each end is an endpoint (core/endpoint.h) with an address. A burst that it sends is cut into
- * datagrams as the kernel cuts it, and each arrives NET_DELAY_NS later, in the order of sending.
- * Nothing else happens unless a test asks for it: loss, duplicates, reordering, another delay or a
- * gap between packets to one end, ends that do not reach each other, an end that is frozen, and
- * functions that see each datagram when it is sent and when it arrives. One seed determines
+ * datagrams as the kernel cuts it, and each arrives NET_DELAY_NS later, in the order of sending. A
+ * test may configure faults: loss, duplicates, reordering, another delay of one end or a gap
+ * between packets to it, ends that cannot reach each other, and a frozen end. It may also install
+ * functions that are called when a datagram is sent and when it arrives. One seed determines
  * everything.
  *
  * Not a model of links: no queue, no bandwidth, no marks (src/sim/net.h has them). Not the
@@ -24,11 +24,11 @@ enum { ENDS_MAX = 3, NET_QUEUE_MAX = 8192, KEPT_MAX = 512, NET_DELAY_NS = 20000 
 
 struct net_datagram {
     uint64_t due_ns;
-    uint64_t arrived_ns; /* at an end that is frozen; else 0 */
+    uint64_t arrived_ns; /* arrival time at a frozen end; else 0 */
     struct weft_addr from;
     struct weft_addr to;
     uint32_t from_end; /* sender */
-    uint32_t to_end;   /* the end that had the address `to` then; ENDS_MAX: none */
+    uint32_t to_end;   /* the end that had the address `to` when it was sent; ENDS_MAX: none */
     enum weft_ecn ecn;
     bool fragment; /* as in struct weft_tx */
     uint32_t bytes;
@@ -38,16 +38,16 @@ struct net_datagram {
 struct net;
 
 struct net_end {
-    struct weft_ep *ep;          /* NULL: there is none */
+    struct weft_ep *ep;          /* NULL: no endpoint */
     struct weft_toy_crypto *toy; /* core_net.h */
     struct weft_msgr msgr;
     struct weft_addr addr;
-    uint64_t delay_ns;    /* of datagrams to here; 0 = NET_DELAY_NS */
+    uint64_t delay_ns;    /* delay of datagrams to this end; 0 = NET_DELAY_NS */
     uint64_t gap_ns;      /* minimum time between two arrivals at this end; 0 = none */
-    uint64_t last_due_ns; /* of the last datagram to here */
+    uint64_t last_due_ns; /* arrival time of the last datagram to this end */
     uint64_t frozen_until_ns;
-    uint32_t side; /* ends of different sides do not reach each other */
-    /* What its application has seen: */
+    uint32_t side; /* ends of different sides cannot reach each other */
+    /* Events seen by its application: */
     uint32_t ups;
     uint32_t downs;
     uint32_t received;
@@ -62,22 +62,23 @@ struct net_end {
 struct net {
     uint64_t now_ns;
     struct net_end end[ENDS_MAX];
-    struct net_datagram *queue; /* by due_ns */
+    struct net_datagram *queue; /* sorted by due_ns */
     uint32_t queued, queue_room;
     struct net_datagram kept[KEPT_MAX];
     uint32_t kept_count;
-    bool keep; /* all that is sent */
+    bool keep; /* all sent datagrams */
     struct weft_prng prng;
     uint32_t loss_ppm;
     uint32_t duplicate_ppm;
-    uint32_t late_ppm; /* share of datagrams delayed by up to late_ns more, and overtaken */
+    uint32_t late_ppm; /* share of datagrams that are delayed by up to late_ns more, so that later
+                        * ones overtake them */
     uint64_t late_ns;
     /* Called for each datagram, when it is sent and when it arrives. The function may change the
      * datagram; false drops it. */
     bool (*tap)(struct net *net, struct net_datagram *d);
     bool (*on_arrival)(struct net *net, struct net_datagram *d);
     void *tap_arg;
-    /* Each event of an end, after it is counted. */
+    /* Called with each event of an end, after it is counted. */
     void (*on_event)(struct net *net, uint32_t end, const struct weft_msg_event *event);
 };
 
@@ -92,7 +93,7 @@ static inline void net_init(struct net *net, uint64_t seed)
     weft_prng_init(&net->prng, seed);
 }
 
-/* All datagrams in flight are lost. */
+/* Drop all datagrams in flight. */
 static inline void net_clear(struct net *net)
 {
     while (net->queued > 0) {
@@ -257,7 +258,7 @@ static inline void net_send(struct net *net, uint32_t from, const struct weft_tx
     net_forward(net, &d);
 }
 
-/* One burst, cut as the kernel would. */
+/* Split one burst as the kernel would. */
 static inline void net_burst(struct net *net, const struct net_end *from, const struct weft_tx *tx)
 {
     static uint8_t flat[WEFT_TX_BYTES_MAX];
@@ -334,7 +335,7 @@ static inline void net_arrive(struct net *net, const struct net_datagram *d)
     }
 }
 
-/* For a frozen end it waits, as in a socket's buffer. */
+/* A datagram for a frozen end is queued, as in a socket's buffer. */
 static inline bool net_waits(struct net *net, struct net_datagram *d)
 {
     for (uint32_t i = 0; i < ENDS_MAX; i++) {
@@ -361,7 +362,7 @@ static inline uint64_t net_next_ns(const struct net *net)
     return next_ns;
 }
 
-/* Advance to the next event; false if there is none until until_ns. */
+/* Advance to the next event; false if there is none before until_ns. */
 static inline bool net_step(struct net *net, uint64_t until_ns)
 {
     net_pump(net);

@@ -1,5 +1,4 @@
-/* Memory that is posted for messages: the part of a transport (core/msg.h) that all fakes of one
- * have. */
+/* Buffers posted for messages: the part that all fake transports (core/msg.h) share. */
 #ifndef WEFT_TESTS_POSTED_H
 #define WEFT_TESTS_POSTED_H
 

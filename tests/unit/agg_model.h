@@ -216,7 +216,7 @@ static inline enum weft_agg_verdict model_rows(struct model *m, const uint8_t *p
     return verdict;
 }
 
-/* The head, from the byte table. */
+/* Decode the head according to the byte table. */
 static inline bool model_well_formed(const uint8_t *p, uint32_t bytes)
 {
     if (bytes < 32 || p[0] != 0x2d || model_be(p + 26, 2) != 0 || model_be(p + 28, 4) != 0) {

@@ -1,5 +1,5 @@
-/* Two transports of one process over loopback, for the tests of the public API. Both are turned by
- * this thread, so neither may sleep long while the other has work. */
+/* Two transports of one process over loopback, for the tests of the public API. This thread
+ * progresses both, so neither may sleep long while the other has work. */
 #ifndef TESTS_UNIT_API_PAIR_H
 #define TESTS_UNIT_API_PAIR_H
 
@@ -36,8 +36,8 @@ static inline struct weft_transport *api_open(const struct weft_transport_config
     return t;
 }
 
-/* The next event of `type` at `t`, while `other` (may be NULL) is turned too and its events are
- * thrown away. Other events of `t` are passed over. */
+/* Wait for the next event of `type` at `t` and skip its other events. Meanwhile progress `other`
+ * (may be NULL) and discard its events. */
 static inline struct weft_transport_event api_await(struct weft_transport *t,
                                                     struct weft_transport *other, uint32_t type)
 {

@@ -1,4 +1,4 @@
-/* For tests of <weft/ps.h>: real shards in threads, and how to connect to them. */
+/* For tests of <weft/ps.h>: real shards in threads, and configurations to connect to them. */
 #ifndef WEFT_TESTS_API_PS_RIG_H
 #define WEFT_TESTS_API_PS_RIG_H
 
@@ -9,7 +9,7 @@ enum { DIM = 4 };
 
 static const uint64_t ms_ns = WEFT_NS_PER_MS;
 
-/* Up to two shards, and the list of them. */
+/* Up to two shards, and the list of their addresses. */
 struct site {
     struct test_server servers[2];
     uint32_t count;
@@ -43,7 +43,7 @@ static inline struct weft_ps_config config_for(const char *servers)
     config.servers = servers;
     config.security = WEFT_TRANSPORT_NONE;
     config.connect_timeout_ns = 120 * WEFT_NS_PER_S;
-    config.rows_max = 2048; /* meson's MALLOC_PERTURB_ makes calloc touch all that is reserved */
+    config.rows_max = 2048; /* meson's MALLOC_PERTURB_ makes calloc touch all reserved memory */
     return config;
 }
 

@@ -1,6 +1,6 @@
 /* A shard of a parameter server in a thread of the test, that of `weft server`
- * (node/shard_thread.h), over loopback and without security. It can go deaf, which is what a killed
- * process looks like to others. */
+ * (node/shard_thread.h), over loopback and without security. It can stop reading packets; to its
+ * peers it then looks like a killed process. */
 #ifndef TESTS_UNIT_API_PS_SERVER_H
 #define TESTS_UNIT_API_PS_SERVER_H
 
@@ -19,8 +19,8 @@ struct ps_server_options {
     uint16_t port; /* 0 = any */
     uint32_t loss_ppm;
     bool tcp;
-    uint64_t name;                               /* 0 = that of the shard */
-    uint32_t clocks_max;                         /* CLOCKs above are refused; 0 = none is */
+    uint64_t name;                               /* 0 = the shard's name */
+    uint32_t clocks_max;                         /* CLOCKs above this are refused; 0 = no limit */
     const struct weft_launch_address *scheduler; /* NULL = none; borrowed until stop */
     uint32_t delay_max;                          /* 0 = none */
 };
@@ -29,11 +29,11 @@ struct test_server {
     struct ps_server_options options;
     struct weft_shard_thread thread;
     atomic_bool deaf;
-    atomic_uint requests; /* pushes and pulls of which something has arrived */
+    atomic_uint requests; /* pushes and pulls of which a chunk has arrived */
     uint16_t port;
 };
 
-/* A server that knows another clock of a worker than that does refuses it. */
+/* Refuse the CLOCK, as a server does that has another clock of this worker. */
 static inline bool test_server_on_event(void *arg, struct weft_msgr msgr,
                                         const struct weft_msg_event *event)
 {
@@ -72,7 +72,7 @@ static inline void test_server_be_deaf(void *arg, void *object)
     atomic_store(&server->deaf, true);
 }
 
-/* From here on nothing that arrives is read. */
+/* From here on no packet is read. */
 static inline void test_server_go_deaf(struct test_server *server)
 {
     WEFT_ASSERT(weft_stats_query_ask(&server->thread.query, test_server_be_deaf, server,
@@ -96,7 +96,7 @@ static inline void test_server_start(struct test_server *server, struct ps_serve
     config.scheduler_host = 1;
     config.driver.kind = options.tcp ? WEFT_DRIVER_TCP : WEFT_DRIVER_UDP;
     config.driver.udp.port = options.port;
-    config.driver.udp.loopback_packet_bytes = 0; /* as on a network: many packets */
+    config.driver.udp.loopback_packet_bytes = 0; /* many packets, as on a network */
     config.driver.udp.loss = (struct weft_inject_loss_config){
         .loss_ppm = options.loss_ppm, .role = WEFT_ROLE_SERVER, .seed = 7};
     config.driver.udp.ep.name = options.name;

@@ -1,5 +1,5 @@
-/* A directory of checkpoints and servers that write into it, in one process: what test_ckpt_files
- * and test_ckpt_log share. */
+/* Shared by test_ckpt_files and test_ckpt_log: a checkpoint directory and servers that write into
+ * it, in one process. */
 #ifndef WEFT_TESTS_CKPT_RIG_H
 #define WEFT_TESTS_CKPT_RIG_H
 
@@ -22,20 +22,20 @@ enum { ROWS = 20, DIM = 3 };
 
 static char dir[64];
 
-/* A server process, as far as its checkpoints go. */
+/* The checkpoint part of a server process. */
 struct server {
     uint32_t shards;
     uint32_t first;
     uint32_t count;
     struct weft_ckpt_log *log;
-    struct weft_ckpt_set set; /* restored */
+    struct weft_ckpt_set set; /* the restored checkpoint */
     uint64_t durable;         /* the last number that it may report as durable */
 };
 
 static int dir_make(void **state)
 {
     (void)state;
-    /* In memory, where there is such a file system: tests synchronise thousands of files. */
+    /* In a memory file system if available: tests sync thousands of files. */
     snprintf(dir, sizeof(dir), "/dev/shm/weft-ckpt-XXXXXX");
     if (mkdtemp(dir) != NULL) {
         return 0;
@@ -133,7 +133,7 @@ static void must(weft_status status, const struct weft_error *error)
 }
 
 static uint32_t complaints;
-static char complaint[WEFT_ERROR_BYTES]; /* the last */
+static char complaint[WEFT_ERROR_BYTES]; /* the last one */
 
 static void complain(void *arg, uint64_t number, const char *text)
 {
@@ -145,7 +145,7 @@ static void complain(void *arg, uint64_t number, const char *text)
 }
 
 /* Open, claim, restore, serve: as src/node/checkpoint.c does. After an error server->log may be
- * there. */
+ * set. */
 static weft_status server_try(struct server *server, uint32_t shards, uint32_t first,
                               uint32_t count, struct weft_error *error)
 {
@@ -188,7 +188,7 @@ static void server_start(struct server *server, uint32_t shards, uint32_t first,
     must(server_try(server, shards, first, count, &error), &error);
 }
 
-/* This server's part of a checkpoint. */
+/* Write this server's part of a checkpoint. */
 static weft_status server_write(struct server *server, uint64_t number, uint64_t base,
                                 struct weft_error *error)
 {
@@ -215,7 +215,8 @@ static weft_status server_write(struct server *server, uint64_t number, uint64_t
     return status;
 }
 
-/* Look for the others' parts; what counts is durable, and older ones go. */
+/* Check for the other servers' parts. A complete checkpoint is durable, and older ones are
+ * removed. */
 static weft_status server_look(struct server *server, uint64_t kept, uint32_t keep,
                                struct weft_error *error)
 {
@@ -231,7 +232,7 @@ static weft_status server_look(struct server *server, uint64_t kept, uint32_t ke
     return keep > 0 ? weft_ckpt_prune(dir, server->log, keep, error) : WEFT_OK;
 }
 
-/* What a reader finds, and how many are passed over (`complaints`). */
+/* The checkpoint that a reader finds; `complaints` counts the skipped ones. */
 static weft_status find_try(struct weft_ckpt_set *set, struct weft_error *error)
 {
     struct weft_ckpt_log *log;

@@ -13,7 +13,7 @@ struct rig {
     struct weft_coll_config config;
     struct weft_coll *coll[FAKE_NODES];
     struct weft_coll_call call[FAKE_NODES];
-    void *work[FAKE_NODES][8];                 /* of operations that are open */
+    void *work[FAKE_NODES][8];                 /* memory of open operations */
     struct weft_coll_done done[FAKE_NODES][8]; /* by user */
     uint32_t done_count[FAKE_NODES];
     uint32_t closed[FAKE_NODES]; /* connections that the driver is requested to close */
@@ -126,7 +126,7 @@ static inline weft_status rig_begin(struct rig *r, uint32_t rank, struct weft_co
     return status;
 }
 
-/* Until nothing moves. */
+/* Run until no chunk can be delivered. */
 static inline void rig_run(struct rig *r)
 {
     rig_poll_all(r);

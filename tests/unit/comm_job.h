@@ -52,7 +52,7 @@ static inline void *job_thread(void *arg)
     return NULL;
 }
 
-/* arg: of all of them. */
+/* arg: the same for all ranks. */
 static inline void job_run(struct job *job, job_work *work, void *arg)
 {
     struct job_rank ranks[JOB_RANKS_MAX];

@@ -6,7 +6,7 @@
 #include "base/assert.h"
 #include "node/coordinator.h"
 
-/* Of two workers. Returns its port. */
+/* Start a coordinator for two workers. Returns its port. */
 static inline uint16_t coordinator_start(struct weft_coordinator *c, uint16_t port, uint32_t shards,
                                          uint64_t lease_ns)
 {

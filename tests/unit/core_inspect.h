@@ -1,7 +1,6 @@
-/* Access of tests to the inside of an endpoint, and actions that otherwise only a timer causes. The
- * only place in tests that knows how endpoints store their peers. A peer's objects are described in
- * src/core: conn.h, recovery.h, and so on.
- */
+/* Access of tests to an endpoint's private state, and actions that otherwise only a timer causes.
+ * The only place in tests that knows how endpoints store their peers. A peer's objects are
+ * described in src/core: conn.h, recovery.h, and so on. */
 #ifndef WEFT_TESTS_CORE_INSPECT_H
 #define WEFT_TESTS_CORE_INSPECT_H
 

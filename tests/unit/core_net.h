@@ -29,7 +29,7 @@ static inline void net_config(struct weft_ep_config *config_p, uint8_t mode)
     memset(config_p->psk, 0x5a, sizeof(config_p->psk));
 }
 
-/* Give host `end` an endpoint; config->crypto is filled in here. */
+/* Create the endpoint of host `end`; config->crypto is set here. */
 static inline void net_open(struct net *net, uint32_t end, struct weft_ep_config *config)
 {
     struct net_end *e = &net->end[end];
@@ -83,7 +83,7 @@ static inline weft_peer net_connect(struct net *net, uint32_t from, uint32_t to)
     return peer;
 }
 
-/* Queue a message of `bytes` bytes; memory for it is posted too. */
+/* Queue a message of `bytes` bytes, and post a buffer for it. */
 static inline void net_message(struct net *net, uint32_t from, weft_peer peer, uint32_t to,
                                const void *bytes, uint32_t count, void *memory)
 {

@@ -1,4 +1,4 @@
-/* Two endpoints over the network of ../lib/datagram_net.h, and what their applications saw. */
+/* Two endpoints over the network of ../lib/datagram_net.h, and the events of their applications. */
 #ifndef WEFT_TESTS_CORE_PAIR_H
 #define WEFT_TESTS_CORE_PAIR_H
 
@@ -82,7 +82,7 @@ struct pair {
     }
 }
 
-/* While the two are cut, nothing that one sends reaches the other. */
+/* While the pair is cut, no packet reaches the other end. */
 [[maybe_unused]] static void pair_cut(struct pair *t, bool is_cut)
 {
     t->net.end[1].side = is_cut ? 1 : 0;

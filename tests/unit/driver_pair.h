@@ -1,5 +1,5 @@
-/* Endpoints over weft_driver on loopback, turned by this thread, and every event they raise: for
- * tests that run the same case over UDP and over TCP. */
+/* Endpoints over weft_driver on loopback, progressed by this thread, and a record of every event:
+ * for tests that run the same case over UDP and over TCP. */
 #ifndef TESTS_UNIT_DRIVER_PAIR_H
 #define TESTS_UNIT_DRIVER_PAIR_H
 
@@ -29,7 +29,7 @@ struct variant {
 
 struct node_event {
     struct weft_msg_event e;
-    uint64_t mask[NODE_MASK_WORDS]; /* SENT, RECEIVED: copied */
+    uint64_t mask[NODE_MASK_WORDS]; /* SENT, RECEIVED: a copy */
 };
 
 struct node {
@@ -38,11 +38,12 @@ struct node {
     struct weft_msgr msgr;
     struct node_event *events;
     uint32_t count;
-    /* HAND: where chunks are copied to, if not NULL; every refuse_every-th is refused. */
+    /* SINK_EVENT: destination of chunks, if not NULL; every refuse_every-th chunk is refused. */
     uint8_t *by_event;
     uint32_t refuse_every;
     uint32_t chunks;
-    /* SENT: memory that is ours again from that moment on, and is overwritten to prove it. */
+    /* On SENT this memory is returned and overwritten, so that a later access by the driver is
+     * detected. */
     void *scribble;
     size_t scribble_bytes;
 };
@@ -135,7 +136,7 @@ static inline uint32_t node_count(const struct node *n, enum weft_msg_event_type
     return count;
 }
 
-/* One turn of each; b may be NULL. Neither sleeps long while the other has work. */
+/* One step of each; b may be NULL. Neither sleeps long while the other has work. */
 static inline void nodes_turn(struct node *a, struct node *b)
 {
     (void)weft_driver_step(a->driver, 200 * WEFT_NS_PER_US, node_handle, a);
@@ -144,7 +145,7 @@ static inline void nodes_turn(struct node *a, struct node *b)
     }
 }
 
-/* Run for this time, and at least a few turns: the machine may be suspended for all of that
+/* Run for this time, and for a few steps at least: the machine may be suspended for the whole
  * time. */
 static inline void nodes_run(struct node *a, struct node *b, uint64_t for_ns)
 {
@@ -154,7 +155,7 @@ static inline void nodes_run(struct node *a, struct node *b, uint64_t for_ns)
     }
 }
 
-/* Turn both until `a` has such an event. */
+/* Progress both until `a` has such an event. */
 static inline const struct node_event *nodes_await(struct node *a, struct node *b,
                                                    enum weft_msg_event_type type, uint64_t user)
 {
@@ -205,7 +206,7 @@ static inline weft_expect_id node_expect(struct node *n, struct weft_msg_expect 
     return id;
 }
 
-/* `count` floats from `first` on; the caller frees. */
+/* Allocate `count` floats first, first + 1, ...; the caller frees them. */
 static inline float *ramp(uint32_t count, float first)
 {
     float *values = malloc(count * sizeof(float));

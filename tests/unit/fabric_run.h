@@ -1,4 +1,4 @@
-/* A run of the simulated job (sim/fabric.h) that must end well. */
+/* A run of the simulated job (sim/fabric.h) that must succeed. */
 #ifndef WEFT_TESTS_FABRIC_RUN_H
 #define WEFT_TESTS_FABRIC_RUN_H
 
@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-/* Of the last run. */
+/* Result of the last run. */
 static struct weft_fabric_result result;
 
 static inline void run(const struct weft_fabric_config *config)

@@ -24,9 +24,9 @@ enum {
 
 struct fake_message {
     bool live;
-    bool open;         /* matched an expectation */
-    bool held;         /* the test does not let it go, or its sender */
-    uint64_t start_ns; /* of its pace */
+    bool open;         /* an expectation matches */
+    bool held;         /* held by the test or by its sender */
+    uint64_t start_ns; /* start of its pace */
     uint64_t rate_bps;
     uint8_t rank;
     uint32_t from, to; /* nodes */
@@ -36,10 +36,10 @@ struct fake_message {
     uint64_t todo[FAKE_WORDS]; /* chunks that will still arrive */
     uint64_t mask[FAKE_WORDS];
     uint32_t received, refused;
-    uint64_t user; /* at the receiver */
+    uint64_t user; /* the receiver's */
     enum weft_msg_sink sink;
     uint8_t *memory;
-    uint64_t until_ns; /* of its expectation; 0 = none */
+    uint64_t until_ns; /* timeout of its expectation; 0 = none */
 };
 
 struct fake_net;
@@ -49,7 +49,7 @@ struct fake_node {
     uint32_t index;
     bool dead;
     uint64_t name;
-    uint64_t incarnation; /* 0 = another one at each connection */
+    uint64_t incarnation; /* 0 = a new one at each connection */
     struct posted expects[FAKE_EXPECTS];
     struct weft_msg_event events[FAKE_EVENTS];
     uint64_t masks[FAKE_EVENTS][FAKE_WORDS];
@@ -61,22 +61,22 @@ struct fake_net {
     uint64_t now_ns;
     uint64_t seq;
     uint64_t expect_id;
-    uint32_t loss_ppm;        /* of chunks, as far as the bound allows */
+    uint32_t loss_ppm;        /* loss of chunks, within the bound */
     uint32_t packet_bytes;    /* room for a chunk */
-    uint32_t chunk_bytes_max; /* what a caller lays out is no longer than that; 0 = of any length */
-    uint8_t invalid_op;       /* requests of this op are INVALID; 0 = none */
-    uint32_t expects_max;     /* of the nodes from expects_limited_from on */
+    uint32_t chunk_bytes_max; /* limit of the chunks of a caller's layout; 0 = none */
+    uint8_t invalid_op;       /* sends with this op return INVALID; 0 = none */
+    uint32_t expects_max;     /* limit for the nodes from expects_limited_from on */
     uint32_t expects_limited_from;
     uint32_t msgs_max;
-    bool cut[FAKE_NODES][FAKE_NODES]; /* these two are not connected: fake_break */
-    uint64_t sent_bytes[FAKE_NODES];  /* of messages given to it */
+    bool cut[FAKE_NODES][FAKE_NODES]; /* the two nodes are not connected: fake_break */
+    uint64_t sent_bytes[FAKE_NODES];  /* total bytes of its messages */
     uint64_t unmatched;               /* steps in which a message found no memory */
     uint8_t *chunk;                   /* the copy that CHUNK pointed to */
     struct fake_message messages[FAKE_MESSAGES];
     struct fake_node nodes[FAKE_NODES];
 };
 
-/* The peer index of a node is the same at all others: its number + 10. */
+/* All nodes use the same peer number for a node: its index + 10. */
 static inline weft_peer fake_peer(uint32_t node)
 {
     return node + 10;
@@ -205,7 +205,7 @@ static inline struct fake_message *fake_find(struct fake_net *net, uint64_t seq)
     return NULL;
 }
 
-/* Also for events since OPEN that are not polled yet. */
+/* Also updates the events since OPEN that are not polled yet. */
 static inline void fake_set_user(void *self, weft_peer peer, uint64_t seq, uint64_t user)
 {
     struct fake_node *node = self;
@@ -329,7 +329,8 @@ static inline void fake_deliver(struct fake_net *net, struct fake_message *m, ui
         memcpy(m->memory + offset, (const uint8_t *)m->send.base + offset, bytes);
         return;
     }
-    /* At an odd address and with nothing behind it, as a sanitizer likes it. */
+    /* At an odd address and in a buffer of exact size, so that a sanitizer detects invalid
+     * accesses. */
     free(net->chunk);
     net->chunk = malloc(bytes + 1);
     memcpy(net->chunk + 1, (const uint8_t *)m->send.base + offset, bytes);
@@ -340,7 +341,8 @@ static inline void fake_deliver(struct fake_net *net, struct fake_message *m, ui
     event->data = net->chunk + 1;
 }
 
-/* Has one end closed it by its deadline? A message without a received chunk waits for the first. */
+/* True: one end has closed the message at its deadline. A message without a received chunk waits
+ * for the first. */
 static inline bool fake_late(const struct fake_net *net, const struct fake_message *m)
 {
     bool until = m->open && m->received > 0 && m->until_ns > 0 && net->now_ns >= m->until_ns;
@@ -408,7 +410,7 @@ static inline void fake_kill(struct fake_net *net, uint32_t dead)
     }
 }
 
-/* The connection of two nodes ends; both are alive, and must cancel their expectations for each
+/* End the connection of two nodes. Both are alive, and must cancel their expectations for each
  * other. */
 static inline void fake_break(struct fake_net *net, uint32_t a, uint32_t b)
 {

@@ -24,7 +24,7 @@ static struct {
     struct {
         char path[256];
         uint32_t left;
-    } absent[NAMES_MAX]; /* remembered not to be there */
+    } absent[NAMES_MAX]; /* names remembered as missing */
     void (*hook)(void *arg);
     void *hook_arg;
 } fs;
@@ -70,7 +70,7 @@ void fault_fs_before_link(void (*hook)(void *arg), void *arg)
     fs.hook_arg = arg;
 }
 
-/* Is this the call? */
+/* True: this call must fail. */
 static bool falls(const char *name)
 {
     fs.calls++;
@@ -92,7 +92,7 @@ static bool fails(const char *name)
     return true;
 }
 
-/* ---- look-ups of a network file system -------------------------------------------------------- */
+/* ---- look-ups of a network file system ------------------------------------------------------- */
 
 static bool is_stale(const char *path)
 {
@@ -187,7 +187,7 @@ int __wrap_unlink(const char *path)
     return fails("unlink") ? -1 : __real_unlink(path);
 }
 
-/* Done, and the reply is another one. */
+/* Make the call, but report another result. */
 static bool is_unclear(int result, int why)
 {
     if (result == 0 && fs.at != 0 && fs.calls == fs.at && fs.kind == FAULT_UNCLEAR) {

@@ -11,27 +11,27 @@
 #include <stdint.h>
 
 enum fault_kind {
-    FAULT_ERRNO,   /* the call fails with `why`; a write or fsync that fails changes nothing */
-    FAULT_SHORT,   /* reading or writing transfers one byte; of other calls nothing changes */
-    FAULT_UNCLEAR, /* link, rename, mkdir are done, and report EEXIST (link, mkdir) or EIO */
+    FAULT_ERRNO,   /* the call fails with `why`; a failed write or fsync changes nothing */
+    FAULT_SHORT,   /* a read or write transfers one byte; other calls are unaffected */
+    FAULT_UNCLEAR, /* link, rename and mkdir succeed, but report EEXIST (link, mkdir) or EIO */
 };
 
-/* From now on: call number `at` (1, 2, ...; 0 = none) fails. Counting starts again. */
+/* Make call number `at` (1, 2, ...; 0 = none) fail. Resets the count. */
 void fault_fs_arm(uint32_t at, enum fault_kind kind, int why);
 
 /* No more faults, no network file system. */
 void fault_fs_disarm(void);
 
-/* Calls since fault_fs_arm; and whether the fault was met. */
+/* Number of calls since fault_fs_arm; true if the fault occurred. */
 uint32_t fault_fs_calls(void);
 bool fault_fs_met(void);
 
 /* The name of the failed call, such as "pread". */
 const char *fault_fs_name(void);
 
-/* A network file system: the look-up of a name that was not there is remembered, and answered from
- * memory up to `stale` times; each link(2) that is made reports
- * EEXIST (the reply was lost, and the request sent again). */
+/* Emulate a network file system: a failed lookup of a name is cached and returned up to `stale`
+ * times; each successful link(2) reports EEXIST, as if the reply was lost and the request was
+ * resent. */
 void fault_fs_network(uint32_t stale);
 
 /* Called before each link(2), to emulate a process that is faster; NULL = none. */

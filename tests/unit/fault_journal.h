@@ -1,6 +1,6 @@
 /* Counts every call on a journal's files, and makes one of them fail. To be linked with
- * fault_journal_wraps of tests/unit/meson.build. Calls of the C library itself (opendir's open) and
- * of other objects are counted where they go through these names. 64: the build asks for 64-bit
+ * fault_journal_wraps of tests/unit/meson.build. Calls inside the C library (opendir's open) and in
+ * other objects are counted only if they use these names. Names with 64: the build requests 64-bit
  * offsets. */
 #ifndef WEFT_TESTS_FAULT_JOURNAL_H
 #define WEFT_TESTS_FAULT_JOURNAL_H
@@ -18,10 +18,10 @@
 
 static struct {
     bool armed;
-    uint32_t calls;   /* since it was armed */
+    uint32_t calls;   /* calls since it was armed */
     uint32_t fails;   /* number of the call that fails, from 1; 0 = none */
-    int why;          /* errno; 0 = a read that is short by all but one byte */
-    const char *name; /* of the call that failed; NULL = none has */
+    int why;          /* errno; 0 = a read returns only one byte */
+    const char *name; /* name of the failed call; NULL = none */
 } fault;
 
 static inline void fault_arm(uint32_t fails, int why)
@@ -93,7 +93,7 @@ int __wrap_posix_fallocate64(int fd, off_t at, off_t bytes);
 int __wrap_posix_fallocate64(int fd, off_t at, off_t bytes)
 {
     if (fault_hits("posix_fallocate64") && fault.why != 0) {
-        errno = 0; /* it returns its error */
+        errno = 0; /* this call returns its error instead of setting errno */
         return fault.why;
     }
     return __real_posix_fallocate64(fd, at, bytes);

@@ -1,4 +1,4 @@
-/* A port of loopback at which no process listens, below 32768: the kernel assigns ports from 32768
+/* Find a loopback port below 32768 on which no process listens. The kernel assigns ports from 32768
  * on to other programs, which open and close sockets meanwhile. */
 #ifndef TESTS_UNIT_FREE_PORT_H
 #define TESTS_UNIT_FREE_PORT_H
@@ -26,7 +26,7 @@ static inline uint16_t free_port(void)
 {
     static uint32_t draws;
     for (;;) {
-        /* Processes that begin one after the other are far apart. */
+        /* Processes with consecutive pids start at distant ports. */
         uint32_t draw = ((uint32_t)getpid() * 4999u + draws++) % 20000u;
         uint16_t port = (uint16_t)(10000 + draw);
         if (port_is_free(port, SOCK_DGRAM) && port_is_free(port, SOCK_STREAM)) {

@@ -22,7 +22,7 @@
 enum {
     ITEMS_MAX = 256,
     NAME_BYTES = 128,
-    ROW_BYTES = 16, /* of an item, in a line */
+    ROW_BYTES = 16, /* bytes of an item per line */
     TEXT_BYTES_MIN = 8,
     TEXT_BYTES_MAX = 72,
     TOLD_MAX = 8, /* differences that are reported individually */
@@ -55,7 +55,7 @@ static struct item *list_find(struct list *list, const char *name)
     return NULL;
 }
 
-/* Zeros, to be filled in. */
+/* Append zeroed bytes for the caller to fill. */
 static struct item *list_add(struct list *list, const char *name, size_t count)
 {
     WEFT_ASSERT(list->count < ITEMS_MAX && list_find(list, name) == NULL);
@@ -163,7 +163,7 @@ void golden_folder_remove(const char *path)
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-/* How many bytes from here on are shown as text: a line of it, its end included. 0 = it is none. */
+/* Number of bytes from here that form a line of text, including its newline. 0 = not text. */
 static size_t text_bytes(const struct item *item, size_t at)
 {
     size_t count = 0;
@@ -233,7 +233,7 @@ static bool text_read(const char *text, size_t room, uint8_t *bytes)
     return true;
 }
 
-/* "00000010: 0001 02" or "00000010: "text" 0a" into the item. False: it is no such line. */
+/* "00000010: 0001 02" or "00000010: "text" 0a" into the item. False: another kind of line. */
 static bool row_read(const char *line, struct item *item)
 {
     size_t at, count = 0;
@@ -280,7 +280,7 @@ static bool list_read(struct list *list, const char *path)
 
 /* ---- comparing ------------------------------------------------------------------------------- */
 
-/* The bytes around a place, as digits and as text. */
+/* Format the bytes around an offset, as digits and as text. */
 static void shown_print(FILE *out, const char *whose, const struct item *item, size_t at)
 {
     at = at / ROW_BYTES * ROW_BYTES;
@@ -296,7 +296,7 @@ static void shown_print(FILE *out, const char *whose, const struct item *item, s
     (void)fputc('\n', out);
 }
 
-/* One line for each difference; returns how many there are. */
+/* Print one line per difference; returns their number. */
 static uint32_t item_compare(const struct item *made, const struct item *kept, FILE *out)
 {
     size_t at = 0, both = weft_min_u64(made->count, kept->count);
@@ -338,7 +338,8 @@ static uint32_t list_compare(struct list *made, struct list *kept, FILE *out)
     return differ;
 }
 
-/* What differs, line by line: cmocka cuts a message that is long. Returns how many differences. */
+/* Print the differences line by line, because cmocka truncates long messages. Returns their
+ * number. */
 static uint32_t compare(struct golden *g)
 {
     char *text = NULL, *save = NULL;

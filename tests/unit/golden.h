@@ -2,14 +2,14 @@
  * inputs and compared with tests/golden/NAME.hex. It detects changed bytes, not wrong ones: the
  * meaning of each format is tested elsewhere (test_wire_golden.c, test_ckpt_files.c, ...).
  *
- *     golden_begin("wire");  golden_item for each item, in any number;  golden_end: compares, and fails
- *     with the name of the item and the offset of the first byte that differs.
+ *     golden_begin("wire"); golden_item for each item; golden_end: compares, and fails with the
+ *     name of the item and the offset of the first byte that differs.
  *
- * A golden file is text. Each item begins with "item BYTES NAME"; its bytes follow, each line with the
- * offset of its first: 16 bytes in hexadecimal digits or a line of text. Lines of zeros are left out.
+ * A golden file is text. Each item begins with "item BYTES NAME"; its bytes follow, each line with
+ * the offset of its first: 16 bytes in hexadecimal digits or a line of text. Lines of zeros are
+ * left out.
  *
- * WEFT_GOLDEN_RECORD=1 writes the files instead, and skips the tests.
- */
+ * WEFT_GOLDEN_RECORD=1 writes the files instead, and skips the tests. */
 #ifndef WEFT_TESTS_GOLDEN_H
 #define WEFT_TESTS_GOLDEN_H
 
@@ -20,23 +20,23 @@ struct golden;
 
 struct golden *golden_begin(const char *name);
 
-/* Copies the bytes. The name is a format, and must be another one for each item. */
+/* Add a copy of the bytes. The name is a format string; the resulting names must be unique. */
 [[gnu::format(printf, 4, 5)]] void golden_item(struct golden *g, const void *bytes, size_t count,
                                                const char *format, ...);
-/* The same with the bytes of a file. */
+/* Add the bytes of a file. */
 [[gnu::format(printf, 3, 4)]] void golden_file(struct golden *g, const char *path,
                                                const char *format, ...);
-/* All files of a folder and of the folders in it, by name. */
+/* Add all files of a folder, recursively, in the order of their names. */
 void golden_folder(struct golden *g, const char *folder);
 
 /* Frees g in each case. */
 void golden_end(struct golden *g);
 
-/* A folder of the test's own, and its end. */
+/* Create and remove a temporary folder. */
 void golden_folder_make(char path_p[64]);
 void golden_folder_remove(const char *path);
 
-/* The tests, by file: golden_NAME.c. */
+/* The tests, each in golden_NAME.c. */
 void golden_wire(void **state);
 void golden_handshake(void **state);
 void golden_rpc(void **state);

@@ -37,12 +37,12 @@ static struct weft_table_spec spec_of(uint16_t table)
                                    .init_scale = 0.125F,
                                    .init_seed = 9};
     switch (table) {
-    case WEFT_OPTIMIZER_SGD: /* counts by id */
+    case WEFT_OPTIMIZER_SGD: /* admission with a counter per id */
         spec.admission = WEFT_ADMISSION_COUNTER;
         spec.admission_count = 2;
         spec.admission_cells = 64;
         break;
-    case WEFT_OPTIMIZER_ADAGRAD: /* and by cells; rows that go */
+    case WEFT_OPTIMIZER_ADAGRAD: /* admission with a Bloom filter */
         spec.accumulator = 1;
         spec.admission = WEFT_ADMISSION_BLOOM;
         spec.admission_count = 2;
@@ -82,7 +82,7 @@ static struct weft_table_spec spec_of(uint16_t table)
     return spec;
 }
 
-/* n ids from `first` on: row k has k in its first column. Of the dense table, its rows. */
+/* Push n ids from `first` on; row k has k in its first column. Dense table: its rows. */
 static weft_ps_op push(struct cluster *c, uint32_t worker, uint16_t table, uint32_t first,
                        uint32_t n)
 {
@@ -112,8 +112,8 @@ static void push_all(struct cluster *c, uint32_t worker, uint32_t first, uint32_
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* A data file of one shard, as the writer's thread makes it. Returns pushes of which a part is in
- * it. */
+/* Write the data file of one shard as the writer's thread does. Returns the number of partly
+ * applied pushes in it. */
 static uint32_t write_data(struct cluster *c, const struct weft_checkpoint_place *place,
                            struct weft_ckpt_file *file_p)
 {
@@ -164,7 +164,7 @@ static struct weft_ckpt_log *claim(uint64_t process, uint64_t restored)
     return log;
 }
 
-/* Returns pushes of which a part is in it. */
+/* Returns the number of partly applied pushes in it. */
 static uint32_t commit(struct cluster *c, struct weft_ckpt_log *log, uint64_t number, uint64_t base)
 {
     struct weft_ckpt_file files[SHARDS];
@@ -185,7 +185,7 @@ static uint32_t commit(struct cluster *c, struct weft_ckpt_log *log, uint64_t nu
     return partials;
 }
 
-/* The format of the last release, which this one reads. */
+/* The format of the last release, which this release can read. */
 static void version_1(struct golden *g)
 {
     struct weft_ckpt_file files[] = {
@@ -232,7 +232,8 @@ void golden_checkpoint(void **state)
     }
     cluster_run(&c);
     assert_int_equal(commit(&c, log, 1, 0), 0);
-    cluster_wait(&c, 0, push(&c, 0, WEFT_OPTIMIZER_FTRL, 20, 4)); /* others go for them */
+    /* these rows evict others */
+    cluster_wait(&c, 0, push(&c, 0, WEFT_OPTIMIZER_FTRL, 20, 4));
     weft_ps_op op = push(&c, 1, WEFT_OPTIMIZER_ADADELAY, 1, IDS);
     for (int i = 0; i < 4; i++) {
         (void)cluster_step(&c);

@@ -14,7 +14,7 @@
 
 #include <sys/random.h>
 
-/* A journal's lineage is drawn; here it is always the same. */
+/* A journal's lineage is normally random; here it is constant. */
 ssize_t __wrap_getrandom(void *bytes, size_t count, unsigned flags);
 ssize_t __wrap_getrandom(void *bytes, size_t count, unsigned flags)
 {

@@ -110,7 +110,7 @@ static void specs(struct golden *g)
     golden_item(g, bytes, sizeof(bytes), "specification, dense");
 }
 
-/* Their numbers travel. */
+/* Their numeric values are sent in messages. */
 static void statuses(struct golden *g)
 {
     char names[2048] = "";
@@ -126,15 +126,15 @@ static void statuses(struct golden *g)
 struct job {
     struct cluster c;
     struct golden *g;
-    uint64_t seq; /* of the last examined message */
-    bool packs;   /* worker with packed ids: only messages with them */
-    bool lists;   /* or for lists, too */
-    bool gives;   /* of those only LIST, and the message before it */
+    uint64_t seq; /* number of the last examined message */
+    bool packs;   /* record only messages with packed ids */
+    bool lists;   /* or only messages of lists */
+    bool gives;   /* of those only LIST and the preceding message */
     char names[NAMES_MAX][NAME_BYTES];
     uint32_t name_count;
 };
 
-/* How often the clock was read is not the format's: times in heads become zero. */
+/* Zero the times in heads: they depend on how often the clock was read, not on the format. */
 static void times_clear(uint8_t *head, uint8_t op)
 {
     if (op == (WEFT_RPC_DURABLE_UPTO | WEFT_RPC_REPLY_FLAG)) {
@@ -158,7 +158,7 @@ static bool is_new(struct job *job, const char *name)
     return true;
 }
 
-/* The first of each op, table, and flags or status. */
+/* Record the first message of each op, table, and flags or status. */
 static void message_add(struct job *job, const struct fake_message *m)
 {
     uint8_t bytes[8 + MESSAGE_BYTES];
@@ -196,7 +196,7 @@ static void look(struct job *job)
 {
     for (; job->seq < job->c.net->seq; job->seq++) {
         const struct fake_message *m = fake_find(job->c.net, job->seq + 1);
-        assert_non_null(m); /* it lives for two steps at least */
+        assert_non_null(m); /* a message exists for at least two steps */
         message_add(job, m);
     }
 }
@@ -344,7 +344,7 @@ void golden_messages(void **state)
     push_and_pull(job, 0, false);
     push_and_pull(job, 0, false); /* the push names the list of the pull before */
     cluster_stop(&job->c);
-    config.shard.list_ids = 4; /* one shard's part of the six */
+    config.shard.list_ids = 4; /* room for one shard's part of the six ids */
     memset(job, 0, sizeof(*job));
     job->g = g;
     job->packs = job->lists = job->gives = true;

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the trace of an endpoint ------------------------------------------------------------------ */
+/* ---- the trace of an endpoint ---------------------------------------------------------------- */
 
 /* A record of each type. */
 static void trace_fill(struct weft_ep *ep)
@@ -32,7 +32,7 @@ static void trace_fill(struct weft_ep *ep)
     }
 }
 
-/* The numbers of types and of reasons are in files. */
+/* The numeric values of types and reasons are stored in files. */
 static void trace_names(struct golden *g)
 {
     char names[4096] = "";
@@ -78,7 +78,7 @@ void golden_trace(void **state)
     golden_end(g);
 }
 
-/* ---- records of RPCs --------------------------------------------------------------------------- */
+/* ---- records of RPCs ------------------------------------------------------------------------- */
 
 static const struct weft_rpc_record_client rpc = {.worker = 1,
                                            .server = 2,
@@ -108,7 +108,7 @@ static const struct weft_rpc_record_served served = {.server = 2,
                                                  .ps_wait_ns = 2,
                                                  .ps_queue_ns = 3};
 
-/* Short ones, and the same with a figure that makes them long. */
+/* Short records, and records with a value that makes them long. */
 static void ring_fill(struct weft_rpc_record_ring *ring)
 {
     struct weft_rpc_record_client long_rpc = rpc;
@@ -131,7 +131,7 @@ static const struct weft_rpc_record others[] = {
      .hot_total = {.server = 2, .exact = true, .updates = 6}},
 };
 
-/* Through a process's spool into a database. */
+/* Convert records through a process's spool into a database. */
 static void records_make(const char *database)
 {
     struct weft_recorder_config config;
@@ -176,7 +176,7 @@ static void query_add(struct golden *g, sqlite3 *db, const char *name, const cha
     golden_item(g, text, strlen(text), "%s", name);
 }
 
-/* What a spool holds is in the ring first. */
+/* Put the spool's records into the ring. */
 static void ring_add(struct golden *g)
 {
     struct weft_rpc_record_ring *ring;
@@ -216,7 +216,7 @@ void golden_records(void **state)
     golden_end(g);
 }
 
-/* ---- captures of packets ----------------------------------------------------------------------- */
+/* ---- captures of packets --------------------------------------------------------------------- */
 
 void golden_pcap(void **state)
 {
@@ -235,7 +235,7 @@ void golden_pcap(void **state)
     golden_end(g);
 }
 
-/* ---- the coordinator's journal ----------------------------------------------------------------- */
+/* ---- the coordinator's journal --------------------------------------------------------------- */
 
 static weft_status hear(void *arg, uint8_t op, const uint8_t *bytes, size_t count)
 {

@@ -1,4 +1,5 @@
-/* What src/wire, src/rpc and src/member encode, and what endpoints, a client and shards send. */
+/* Bytes encoded by src/wire, src/rpc and src/member, and packets sent by endpoints, a client and
+ * shards. */
 #include "golden.h"
 
 #include "core_net.h"
@@ -217,7 +218,7 @@ static void answers(struct golden *g)
     }
 }
 
-/* Of TCP. */
+/* Records of TCP. */
 static void records(struct golden *g)
 {
     uint8_t bytes[16];
@@ -296,7 +297,7 @@ void golden_wire(void **state)
     golden_end(g);
 }
 
-/* ---- what two endpoints send each other -------------------------------------------------------- */
+/* ---- what two endpoints send each other ------------------------------------------------------ */
 
 /* The first packet of each class from each end. The clock is virtual and the cryptography a toy, so
  * that MACs, cookies and tags are reproducible: they depend on the authenticated bytes. */
@@ -327,7 +328,7 @@ static void run(struct golden *g, struct net *net, const char *about)
     net_free(net);
 }
 
-/* A packet of an unknown connection. */
+/* A packet for an unknown connection. */
 static void stranger(struct golden *g)
 {
     uint8_t bytes[64] = {0};
@@ -353,7 +354,7 @@ void golden_handshake(void **state)
     run(g, net_new(WEFT_MODE_AUTH, WEFT_MODE_AUTH), "auth");
     run(g, net_new(WEFT_MODE_SEAL, WEFT_MODE_SEAL), "seal");
     run(g, net_new(WEFT_MODE_NONE, WEFT_MODE_AUTH), "refused");
-    /* No handshake is answered ahead of its cookie. */
+    /* The acceptor replies to no handshake before it has the cookie. */
     struct net *net = calloc(1, sizeof(*net));
     struct weft_ep_config config;
     net->now_ns = WEFT_NS_PER_S;

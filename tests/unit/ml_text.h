@@ -1,4 +1,5 @@
-/* Data sets from text, and lines that a format must refuse, for tests of models and formats. */
+/* Helpers for tests of models and formats: data sets from text, and lines that a format must
+ * refuse. */
 #ifndef WEFT_TESTS_ML_TEXT_H
 #define WEFT_TESTS_ML_TEXT_H
 

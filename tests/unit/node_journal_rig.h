@@ -17,10 +17,10 @@ static struct churn churn;
 static struct {
     char directory[64];
     struct weft_journal_options options;
-    uint64_t claim, former; /* of the next process */
+    uint64_t claim, former; /* claims of the next process and of its predecessor */
     bool fresh;
-    bool release;                                 /* and the predecessor's is released */
-    struct weft_journal_file files[CHURN_SHARDS]; /* of the last process of each shard */
+    bool release;                                 /* release the predecessor's journal */
+    struct weft_journal_file files[CHURN_SHARDS]; /* files of the last process of each shard */
     struct weft_journal_news news;
     struct weft_error error;
     struct weft_shard_journal_report report;
@@ -62,7 +62,7 @@ static inline const char *rig_path(uint64_t claim)
     return path;
 }
 
-/* Files of shard 0 in the directory, or in its quarantine. */
+/* Number of files of shard 0 in the directory, or in its quarantine. */
 static inline uint32_t rig_files(bool aside)
 {
     char path[128];
@@ -98,7 +98,7 @@ static inline void rig_clear(const char *below)
 static inline void rig_start(uint64_t seed, bool sync)
 {
     memset(&rig, 0, sizeof(rig));
-    /* In memory where that can be had: thousands of files are synchronised. */
+    /* In a memory file system if available: thousands of files are synced. */
     (void)snprintf(rig.directory, sizeof(rig.directory), "%s/weft-journal-XXXXXX",
                    access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     WEFT_ASSERT(mkdtemp(rig.directory) != NULL);
@@ -121,7 +121,7 @@ static inline void rig_stop(void)
     rig_clear("");
 }
 
-/* Another process with shard 0. The one before is not ended: it may be frozen. */
+/* Start another process with shard 0. The previous process is not ended: it may be frozen. */
 static inline struct weft_shard *rig_twin(uint64_t claim, uint64_t former)
 {
     rig.claim = claim;
@@ -135,7 +135,7 @@ static inline void rig_twin_end(struct weft_shard *twin, struct weft_journal_fil
     weft_journal_file_close(file);
 }
 
-/* Byte `at` of a file is not as it was. */
+/* Change byte `at` of a file. */
 static inline void rig_flip(const char *path, off_t at)
 {
     uint8_t byte;

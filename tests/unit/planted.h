@@ -32,7 +32,7 @@ enum {
 struct planted {
     char *text; /* the file; free() */
     size_t bytes;
-    float *margins; /* (PLANTED_ROWS,): without noise; free() */
+    float *margins; /* (PLANTED_ROWS,): margins without noise; free() */
 };
 
 static inline double planted_uniform(struct weft_prng *prng, double scale)
@@ -56,7 +56,7 @@ static inline void planted_features(struct weft_prng *prng, double scale,
     }
 }
 
-/* False when memory ends. */
+/* False: out of memory. */
 static inline bool planted_make(uint64_t seed, bool is_clicks, struct planted *planted_p)
 {
     static struct planted_feature users[PLANTED_USERS];

@@ -1,4 +1,5 @@
-/* A test of many seeds that fails leaves the seed here, and its teardown prints it. */
+/* A test over many seeds stores its current seed here; if it fails, its teardown prints the
+ * seed. */
 #ifndef WEFT_TESTS_PRINT_SEED_H
 #define WEFT_TESTS_PRINT_SEED_H
 

@@ -17,7 +17,7 @@ enum { SHARD = 0, IDS = 60, DIM = 3, OPS = 4, WORKERS_MAX = 5, CLOCKS_MAX = 12 }
 enum { BOXES_MAX = 3, SHARD_ABOVE = 99 };
 enum { STALENESS = 2, PULL_IDS = 30 };
 
-/* A pull, and what its rows had to have when it was sent. */
+/* A pull, and the gradients that its rows had to contain when it was sent. */
 struct pull {
     weft_ps_op op;
     uint32_t n;
@@ -27,30 +27,30 @@ struct pull {
 };
 
 struct worker {
-    uint32_t via; /* of b->box */
+    uint32_t via; /* index in b->box */
     weft_ps_op op[OPS];
     bool busy[OPS];
-    uint32_t clock; /* that it may push for */
-    uint32_t left;  /* pushes in it */
+    uint32_t clock; /* clock for which it may push */
+    uint32_t left;  /* pushes left in this clock */
 };
 
 /* An aggregator. */
 struct box {
-    struct weft_aggregator *agg; /* NULL: it is dead */
+    struct weft_aggregator *agg; /* NULL: dead */
     struct weft_aggregator_config config;
     uint32_t node;
-    uint32_t above;        /* node of its parent; SHARD */
-    uint32_t closed_above; /* connections to it that this box has ended */
+    uint32_t above;        /* node of its parent, or SHARD */
+    uint32_t closed_above; /* connections to the parent that this box has ended */
 };
 
 static uint64_t via_timeout_ns = 2 * WEFT_NS_PER_MS;
-static bool has_scheduler; /* the test is it */
+static bool has_scheduler; /* the test acts as the scheduler */
 static uint64_t reconnect_ns = WEFT_NS_PER_S;
 static uint64_t park_lease_ns, park_pause_ns; /* of workers */
 static enum weft_worker_death on_death;
 static uint32_t
-    hot_rows; /* > 0: hot sets of so many rows, which workers split by; ids are skewed then, */
-static uint32_t hot_rows_most; /* and workers have memory for so many; 0 = for hot_rows */
+    hot_rows; /* > 0: size of hot sets by which workers split requests; ids are then skewed, */
+static uint32_t hot_rows_most; /* maximum that workers accept; 0 = hot_rows */
 
 struct bench {
     struct cluster c;
@@ -61,10 +61,10 @@ struct bench {
     struct worker workers[WORKERS_MAX];
     uint8_t mode;
     uint64_t delivered, missed;
-    uint32_t clock; /* that all have ended */
+    uint32_t clock; /* clock that all workers have ended */
     float want[IDS][DIM];
-    float sums[WORKERS_MAX][IDS][DIM];                  /* of one worker's pushes, */
-    float ended[CLOCKS_MAX + 1][WORKERS_MAX][IDS][DIM]; /* and of those of its ended clocks */
+    float sums[WORKERS_MAX][IDS][DIM];                  /* sums of each worker's pushes */
+    float ended[CLOCKS_MAX + 1][WORKERS_MAX][IDS][DIM]; /* the same at the end of each clock */
 };
 
 /* ---- the aggregators ------------------------------------------------------------------------- */
@@ -119,7 +119,7 @@ static inline struct box *box_at(struct bench *b, uint32_t node)
 
 /* ---- the job --------------------------------------------------------------------------------- */
 
-/* The drivers' work: make the requested connections. */
+/* Act as the drivers: make the requested connections. */
 static inline void connect_all(struct bench *b)
 {
     struct fake_net *net = b->c.net;
@@ -174,7 +174,7 @@ static inline void bench_quiet(struct bench *b)
     }
 }
 
-/* The box ends, and another process of it begins with the configuration as it is now. */
+/* Restart the box with the current configuration. */
 static inline void box_again(struct bench *b, struct box *box)
 {
     box_kill(b, box);
@@ -283,7 +283,7 @@ static inline void bench_open_tree(struct bench *b, uint32_t workers, uint8_t mo
     bench_quiet(b);
 }
 
-/* One box, for all workers. */
+/* One aggregator for all workers. */
 static inline void bench_open(struct bench *b, uint32_t workers, uint8_t mode, uint64_t seed)
 {
     bench_open_tree(b, workers, mode, seed, 1, (const uint32_t[]){SHARD_ABOVE});
@@ -303,7 +303,7 @@ static inline void bench_close(struct bench *b)
     fake_net_free(b->c.net);
 }
 
-/* With hot_rows half of them are of a few, which are others every two clocks. */
+/* Draw an id. With hot_rows half of the draws are from a few ids, which change every two clocks. */
 static inline uint64_t draw_id(struct bench *b)
 {
     const bool is_hot = hot_rows > 0 && weft_prng_below(&b->prng, 2) == 0;
@@ -311,7 +311,7 @@ static inline uint64_t draw_id(struct bench *b)
                   : weft_prng_below(&b->prng, IDS);
 }
 
-/* Some ids, some of them twice; integers. */
+/* Push some ids, some of them twice, with integer gradients. */
 static inline void push(struct bench *b, uint32_t w, uint32_t bound_ppm)
 {
     struct worker *worker = &b->workers[w];
@@ -345,7 +345,7 @@ static inline void push(struct bench *b, uint32_t w, uint32_t bound_ppm)
     worker->busy[i] = true;
 }
 
-/* What a row has to have that this worker pulls now. */
+/* Minimum contents of a row that this worker pulls now. */
 static inline float must_be(const struct bench *b, uint32_t w, uint64_t id, uint32_t k)
 {
     const uint32_t back = b->mode == WEFT_TABLE_BSP   ? 0
@@ -401,7 +401,7 @@ static inline void pull_check(struct bench *b, uint32_t w, const struct pull *pu
     }
 }
 
-/* Ends the clock of all workers. */
+/* End the clock of all workers. */
 static inline void end_clock(struct bench *b)
 {
     b->clock++;
@@ -449,10 +449,9 @@ static inline void check_sums(const struct bench *b)
     }
 }
 
-/* ---- updates, where has_scheduler ------------------------------------------------------------- */
+/* ---- updates, where has_scheduler ------------------------------------------------------------ */
 
-/* The worker's update requests a grant: through an aggregator as one of `members` of a sum, or
- * direct. */
+/* Grant the worker's update: through an aggregator as one of `members` of a sum, or direct. */
 static inline void grant(struct bench *b, uint32_t w, uint32_t group, uint32_t members)
 {
     struct weft_ps_client *client = b->c.client[w];
@@ -474,7 +473,7 @@ static inline void grant(struct bench *b, uint32_t w, uint32_t group, uint32_t m
                      WEFT_OK);
 }
 
-/* Until it is over. Returns how often its DELIVERED arrived. */
+/* Run until the update is over. Returns the number of DELIVERED events. */
 static inline uint32_t update_over(struct bench *b, uint32_t w)
 {
     struct weft_ps_update_event event;
@@ -554,7 +553,7 @@ static inline void fault(struct bench *b)
     connect_all(b);
 }
 
-/* Several workers want nearly the same rows. */
+/* Several workers pull nearly the same rows. */
 static inline void pull_some(struct bench *b)
 {
     struct pull pull[WORKERS_MAX];

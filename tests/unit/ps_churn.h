@@ -1,5 +1,6 @@
-/* Two workers and two shards that end and restart, for tests of restarts. Gradients are 1, so a row
- * is minus the number of pushes that reached it. A test draws all it does from churn->prng. */
+/* Two workers, and two shards that die and restart, for tests of restarts. Gradients are 1, so a
+ * row is minus the number of pushes applied to it. All random choices of a test come from
+ * churn->prng. */
 #ifndef WEFT_TESTS_PS_CHURN_H
 #define WEFT_TESTS_PS_CHURN_H
 
@@ -20,11 +21,11 @@ struct churn {
     struct weft_prng prng;
     struct weft_table_spec spec;
     struct weft_saved saved[CHURN_SHARDS];
-    struct weft_ps_how how; /* of pushes; all 0: nothing may be lost */
-    uint64_t in_time_ns;    /* deadlines of pushes are up to so far away; 0 = none */
-    uint32_t same_percent;  /* of pushes that are of the rows of the worker's last pull; */
-    uint32_t last[CHURN_WORKERS][CHURN_IDS]; /* which those are: */
-    uint32_t last_count[CHURN_WORKERS];      /* so many */
+    struct weft_ps_how how; /* options of pushes; all 0: nothing may be lost */
+    uint64_t in_time_ns;    /* maximum deadline of a push, from now; 0 = none */
+    uint32_t same_percent;  /* share of pushes that reuse the rows of the worker's last pull */
+    uint32_t last[CHURN_WORKERS][CHURN_IDS]; /* the ids of that pull */
+    uint32_t last_count[CHURN_WORKERS];      /* their number */
 };
 
 static inline uint64_t churn_id(uint32_t i)
@@ -32,7 +33,7 @@ static inline uint64_t churn_id(uint32_t i)
     return weft_mix64(i + 1);
 }
 
-/* The configuration, to be changed before churn_start. */
+/* Initialize the configuration; change it before churn_start. */
 static inline void churn_init(struct churn *churn, uint8_t mode, uint64_t seed)
 {
     *churn = (struct churn){.config = cluster_config(CHURN_SHARDS, CHURN_WORKERS)};
@@ -42,7 +43,7 @@ static inline void churn_init(struct churn *churn, uint8_t mode, uint64_t seed)
                                            .workers = CHURN_WORKERS,
                                            .staleness = mode == WEFT_TABLE_SSP ? 1 : 0,
                                            .learning_rate = CHURN_WORKERS};
-    /* Only as much memory as required: hundreds of shards are created. */
+    /* Small limits, because hundreds of shards are created. */
     churn->config.shard.rows_max = 10 * CHURN_IDS;
     churn->config.shard.list_ids = 100 * CHURN_IDS;
     churn->config.shard.dim_max = churn->config.client.dim_max = CHURN_DIM;
@@ -71,7 +72,7 @@ static inline void churn_stop(struct churn *churn)
     }
 }
 
-/* Another shard in the place of s, as its checkpoint has it. The one before is not freed. */
+/* Replace shard s by a new one, restored from its checkpoint. The previous one is not freed. */
 static inline struct weft_shard *churn_shard_again(struct churn *churn, uint32_t s)
 {
     struct weft_shard *before = churn->c.shard[s];
@@ -80,7 +81,7 @@ static inline struct weft_shard *churn_shard_again(struct churn *churn, uint32_t
     return before;
 }
 
-/* Free a replaced shard; its slot has a new one. */
+/* Free a replaced shard. */
 static inline void churn_shard_free(struct churn *churn, uint32_t s, struct weft_shard *shard)
 {
     struct weft_shard *alive = churn->c.shard[s];
@@ -89,7 +90,8 @@ static inline void churn_shard_free(struct churn *churn, uint32_t s, struct weft
     churn->c.shard[s] = alive;
 }
 
-/* Drivers connect again, sooner or later; some of the connections break before they are used. */
+/* Act as the drivers: reconnect after a random delay. Some connections break before they are
+ * used. */
 static inline void churn_reconnect(struct churn *churn, uint32_t chance_ppm)
 {
     struct cluster *c = &churn->c;
@@ -109,8 +111,8 @@ static inline void churn_reconnect(struct churn *churn, uint32_t chance_ppm)
     }
 }
 
-/* Cuts that shards wish, and those that are ready: now and then a server dies between the
- * checkpoint and the news of it. */
+/* Begin the cuts that shards request, and finish those that are ready. Sometimes a server dies
+ * after the checkpoint, before it can report it. */
 static inline void churn_cuts(struct churn *churn)
 {
     for (uint32_t s = 0; s < CHURN_SHARDS; s++) {
@@ -125,7 +127,7 @@ static inline void churn_cuts(struct churn *churn)
     }
 }
 
-/* Push up to rows_max rows. picked (CHURN_IDS,): how often each id is in it. */
+/* Push up to rows_max rows. picked (CHURN_IDS,): how often the push contains each id. */
 static inline weft_status churn_push(struct churn *churn, uint32_t w, uint32_t rows_max,
                                      uint32_t *picked, weft_ps_op *op_p)
 {
@@ -155,8 +157,8 @@ static inline weft_status churn_push(struct churn *churn, uint32_t w, uint32_t r
     return status;
 }
 
-/* End a clock occasionally. No worker is so far ahead of the slowest that all its operations
- * wait. */
+/* End a clock occasionally. A worker never advances so far that all its operations wait for the
+ * slowest one. */
 static inline void churn_clock(struct churn *churn, uint32_t w)
 {
     const struct cluster *c = &churn->c;
@@ -168,8 +170,8 @@ static inline void churn_clock(struct churn *churn, uint32_t w)
     }
 }
 
-/* Finish all work: `work` ends a worker's open operations, and returns the remaining number. Then
- * the sums of a BSP clock in progress are stepped. */
+/* Finish all work: `work` completes a worker's open operations, and returns the number that remain.
+ * Then the sums of a BSP clock in progress are stepped. */
 static inline void churn_settle(struct churn *churn, uint32_t (*work)(void *arg, uint32_t w),
                                 void *arg)
 {
@@ -195,7 +197,7 @@ static inline void churn_settle(struct churn *churn, uint32_t (*work)(void *arg,
     cluster_run(c);
 }
 
-/* How often row i was pushed, as its shard has it. */
+/* Number of pushes to row i that its shard has applied. */
 static inline double churn_row(const struct churn *churn, uint32_t i)
 {
     float row[CHURN_DIM];

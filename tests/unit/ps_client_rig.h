@@ -1,4 +1,4 @@
-/* A table of a cluster (ps_cluster.h), and one push or pull of it to its end. */
+/* One table of a cluster (ps_cluster.h), and helpers that run one push or pull to its end. */
 #ifndef WEFT_TESTS_PS_CLIENT_RIG_H
 #define WEFT_TESTS_PS_CLIENT_RIG_H
 

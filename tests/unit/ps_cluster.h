@@ -1,4 +1,5 @@
-/* Shards and workers over the fake transport: nodes 0 .. shards-1 serve, the rest are workers. */
+/* Shards and workers over the fake transport: nodes 0 .. shards - 1 are shards, the others are
+ * workers. */
 #ifndef WEFT_TESTS_PS_CLUSTER_H
 #define WEFT_TESTS_PS_CLUSTER_H
 
@@ -13,7 +14,7 @@ struct cluster {
     uint32_t shards, workers;
     struct weft_shard *shard[FAKE_NODES];
     struct weft_ps_client *client[FAKE_NODES]; /* by rank */
-    uint32_t slabs_allowed;                    /* still to be given */
+    uint32_t slabs_allowed;                    /* number of slabs that may still be given */
     bool no_slabs;
 };
 
@@ -49,7 +50,7 @@ static inline void cluster_poll(struct cluster *c)
     }
 }
 
-/* False when nothing can move any more. */
+/* False: no chunk can be delivered. */
 static inline bool cluster_step(struct cluster *c)
 {
     bool moved = fake_step(c->net);
@@ -77,11 +78,12 @@ static inline struct weft_ps_result cluster_wait(struct cluster *c, uint32_t wor
     return result;
 }
 
-/* Configurations are changed by the caller before cluster_start. */
+/* Initialize the configurations; the caller may change them before cluster_start. */
 struct cluster_config {
     struct weft_shard_config shard;
     struct weft_ps_client_config client;
-    uint64_t incarnation; /* of node 0, the next has the next; 0 = others at each connection */
+    uint64_t incarnation; /* incarnation of node 0, plus 1 for each further node; 0 = a new one at
+                           * each connection */
 };
 
 static inline struct cluster_config cluster_config(uint32_t shards, uint32_t workers)
@@ -94,12 +96,12 @@ static inline struct cluster_config cluster_config(uint32_t shards, uint32_t wor
     config.shard.workers_max = workers;
     config.shard.rows_max = 20000;
     config.shard.slab_bytes = 16384;
-    config.shard.step_rows = 7; /* so that clocks end in slices, with events in between */
+    config.shard.step_rows = 7; /* clocks end in slices, with events in between */
     config.shard.rows_per_rpc_max = config.client.rows_per_rpc_max = 300;
     config.client.rows_per_op_max = 1000;
     config.client.missed_max = 5000;
     config.shard.tables_max = config.client.tables_max = 2;
-    config.shard.aggregators_max = 0; /* each has tens of MiB, which meson has the C library fill */
+    config.shard.aggregators_max = 0; /* each needs tens of MiB, which MALLOC_PERTURB_ would fill */
     return config;
 }
 

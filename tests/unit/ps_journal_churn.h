@@ -26,7 +26,7 @@ static inline void journal_churn_start(struct churn *churn, uint64_t seed,
     cluster_open(&churn->c, &churn->spec);
 }
 
-/* This many pushes, each with a reply. */
+/* Make this many pushes, and wait for each reply. */
 static inline void journal_churn_push(struct churn *churn, uint32_t count)
 {
     uint32_t picked[CHURN_IDS];
@@ -37,7 +37,7 @@ static inline void journal_churn_push(struct churn *churn, uint32_t count)
     }
 }
 
-/* Checkpoint shard s to memory, and report it to the shard as durable. */
+/* Checkpoint shard s to memory, and report to the shard that it is durable. */
 static inline void journal_churn_save(struct churn *churn, uint32_t s)
 {
     weft_saved_begin(&churn->saved[s], churn->c.shard[s]);
@@ -47,7 +47,7 @@ static inline void journal_churn_save(struct churn *churn, uint32_t s)
     weft_shard_durable(churn->c.shard[s]);
 }
 
-/* Another shard s, restored from its checkpoint, that is not connected; attach gives it its
+/* Create another shard s without connections, restored from its checkpoint; attach adds its
  * journal. */
 static inline struct weft_shard *journal_churn_twin(struct churn *churn, uint32_t s,
                                                     journal_churn_attach *attach, void *arg)
@@ -59,7 +59,7 @@ static inline struct weft_shard *journal_churn_twin(struct churn *churn, uint32_
     return twin;
 }
 
-/* Rows of the two that are not the same. */
+/* Number of rows in which the two shards differ. */
 static inline uint32_t journal_churn_differ(const struct weft_shard *a, const struct weft_shard *b)
 {
     const struct weft_table *ta = weft_shard_table(a, 0), *tb = weft_shard_table(b, 0);

@@ -1,4 +1,4 @@
-/* A table in a test: its limits, and the slabs that it requests. */
+/* A table for tests: its limits, and the slabs that it requests. */
 #ifndef WEFT_TEST_PS_TABLE_RIG_H
 #define WEFT_TEST_PS_TABLE_RIG_H
 
@@ -49,7 +49,7 @@ static inline void finish(struct weft_table *table)
     weft_table_fini(table);
 }
 
-/* The rows of a chunk of single-block rows; false when the table was full. */
+/* Look up or create the rows of a chunk of single-block rows; false if the table is full. */
 static inline bool obtain_chunk(struct weft_table *table, const uint64_t *ids, uint32_t count,
                                 struct weft_table_row **rows_p)
 {

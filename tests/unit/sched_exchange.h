@@ -1,4 +1,5 @@
-/* Instant messages between a scheduler's service and the daemons of a job, for tests. */
+/* Delivers messages between a scheduler's service and the daemons of a job without delay, for
+ * tests. */
 #ifndef WEFT_TESTS_SCHED_EXCHANGE_H
 #define WEFT_TESTS_SCHED_EXCHANGE_H
 

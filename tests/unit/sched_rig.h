@@ -1,7 +1,6 @@
 /* A training job around a planner, in virtual time: workers read, compute and push; every transfer
- * takes the planned time, or longer (jitter). Invariants are checked at every step, with the rig's
- * own count of versions, delays and norms. One seed determines the run.
- */
+ * takes the planned time, or longer (jitter). Every step checks invariants against the rig's own
+ * counts of versions, delays and norms. One seed determines the run. */
 #ifndef WEFT_TESTS_UNIT_SCHED_RIG_H
 #define WEFT_TESTS_UNIT_SCHED_RIG_H
 
@@ -18,7 +17,7 @@
 
 enum { RIG_WORKERS = 64, RIG_SERVERS = 4, RIG_HOSTS = 80, RIG_TRANSFERS = 1024, RIG_GROUPS = 64 };
 
-/* What a run is like; drawn or set before rig_begin. */
+/* Parameters of a run; drawn or set before rig_begin. */
 struct rig_setting {
     uint64_t seed;
     uint64_t compute_ns_min;
@@ -26,21 +25,21 @@ struct rig_setting {
     uint64_t bytes_min;
     uint64_t bytes_max;
     double norm_max;
-    uint32_t jitter_ppm; /* a transfer takes up to this much longer than planned */
-    uint32_t
-        trouble_ppm; /* of steps with a worker that leaves, a lost aggregator or a new capacity */
-    bool has_reads;  /* reads are requested, too */
+    uint32_t jitter_ppm;  /* maximum excess of a transfer's duration over the plan */
+    uint32_t trouble_ppm; /* share of steps in which a worker leaves, an aggregator is lost or a
+                           * capacity changes */
+    bool has_reads;       /* workers also request reads */
 };
 
 struct rig_worker {
     bool is_outstanding; /* between read and commit */
     bool is_computing;
-    bool is_sending;   /* requested to send, or sending */
-    uint64_t until_ns; /* of computing */
+    bool is_sending;   /* has requested a transfer, or sends */
+    uint64_t until_ns; /* end of computing */
     uint64_t base;
     uint64_t clock;
     double norm;
-    uint32_t left; /* transfers not delivered */
+    uint32_t left; /* transfers not delivered yet */
     uint64_t commits;
     uint64_t drops;
 };
@@ -55,7 +54,7 @@ struct rig_group {
     uint32_t host;
     uint32_t members[RIG_WORKERS];
     uint32_t count;
-    uint32_t here; /* at the aggregator */
+    uint32_t here; /* members at the aggregator */
     uint32_t servers_left;
 };
 
@@ -75,18 +74,18 @@ struct rig {
     uint32_t transfers_count;
     struct rig_group groups[RIG_GROUPS];
     uint64_t version;
-    uint64_t delay_sum; /* over commits */
+    uint64_t delay_sum; /* sum over commits */
     uint64_t delay_max;
-    uint64_t others_sum; /* over commits: other outstanding workers */
+    uint64_t others_sum; /* sum over commits: other outstanding workers */
     uint64_t dropped_delay_sum;
     bool had_leavers;
-    double norm_pending; /* committed, not at the replicas */
+    double norm_pending; /* sum of norms committed and not yet at the replicas */
     double norm_sent;
     uint32_t replicas_left;
     uint64_t aggregator_gone_until_ns[RIG_HOSTS];
 };
 
-/* Workers on hosts of their own, then servers, replicas, aggregators; all links the same. */
+/* Hosts: one per worker, then servers, replicas, aggregators. All links are equal. */
 static inline void rig_hosts(struct rig *rig, uint32_t workers, uint32_t servers,
                              uint32_t aggregators, uint64_t bps)
 {
@@ -168,7 +167,7 @@ static inline void rig_compute(struct rig *rig, uint32_t worker)
                                                 rig->setting.compute_ns_max);
 }
 
-/* Read the model; without has_reads at once. */
+/* Read the model; without has_reads immediately. */
 static inline void rig_read(struct rig *rig, uint32_t worker)
 {
     struct rig_worker *w = &rig->workers[worker];
@@ -271,7 +270,7 @@ static inline void rig_begin_transfer(struct rig *rig, const struct weft_planner
         rig->norm_pending = 0;
     }
     for (uint32_t i = 0; d->kind == WEFT_PLANNER_GRANT_GROUP && i < rig->transfers_count; i++) {
-        /* A sum is not there before its members are at the aggregator. */
+        /* Check that all members of a sum are at the aggregator. */
         const struct weft_planner_decision *member = &rig->transfers[i].decision;
         assert_true(member->group != d->group || member->kind != WEFT_PLANNER_GRANT ||
                     member->booking.end_ns <= d->booking.end_ns);
@@ -334,7 +333,7 @@ static inline void rig_deliver(struct rig *rig, uint32_t idx)
     struct rig_worker *w = d->worker < RIG_WORKERS ? &rig->workers[d->worker] : NULL;
     struct rig_group *group = d->group == 0 ? NULL : rig_group(rig, d->group);
     if (d->kind == WEFT_PLANNER_GRANT_GROUP && group->here < group->count) {
-        /* Cut-through: the last chunk of every member is not there yet. */
+        /* Cut-through: the last chunk of every member has not arrived yet. */
         rig->transfers[idx].due_ns = rig->now_ns + WEFT_NS_PER_US;
         return;
     }
@@ -375,7 +374,7 @@ static inline void rig_leave(struct rig *rig, uint32_t worker)
             if (group->members[i] != worker) {
                 continue;
             }
-            /* At the aggregator its update is in the sum, and is not reported separately. */
+            /* At the aggregator the update is part of the sum, and is not reported separately. */
             group->members[i] = w->left == 0 ? WEFT_PLANNER_NONE : group->members[--group->count];
             break;
         }
@@ -448,11 +447,11 @@ static inline uint64_t rig_next_ns(const struct rig *rig)
     return next_ns;
 }
 
-/* One instant: everything that is due, then a plan. */
+/* Process all that is due at one instant, then plan. */
 static inline void rig_step(struct rig *rig)
 {
     uint64_t next_ns = rig_next_ns(rig);
-    assert_true(next_ns != WEFT_NEVER); /* no wait is unlimited */
+    assert_true(next_ns != WEFT_NEVER); /* every wait ends */
     rig->now_ns = weft_max_u64(rig->now_ns, next_ns);
     for (uint32_t i = 0; i < rig->transfers_count;) {
         uint32_t count = rig->transfers_count;

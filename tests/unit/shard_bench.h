@@ -1,4 +1,4 @@
-/* One shard on the fake transport, and a worker whose requests the test writes byte by byte. */
+/* One shard on the fake transport, and a worker whose requests the test encodes. */
 #ifndef WEFT_TESTS_SHARD_BENCH_H
 #define WEFT_TESTS_SHARD_BENCH_H
 
@@ -8,7 +8,7 @@ enum { SHARD = 0, WORKER = 1, OTHER = 2, BYTES_MAX = 65536 };
 
 enum { TABLE_BYTES = WEFT_RPC_REQUEST_BYTES + WEFT_RPC_SPEC_BYTES };
 
-static uint32_t hot_rows; /* > 0: an aggregator may connect, and hot sets have so many rows */
+static uint32_t hot_rows; /* > 0: an aggregator may connect; size of hot sets */
 
 struct bench {
     struct fake_net *net;
@@ -19,7 +19,7 @@ struct bench {
     uint8_t reply[BYTES_MAX];
     struct weft_rpc_reply head;
     bool replied;
-    uint32_t refused; /* of the last message */
+    uint32_t refused; /* refused chunks of the last message */
     bool sent;
 };
 
@@ -87,8 +87,8 @@ struct request {
     struct weft_rpc_request head;
 };
 
-/* Send b->message with this head at its beginning (none when its rpc_id is 0). Returns the answer's
- * status, -1 if none arrived. */
+/* Send b->message, beginning with this head (no head if its rpc_id is 0). Returns the status of the
+ * reply, -1 if none arrived. */
 static inline int ask_from(struct bench *b, uint32_t node, struct request r)
 {
     uint32_t id = r.head.rpc_id;

@@ -1,5 +1,5 @@
-/* One shard on the fake transport, and messages as a worker lays them out: for tests that play the
- * workers themselves. */
+/* One shard on the fake transport, and messages as a worker encodes them: for tests that act as the
+ * workers. */
 #ifndef WEFT_TESTS_SHARD_RIG_H
 #define WEFT_TESTS_SHARD_RIG_H
 
@@ -12,10 +12,11 @@
 
 #include <cmocka.h>
 
-/* Of a push: elements of the head, an id and a float in each element, 32 elements in a chunk. */
+/* Layout of a push: elements of the head, bytes of an element (an id and a float), 32 elements per
+ * chunk. */
 enum { RIG_HEAD_ELEMS = 4, RIG_ELEM_BYTES = 12, RIG_CHUNK_ELEMS = 32 };
 
-/* For two workers and one table of up to 1,000 rows, with checkpoints. */
+/* Configuration: two workers, one table of up to 1,000 rows, checkpoints. */
 static inline struct weft_shard_config shard_rig_config(struct fake_net *net)
 {
     struct weft_shard_config config;
@@ -56,7 +57,7 @@ static inline void shard_rig_slabs(struct weft_shard *shard)
     }
 }
 
-/* Process its events, make progress, and supply the memory that it requests. */
+/* Process the shard's events, make progress, and supply the memory that it requests. */
 static inline void shard_rig_progress(struct weft_shard *shard, struct fake_net *net, uint32_t node)
 {
     struct weft_msg_event event;
@@ -67,8 +68,8 @@ static inline void shard_rig_progress(struct weft_shard *shard, struct fake_net 
     shard_rig_slabs(shard);
 }
 
-/* The rows of a push: the same gradient for each of ids 1 .. rows, in message (HEAD_ELEMS + rows
- * elements). */
+/* Write the rows of a push to message (HEAD_ELEMS + rows elements): the same gradient for each of
+ * ids 1 .. rows. */
 static inline void shard_rig_push(uint8_t *message, uint32_t rows, float gradient)
 {
     const uint32_t total = RIG_HEAD_ELEMS + rows;

@@ -1,4 +1,4 @@
-/* Exponents and their error bound, when to flush, which rows are hot. */
+/* Exponents and their error bound, the decision to flush, and the choice of hot rows. */
 #include "agg/exponent.h"
 #include "agg/flush.h"
 #include "agg/hot_set.h"
@@ -30,7 +30,7 @@ static void sums_are_within_the_bound(void **state)
             q_sum += q;
             exact += (double)x;
         }
-        /* It never overflows, with the bit that was left spare. */
+        /* With the spare bit the sum never overflows. */
         assert_true(q_sum <= (1 << 30) + n && q_sum >= -(1 << 30) - (int64_t)n);
         double off = fabs(weft_agg_value((int32_t)q_sum, e) - exact);
         assert_true(off <= weft_agg_error_bound(n, e) + 1e-12 * n * (double)largest);
@@ -38,7 +38,7 @@ static void sums_are_within_the_bound(void **state)
             least++;
             continue;
         }
-        /* And the exponent is the least one: half of it would not do. */
+        /* The exponent is the smallest possible: half of it would be too small. */
         double need = (double)n * (double)largest;
         assert_true(need > 0x1p30 * weft_agg_power(e - 1));
         assert_true(weft_agg_error_bound(n, e) <= n * need * 0x1p-30);
@@ -157,7 +157,7 @@ static void rows_near_the_limit_stay_as_they_are(void **state)
     (void)state;
     struct weft_agg_candidate rows[ROWS];
     struct weft_agg_hot_change change;
-    fill(rows, 2, 12); /* ranks 8 to 11 are between the limits, and were in */
+    fill(rows, 2, 12); /* ranks 8 to 11 are between the limits, and were in the set */
     weft_agg_hot_choose(rows, ROWS, ROOM, &change);
     assert_int_equal(change.came, 2); /* ranks 0 and 1 */
     assert_int_equal(change.left, 2); /* ranks 10 and 11 are replaced by them */
@@ -187,7 +187,7 @@ static void differences_count_not_totals(void **state)
     struct weft_agg_candidate rows[] = {
         {.id = 1, .before = 1000000, .now = 1000000, .is_hot = true},
         {.id = 2, .before = 0, .now = 50},
-        {.id = 3, .before = 900, .now = 60}, /* evicted and back: 60 new ones */
+        {.id = 3, .before = 900, .now = 60}, /* evicted and created again: 60 new updates */
     };
     weft_agg_hot_choose(rows, 3, 5, &change);
     assert_int_equal(rows[0].id, 3);
@@ -200,8 +200,8 @@ static void differences_count_not_totals(void **state)
     assert_int_equal(change.hot, 0);
 }
 
-/* A random walk of popularity: never more than the room, always the first 0.8 K, never beyond 1.2
- * K. */
+/* Popularity in a random walk: the set never exceeds its size K, always contains the first 0.8 K
+ * ranks, and never a rank beyond 1.2 K. */
 static void random_sets_keep_the_limits(void **state)
 {
     (void)state;

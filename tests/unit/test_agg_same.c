@@ -85,7 +85,7 @@ static void dense_packet(struct rig *r, struct packet *p)
     const struct model_slot *slot = &r->model.slots[place];
     uint32_t set = below(r, 2);
     uint32_t round = slot->begun ? slot->sets[set].round : set;
-    /* Mostly the round that is open; else the next, the one after, or an old one. */
+    /* Mostly the open round; otherwise the next one, the one after it, or an old one. */
     round += (uint32_t[]){0, 0, 0, 2, 2, 4, (uint32_t)-2, 1}[below(r, 8)];
     struct weft_wire_agg head = {
         .kind = WEFT_AGG_DENSE,
@@ -141,7 +141,7 @@ static void rows_packet(struct rig *r, struct packet *p)
     }
 }
 
-/* Bytes changed, cut, or grown. The first byte stays: without it the frame is not the box's. */
+/* Change, remove or add bytes. The first byte stays, because the box ignores frames without it. */
 static void damage(struct rig *r, struct packet *p)
 {
     for (uint32_t n = 1 + below(r, 3); n > 0; n--) {
@@ -515,7 +515,7 @@ static void run_sequences(struct weft_aggregate *kernel)
         }
         all.voided += r->host.counts.voided;
     }
-    /* Nothing is compared that never happens. */
+    /* Check that every case has occurred. */
     for (int v = 0; v < WEFT_AGG_VERDICTS; v++) {
         print_message("verdict %d: %llu packets\n", v, (unsigned long long)all.packets[v]);
     }
@@ -533,7 +533,7 @@ static void host_and_model_agree(void **state)
     run_sequences(NULL);
 }
 
-/* A host on which the program does not work is skipped; on one where it does, it must load. */
+/* Skip hosts that do not support the program; on others it must load. */
 static struct weft_aggregate *open_or_skip(const struct weft_agg_config *config)
 {
     struct weft_aggregate *kernel = NULL;
@@ -585,7 +585,8 @@ static void others_pass(void **state)
         }
         must(weft_aggregate_run(kernel, frame, count, 1, out, &out_count, &run, &error), &error);
         if (i == WEFT_ARRAY_COUNT(rows)) {
-            assert_int_equal(run.action, XDP_REDIRECT_CODE); /* unchanged, it is one for the box */
+            /* the unchanged frame is for the box */
+            assert_int_equal(run.action, XDP_REDIRECT_CODE);
             break;
         }
         if (run.action != XDP_PASS_CODE || out_count != count || memcmp(out, frame, count) != 0) {
@@ -668,7 +669,7 @@ struct traffic {
     atomic_bool failed;
 };
 
-/* One of two members: its packet is never answered, so the frame stays as it is and can be run
+/* One of two members: its packet is never answered, so the frame stays unchanged and can be run
  * again. The first after a reset begins the sum, the others are duplicates. */
 static void *traffic_run(void *arg)
 {
@@ -692,7 +693,7 @@ static void *traffic_run(void *arg)
     return NULL;
 }
 
-/* Either empty or with a whole sum. */
+/* The slot is empty or has a complete sum. */
 static bool is_torn(const struct weft_agg_dense *slot)
 {
     const struct weft_agg_dense_set *set = &slot->sets[0];

@@ -86,7 +86,8 @@ static int32_t sum_of(uint32_t set)
     return (int32_t)box.banks[0].sets[set].sums[WEFT_AGG_BLOCK];
 }
 
-/* SwitchML's hole: with one bit for the round, the last packet here would begin round 2's sum. */
+/* A flaw of SwitchML: with a one-bit round number the last packet here would begin the sum of round
+ * 2. */
 static void a_duplicate_two_rounds_late_is_not_added(void **state)
 {
     (void)state;
@@ -96,7 +97,7 @@ static void a_duplicate_two_rounds_late_is_not_added(void **state)
     }
     assert_int_equal(dense(0, 0, 10), WEFT_AGG_STALE);
     assert_int_equal(box.slots[0].sets[0].sums[0], 11);
-    assert_int_equal(dense(0, 1, 10), WEFT_AGG_RESULT); /* the round before is still there */
+    assert_int_equal(dense(0, 1, 10), WEFT_AGG_RESULT); /* the previous round is still available */
     assert_int_equal(weft_wire_load_u32(bytes + WEFT_AGG_HEADER_BYTES), 11);
 }
 
@@ -160,7 +161,7 @@ static void on_commit_a_packet_is_acknowledged_when_the_server_has_it(void **sta
     assert_int_equal(row(0, 0, 1, 7), WEFT_AGG_AGAIN);
     assert_true(weft_agg_bank_flush(&box.banks[0]));
     assert_int_equal(sum_of(0), 7);
-    /* New packets go on in the other set. */
+    /* New packets continue in the other set. */
     assert_int_equal(row(0, 1, 1, 5), WEFT_AGG_ADDED);
     assert_int_equal(sum_of(1), 5);
     assert_false(weft_agg_bank_flush(&box.banks[0]));
@@ -197,7 +198,8 @@ static void on_apply_a_packet_is_acknowledged_at_once(void **state)
     assert_int_equal(ack.added[0], 1);
 }
 
-/* Its sender has sent it direct; a duplicate must not be added when there is room again. */
+/* The sender has sent the packet directly to the server; a later duplicate must not be added when
+ * memory is available again. */
 static void what_was_refused_stays_refused(void **state)
 {
     (void)state;
@@ -227,13 +229,13 @@ static void the_old_epoch_drains_first(void **state)
     assert_true(weft_agg_bank_settle(bank, true));
     assert_false(weft_agg_bank_begin(bank, &large));
     assert_true(weft_agg_bank_begin(bank, &next));
-    /* A packet of the old epoch that was added is known; one that was not is refused. */
+    /* A packet of the old epoch is recognized if it was added, else refused. */
     assert_int_equal(row(0, 0, 1, 7), WEFT_AGG_AGAIN);
     assert_int_equal(row(0, 2, 1, 7), WEFT_AGG_REFUSED_EPOCH);
     assert_int_equal(row(0, 3, 2, 7), WEFT_AGG_ADDED);
 }
 
-/* A lost reply can be requested again until its receiver confirms it. */
+/* A lost reply can be requested again until the receiver acknowledges it. */
 static void the_window_moves_when_the_sender_says_so(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* The binary interface of soname libweft.so.0 on 64-bit Linux, written down: sizes, offsets and
- * values as programs have them compiled in. A line here changes only together with the soname; a
- * struct that grew gets a new last line and a new size. */
+/* The binary interface of soname libweft.so.0 on 64-bit Linux: sizes, offsets and values that are
+ * compiled into programs. A line here changes only together with the soname; a struct that grew
+ * gets a new last line and a new size. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -292,8 +292,8 @@ static void *wait_in_thread(void *arg)
 enum { WAITERS = 3, WAIT_ROUNDS = 10 };
 
 struct wait_round {
-    bool both;        /* operations are waited for by id, or the second alone */
-    atomic_bool wait; /* rank 0's threads do: rank 1 may call */
+    bool both;        /* wait for both operations by id, or only for the second */
+    atomic_bool wait; /* rank 0's threads wait: rank 1 may call */
     bool as_meant;
 };
 
@@ -303,7 +303,8 @@ static void pause_ms(long ms)
 }
 
 /* Three threads of rank 0 wait before the first operation is done: one for the second by its id,
- * one for any, and one perhaps for the first, so that nothing is left for the one before. */
+ * one for any, and one perhaps for the first, so that no operation remains for the second
+ * thread. */
 static const char *by_id_and_any(struct weft_comm *comm, uint32_t rank, void *arg)
 {
     struct wait_round *round = arg;
@@ -323,8 +324,7 @@ static const char *by_id_and_any(struct weft_comm *comm, uint32_t rank, void *ar
         CHECK(weft_comm_wait(comm, id[1], JOB_TIMEOUT_NS, NULL) == WEFT_OK);
         return NULL;
     }
-    struct one_waiter waiter[WAITERS] = {{.comm = comm}, /* first in the queue of sleeping
-                                                          * threads */
+    struct one_waiter waiter[WAITERS] = {{.comm = comm}, /* the first sleeping thread */
                                          {.comm = comm, .id = id[1], .by_id = true},
                                          {.comm = comm, .id = id[0], .by_id = true}};
     uint32_t n = round->both ? 3 : 2, ended = 0;
@@ -369,8 +369,8 @@ static void who_waits_for_one_gets_it(void **state)
 
 enum { STREAMS = 3, STREAM_ROUNDS = 120 };
 
-/* One of a rank's threads, with a group of its own, since the operations of a group have an order.
- */
+/* One of a rank's threads. It uses a separate group, because the operations of a group are
+ * ordered. */
 struct stream {
     pthread_t thread;
     struct weft_comm *comm;
@@ -392,19 +392,19 @@ static const char *one_way(struct stream *s, uint32_t round)
     CHECK(weft_comm_begin(comm, &op, &id) == WEFT_OK);
     weft_status status = WEFT_TIMEOUT;
     switch ((round + s->number + s->rank) % 4) {
-    case 0: /* at once */
+    case 0: /* wait at once */
         status = weft_comm_wait(comm, id, JOB_TIMEOUT_NS, NULL);
         break;
-    case 1: /* after computing, which is longer than the grace period now and then */
+    case 1: /* wait after computing, sometimes for longer than the grace period */
         pause_ms(round % 8 == 0 ? 2 : 0);
         status = weft_comm_wait(comm, id, JOB_TIMEOUT_NS, NULL);
         break;
-    case 2: /* never for long */
+    case 2: /* poll with short waits */
         while (status == WEFT_TIMEOUT) {
             status = weft_comm_wait(comm, id, 20 * WEFT_NS_PER_US, NULL);
         }
         break;
-    case 3: /* without waiting: the communicator's thread does it all */
+    case 3: /* do not wait: the communicator's thread does all work */
         while (status == WEFT_TIMEOUT) {
             sched_yield();
             status = weft_comm_wait(comm, id, 0, NULL);
@@ -438,7 +438,7 @@ static const char *streams(struct weft_comm *comm, uint32_t rank, void *arg)
     for (uint32_t i = 0; i < STREAMS; i++) {
         CHECK(pthread_create(&stream[i].thread, NULL, stream_run, &stream[i]) == 0);
     }
-    for (uint32_t i = 0; i < 10; i++) { /* work for the thread, whichever thread leads */
+    for (uint32_t i = 0; i < 10; i++) { /* work for the endpoint's thread, whichever thread leads */
         weft_comm_counters_get(comm, &counters);
         pause_ms(1);
     }
@@ -462,8 +462,8 @@ static void threads_that_wait_drive_in_turns(void **state)
     job_close(&job);
 }
 
-/* The program computes between operations: what others need of it meanwhile is answered by its
- * thread. */
+/* The program computes between operations; meanwhile its endpoint's thread answers the other
+ * ranks. */
 static const char *one_sleeps(struct weft_comm *comm, uint32_t rank, void *arg)
 {
     static float in[2][RANKS * COUNT], out[2][RANKS * COUNT];
@@ -471,13 +471,14 @@ static const char *one_sleeps(struct weft_comm *comm, uint32_t rank, void *arg)
     (void)arg;
     struct weft_comm_op op = job_op(WEFT_COMM_ALL_REDUCE, in[rank], out[rank], RANKS * COUNT);
     for (uint32_t i = 0; i < 20; i++) {
-        RUN(&op); /* so the caller leads, and no thread does afterwards */
+        RUN(&op); /* so the caller leads, and afterwards no thread leads */
     }
     CHECK(weft_comm_begin(comm, &op, &id) == WEFT_OK);
     pause_ms(rank == 0 ? 300 : 0);
     struct weft_comm_done done = {.size = sizeof(done)};
     CHECK(weft_comm_wait(comm, id, JOB_TIMEOUT_NS, &done) == WEFT_OK);
-    CHECK(done.total_ns < 200 * WEFT_NS_PER_MS); /* at both: not when rank 0 woke up */
+    /* at both ranks: rank 1 did not wait for rank 0 to wake up */
+    CHECK(done.total_ns < 200 * WEFT_NS_PER_MS);
     return NULL;
 }
 

@@ -9,7 +9,7 @@
 
 #define SECOND_NS UINT64_C(1000000000)
 
-/* The words of every rank's failure must hold this. */
+/* The failure text of every rank must contain this. */
 static const char *ends_with(struct weft_comm *comm, weft_status status, const char *words)
 {
     if (status != WEFT_PEER) {
@@ -160,7 +160,7 @@ static void who_does_not_come_is_named(void **state)
     assert_int_equal(weft_comm_join(job.comm[0], addresses, SECOND_NS / 10), WEFT_TIMEOUT);
     assert_non_null(strstr(weft_comm_error(job.comm[0]), "2 of 3 ranks"));
     assert_non_null(strstr(weft_comm_error(job.comm[0]), "1, 2"));
-    job_run(&job, job_join, addresses); /* and it may be tried again */
+    job_run(&job, job_join, addresses); /* and join may be retried */
     job_close(&job);
 }
 
@@ -216,7 +216,7 @@ static void another_start_of_the_job_is_refused(void **state)
 
 /* ---- processes ------------------------------------------------------------------------------- */
 
-/* Rank 1 in a process of its own: all_reduce until it fails. */
+/* Rank 1 in a separate process: all_reduce until it fails. */
 static int child(int to, int from, const struct weft_comm_config *config)
 {
     struct weft_comm *comm;
@@ -239,7 +239,8 @@ static int child(int to, int from, const struct weft_comm_config *config)
     return 2;
 }
 
-/* Some operations, then a signal to the other rank: how long until this one knows. */
+/* Run some operations, then send a signal to the other rank. Returns the time until this rank
+ * detects it. */
 static void when_rank_1_gets(int signal_number, const char *words)
 {
     int up[2], down[2], status;

@@ -11,7 +11,7 @@ static weft_status open_status(const struct weft_transport_config *config)
     return status;
 }
 
-/* open fails with this status and a text that holds both words. */
+/* open fails with this status and a text that contains both words. */
 #define ASSERT_OPEN_SAYS(config, status, word, action)                                             \
     do {                                                                                           \
         assert_int_equal(open_status(config), status);                                             \
@@ -149,7 +149,7 @@ static void nobody_there_with_a_thread(void **state)
     nobody_there(true);
 }
 
-/* It was up once, so the reason differs from that of an absent peer. */
+/* The peer was up once, so the reason differs from that of an absent peer. */
 static void a_peer_falls_silent(void **state)
 {
     (void)state;
@@ -264,13 +264,14 @@ static void bad_receives(void **state)
     weft_transport_close(t);
 }
 
-/* Wait at b until it reports why nothing arrives, while a makes progress in a thread. */
+/* Wait at b until it reports the reason for the missing message, while a makes progress in a
+ * thread. */
 static void wait_says(struct weft_transport *b, const char *word, const char *action)
 {
     struct weft_transport_event event = {.size = sizeof(event)};
     uint64_t end_ns = weft_clock_now_ns() + api_limit_ns;
     weft_status status;
-    do { /* UP is first */
+    do { /* skip UP */
         status = weft_transport_wait(b, 400 * WEFT_NS_PER_MS, &event);
         assert_true(status != WEFT_OK || event.type == WEFT_TRANSPORT_UP);
     } while ((status == WEFT_OK || strstr(weft_transport_error(b), word) == NULL) &&

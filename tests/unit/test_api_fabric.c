@@ -16,7 +16,7 @@
 enum { WORKERS = 2, DIM = 300, BLOCK = 256, N = 20, TAU_MAX = 2, COMMITTED_MAX = 64 };
 enum { OURS, THEIRS }; /* tables: stepped by the test, and by their optimizer */
 
-/* Counts of the server's functions. */
+/* Counts of the calls of the server's functions. */
 struct seen {
     pthread_mutex_t lock;
     uint64_t steps;
@@ -62,7 +62,7 @@ static bool update(void *user, const struct weft_fabric_update *u)
     return true;
 }
 
-/* For our table: the weights plus a thousand per step; -1 for a row without pushes. */
+/* For table OURS: the weights plus a thousand per step; -1 for a row without pushes. */
 static void request(void *user, const struct weft_fabric_request *r)
 {
     struct seen *seen = user;
@@ -134,13 +134,13 @@ static void site_start(struct site *site, uint32_t shards, const char *consisten
         worker.dim_max = DIM;
         worker.rows_max = 100;
         worker.update_bytes_min = 1;
-        worker.peer_timeout_ns = JOB_TIMEOUT_NS * 3; /* one thread is both workers */
+        worker.peer_timeout_ns = JOB_TIMEOUT_NS * 3; /* one thread runs both workers */
         must(weft_ps_connect(&worker, &site->ps[w]), weft_ps_error(NULL));
         open_tables(site, w, consistency);
     }
 }
 
-/* When this returns, the counts are complete. */
+/* After this returns, the counts are complete. */
 static void site_stop(struct site *site)
 {
     for (uint32_t w = 0; w < WORKERS; w++) {
@@ -206,7 +206,7 @@ static void steps_and_answers_are_the_users(void **state)
     must(push(&site, 0, 2, &result), weft_ps_error(site.ps[0]));
     assert_int_equal(result.requests_dropped, 0);
     reads(&site, 0, OURS, 0, 1020); /* 10 x 2, one step */
-    reads(&site, 0, OURS, 0, 1020); /* an answer changes nothing */
+    reads(&site, 0, OURS, 0, 1020); /* a reply changes no weights */
     reads(&site, 0, THEIRS, 0, 2);
     must(push(&site, 1, 3, &result), weft_ps_error(site.ps[1]));
     reads(&site, 1, OURS, 0, 2050);
@@ -249,8 +249,8 @@ static void a_sum_is_one_step(void **state)
     assert_int_equal(site.seen.steps, 2 * N);
 }
 
-/* Worker 1 reads, worker 0 pushes one update more than the bound: what worker 1 computes then is
- * refused. */
+/* Worker 1 reads, then worker 0 pushes one update more than the bound. The update of worker 1 is
+ * then refused. */
 static void an_update_is_committed_or_dropped(void **state)
 {
     (void)state;

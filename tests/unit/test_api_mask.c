@@ -72,7 +72,7 @@ static void gaps_are_the_missing_elements(void **state)
             for (; at < first + count; at++) {
                 assert_false(arrived(&s.mask, at));
             }
-            /* A run is maximal: the next element has arrived. */
+            /* Gaps are maximal: the next element has arrived. */
             assert_true(at == s.mask.elements || arrived(&s.mask, at));
             missing += count;
         }
@@ -194,7 +194,7 @@ static void misses_run_until_arrival(void **state)
         for (; at < elements; at++) {
             assert_true(oracle[at] < limit);
         }
-        if (count > 1) { /* too few ranges cover more, never less */
+        if (count > 1) { /* with too few ranges they cover more elements, never fewer */
             struct weft_range last = ranges[count - 1];
             uint32_t first = ranges[0].first;
             assert_int_equal(weft_missed_ranges(missed, elements, limit, ranges, 1), 1);
@@ -226,7 +226,7 @@ static void counts_are_per_grain(void **state)
         uint32_t elements = draw(&prng, 1, ELEMENTS_MAX);
         uint32_t senders = draw(&prng, 1, 9);
         for (uint32_t k = 0; k < senders; k++) {
-            /* Senders may cut differently: every boundary is a multiple of the grain. */
+            /* Senders may use different chunks: every boundary is a multiple of the grain. */
             struct sample s;
             sample_draw(&s, &prng, elements, 32 * draw(&prng, 1, 12), 300000);
             assert_int_equal(weft_counts_add(counts, &s.mask), WEFT_OK);

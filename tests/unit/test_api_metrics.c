@@ -82,7 +82,7 @@ static double scrape(const char *url, const char *name, const char *with)
     return sum;
 }
 
-/* The program does not poll when queried, and makes the copy at its next poll. */
+/* The program does not poll at the time of the query; it makes the copy at its next poll. */
 static void shows_what_was_pushed(uint32_t thread)
 {
     struct test_server server;
@@ -116,8 +116,7 @@ static void with_a_thread(void **state)
     shows_what_was_pushed(1);
 }
 
-/* ---- queried while the program sleeps in a call
- * ------------------------------------------------ */
+/* ---- queried while the program sleeps in a call ---------------------------------------------- */
 
 struct asker {
     const char *url;
@@ -132,7 +131,7 @@ static void *ask(void *arg)
     return NULL;
 }
 
-/* The query ends the sleep and gets its answer, in whatever order the two begin. */
+/* The query ends the sleep and gets its reply, whichever begins first. */
 static void a_sleep_is_no_hindrance(void **state)
 {
     (void)state;
@@ -150,7 +149,7 @@ static void a_sleep_is_no_hindrance(void **state)
     test_server_stop(&server);
 }
 
-/* ---- what cannot be had ------------------------------------------------------------------------ */
+/* ---- what cannot be had ---------------------------------------------------------------------- */
 
 static int listen_somewhere(uint16_t *port_p)
 {
@@ -211,7 +210,7 @@ static void words_that_are_no_address(void **state)
     refuse(NULL, ":9100", WEFT_DATA, "WEFT_METRICS is \":9100\"; it must be");
 }
 
-/* ---- the environment --------------------------------------------------------------------------- */
+/* ---- the environment ------------------------------------------------------------------------- */
 
 static void the_environment_asks(void **state)
 {
@@ -244,7 +243,7 @@ static void the_environment_asks(void **state)
     test_server_stop(&server);
 }
 
-/* ---- the transport ----------------------------------------------------------------------------- */
+/* ---- the transport --------------------------------------------------------------------------- */
 
 static void a_transport(uint8_t thread)
 {
@@ -260,7 +259,7 @@ static void a_transport(uint8_t thread)
         fail_msg("%s", weft_transport_error(NULL));
     }
     const char *url = weft_transport_metrics(transport);
-    /* No peer is there: the handshake is retried and counted. */
+    /* Without a peer the handshake is retried and counted. */
     assert_int_equal(weft_transport_connect(transport, "127.0.0.1", 9, &peer), WEFT_OK);
     do {
         (void)weft_transport_progress(transport, WEFT_NS_PER_MS);

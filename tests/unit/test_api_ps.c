@@ -76,7 +76,8 @@ static void over_tcp(void **state)
     site_stop(&site);
 }
 
-/* Two minutes end what hangs; the worker is in none of its functions meanwhile. */
+/* Timeout of two minutes for a test that hangs. Meanwhile the worker calls none of its
+ * functions. */
 static void must_be_requested(struct test_server *server, uint32_t requests)
 {
     uint64_t end_ns = weft_clock_now_ns() + 120 * WEFT_NS_PER_S;
@@ -116,7 +117,7 @@ static void a_child_ends(void (*how)(struct weft_ps *ps), uint32_t thread)
     site_stop(&site);
 }
 
-/* Such as a process that a Python DataLoader forks: the connections are its parent's. */
+/* A forked child, such as one of a Python DataLoader: the connections belong to its parent. */
 static void a_forked_child_ends_no_connection(void **state)
 {
     (void)state;
@@ -222,7 +223,7 @@ static void operations_have_places(void **state)
     must_fail(ps, weft_pull(table, ids, got[0], N, 0, &ops[3]), WEFT_AGAIN, "weft_wait");
     must_fail(ps, weft_push_wait(table, ids, rows, N, 0, NULL), WEFT_AGAIN, "ops_max");
     must(ps, weft_wait(ps, ops[2], 120000 * ms_ns, NULL));
-    assert_memory_equal(got[2], rows, sizeof(rows)); /* it sees the push before it */
+    assert_memory_equal(got[2], rows, sizeof(rows)); /* the pull sees the preceding push */
     must(ps, weft_pull(table, ids, got[0], N, 0, &ops[3]));
     assert_true(ops[3] != ops[2]);
     must_fail(ps, weft_wait(ps, ops[2], 0, NULL), WEFT_INVALID, "operation");
@@ -281,7 +282,7 @@ static void nothing_is_allowed_and_nonsense_is_not(void **state)
 
 /* ---- loss ------------------------------------------------------------------------------------ */
 
-/* Rows that the push before named as missed are those that did not change. */
+/* The rows that the previous push reported as missed are exactly those that did not change. */
 static void lost_pushes_are_named(struct weft_ps *ps, struct weft_ps_table *table,
                                   const struct weft_result *result, const uint64_t *ids,
                                   const float *rows, size_t n)
@@ -298,7 +299,7 @@ static void lost_pushes_are_named(struct weft_ps *ps, struct weft_ps_table *tabl
         assert_true(got[i * DIM] == times * rows[i * DIM]);
     }
     size_t first, count;
-    assert_false(weft_result_gap(ps, 0, &first, &count)); /* of the pull, which had bound 0 */
+    assert_false(weft_result_gap(ps, 0, &first, &count)); /* the pull had bound 0 */
     free(bits);
     free(got);
 }
@@ -319,7 +320,7 @@ static void losses_are_counted_and_old_values_stay(void **state)
     struct weft_ps_table *table = open_table(ps, &options);
     struct weft_result result = {.size = sizeof(result)};
     fill(ids, rows, N, 1);
-    /* Bound 0: all of it, whatever the network does. */
+    /* Bound 0: all rows arrive, whatever the network does. */
     must(ps, weft_push_wait(table, ids, rows, N, 0, &result));
     assert_int_equal(result.elements_delivered, N);
     must(ps, weft_pull_wait(table, ids, got, N, 0, &result));
@@ -390,7 +391,7 @@ static void a_pull_waits_for_the_slowest_worker(void **state)
     site_stop(&site);
 }
 
-/* A restarted program continues at the clock of its workers. */
+/* A restarted program continues at its rank's clock. */
 static void a_second_life_joins_the_table(void **state)
 {
     (void)state;

@@ -22,11 +22,11 @@ enum { SHARDS = 2, WORKERS = 2 };
 static const uint64_t patience_ns = 300 * WEFT_NS_PER_S;
 static const uint64_t lease_ns = 2 * WEFT_NS_PER_S;
 
-/* A coordinator, and two shards that have joined its job. */
+/* A coordinator, and two shards that are members of its job. */
 struct job {
     struct weft_coordinator coordinator;
     struct test_server servers[SHARDS];
-    struct weft_member_thread *member; /* of the servers */
+    struct weft_member_thread *member; /* member thread of the servers */
     char address[32];
 };
 
@@ -108,7 +108,7 @@ static void train(struct weft_ps *const ps[WORKERS])
     uint64_t ids[3] = {1, 2, 3};
     float ones[3] = {1, 1, 1}, got[3] = {0};
     weft_table_options_init(&options, sizeof(options), "sgd");
-    options.learning_rate = -2.0F; /* a gradient counts half, for there are two workers */
+    options.learning_rate = -2.0F; /* a gradient counts half, because there are two workers */
     for (uint32_t w = 0; w < WORKERS; w++) {
         assert_int_equal(weft_table_open(ps[w], &options, &tables[w]), WEFT_OK);
         assert_int_equal(weft_push_wait(tables[w], ids, ones, 3, 0, NULL), WEFT_OK);
@@ -138,8 +138,8 @@ static void workers_join_and_finish(void **state)
     assert_false(job_is_over(&job, 0));
     weft_ps_close(ps[0]);
     weft_ps_close(ps[1]);
-    /* Leaving waits half a second for its answer. If this process was stopped meanwhile, a worker
-     * of the same rank leaves again. */
+    /* Leaving waits half a second for the reply. If this process was stopped during that time, a
+     * worker of the same rank leaves again. */
     while (!job_is_over(&job, 5 * WEFT_NS_PER_S)) {
         config.workers = WORKERS;
         for (config.worker = 0; config.worker < WORKERS; config.worker++) {
@@ -165,7 +165,7 @@ static void who_leaves_in_the_middle_is_not_done(void **state)
         weft_ps_abort(ps);
     }
     weft_ps_abort(NULL);
-    /* Nor does a worker that closes after a server ended. */
+    /* A worker that closes after a server has ended does not hang either. */
     config.worker = 0;
     config.keepalive_ns = 50 * WEFT_NS_PER_MS;
     struct weft_ps *ps = connect_with(&config);
@@ -223,11 +223,11 @@ static void the_environment_names_it(void **state)
     snprintf(servers, sizeof(servers), "127.0.0.1:%u,127.0.0.1:%u", (unsigned)job.servers[0].port,
              (unsigned)job.servers[1].port);
     setenv("WEFT_COORDINATOR", job.address, 1);
-    setenv("WEFT_SERVERS", "127.0.0.1:9", 1); /* the coordinator knows better */
+    setenv("WEFT_SERVERS", "127.0.0.1:9", 1); /* the coordinator's list takes precedence */
     struct weft_ps *ps = connect_with(&config);
     assert_int_equal(weft_ps_workers(ps), WORKERS);
     weft_ps_close(ps);
-    /* A worker that names the servers is no member, nor one that disables the coordinator. */
+    /* A worker that names the servers or disables the coordinator is not a member. */
     setenv("WEFT_COORDINATOR", "127.0.0.1:9", 1);
     config.servers = servers;
     ps = connect_with(&config);

@@ -139,7 +139,7 @@ static void nobody_there_is_said_in_time(void **state)
     config.connect_timeout_ns = 300 * ms_ns;
     must_fail(NULL, weft_ps_connect(&config, &ps), WEFT_TIMEOUT, site.list);
     says(weft_ps_error(NULL), "shard 0 of 1");
-    config.connect_timeout_ns = 0; /* one look */
+    config.connect_timeout_ns = 0; /* one attempt */
     must_fail(NULL, weft_ps_connect(&config, &ps), WEFT_TIMEOUT, site.list);
 }
 
@@ -169,9 +169,10 @@ static void a_rank_beyond_the_servers_workers(void **state)
     struct weft_ps_config config = config_for(site.list);
     config.worker = 1;
     config.workers = 2;
-    config.connect_timeout_ns = 1000 * ms_ns; /* of opening a table, too */
+    config.connect_timeout_ns = 1000 * ms_ns; /* also for opening a table */
     struct weft_ps *ps = NULL;
-    while (weft_ps_connect(&config, &ps) == WEFT_TIMEOUT) { /* a machine that stood still for it */
+    /* retry: the machine was suspended for that time */
+    while (weft_ps_connect(&config, &ps) == WEFT_TIMEOUT) {
     }
     assert_non_null(ps);
     struct weft_ps_table *table = NULL;
@@ -184,7 +185,7 @@ static void a_rank_beyond_the_servers_workers(void **state)
     site_stop(&site);
 }
 
-/* Two processes with one rank: the older one is notified, and does not reconnect. */
+/* Two processes with the same rank: the older one is notified and does not reconnect. */
 static void a_rank_is_for_one(uint64_t reconnect_ns)
 {
     uint64_t id = 9;
@@ -317,7 +318,8 @@ static void a_dead_server_is_noticed(void **state)
     must(ps, weft_pull(table, ids, rows, N, 0, &op));
     must_fail(ps, weft_wait(ps, op, 300 * ms_ns, NULL), WEFT_TIMEOUT, "pull of table 0");
     test_server_go_deaf(&site.servers[1]);
-    must(ps, weft_push(table, ids, rows, N, 0, &push)); /* for the next clock: it cannot arrive */
+    /* for the next clock: it cannot be applied */
+    must(ps, weft_push(table, ids, rows, N, 0, &push));
     must_fail(ps, weft_ps_flush(ps, WEFT_NEVER), WEFT_PEER, "shard 1");
     must_fail(ps, weft_wait(ps, op, WEFT_NEVER, NULL), WEFT_PEER,
               "the server of shard 1 at 127.0.0.1:");
@@ -346,7 +348,7 @@ static void a_server_that_ends_says_so(void **state)
     weft_ps_close(ps);
 }
 
-/* A server with another clock of this worker: everything that waits for clocks ends, with that
+/* A server has another clock of this worker: all operations that wait for clocks end with that
  * error. */
 static void a_refused_clock_is_said(void **state)
 {
@@ -372,7 +374,7 @@ static void a_refused_clock_is_said(void **state)
     site_stop(&site);
 }
 
-/* Checkpoints are made by `weft server` (tests/python/test_ps.py): here is one that makes none. */
+/* `weft server` writes checkpoints (tests/python/test_ps.py); this server writes none. */
 static void a_checkpoint_is_asked_for(void **state)
 {
     (void)state;
@@ -392,7 +394,7 @@ static void a_checkpoint_is_asked_for(void **state)
     site_stop(&site);
 }
 
-/* Longer than a server's timeout: the worker announces IDLE; nothing is outstanding. */
+/* Longer than the server's timeout. The worker has announced IDLE, and nothing is outstanding. */
 static void idle_is_allowed_any_time(void **state)
 {
     (void)state;

@@ -55,7 +55,7 @@ static double per_step(uint32_t tables)
     return (double)count / STEPS;
 }
 
-/* Alone they take more than twice as many: 4 messages of each table, and acknowledgements. */
+/* Separately they need more than twice as many: 4 messages per table, and acknowledgements. */
 static void several_small_tables_share_packets(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* The tables of <weft/ps.h> against real shards in threads: vectors, several tables, 16-bit values,
- * and refused tables and values. */
+ * refused tables and refused values. */
 #include "api_ps_rig.h"
 
 #include <math.h>
@@ -46,7 +46,7 @@ static void a_vector_needs_no_ids(void **state)
     assert_int_equal(result.rows_missed, 0);
     assert_memory_equal(got, values, sizeof(values));
     assert_true(got[LENGTH] == -7);
-    /* A piece in the middle, and the short row at the end. */
+    /* A slice in the middle, and the short row at the end. */
     must(ps, weft_push_range(table, 10, values + 10 * DIM, 3, 0, &op));
     must(ps, weft_wait(ps, op, WEFT_NEVER, NULL));
     memset(got, 0, sizeof(got));
@@ -112,7 +112,8 @@ static void several_tables_in_one_operation(void **state)
     const struct weft_push_list push[] = {
         {.table = sparse, .ids = ids, .rows = rows, .n = N},
         {.table = whole, .rows = values, .n = ROWS},
-        {.table = sparse, .ids = ids, .rows = rows, .n = 10}, /* a table twice: both count */
+        /* one table twice: both lists are applied */
+        {.table = sparse, .ids = ids, .rows = rows, .n = 10},
     };
     must(ps, weft_push_lists_wait(ps, push, 3, 0, &result));
     assert_int_equal(result.elements_delivered, N + ROWS + 10);
@@ -135,8 +136,8 @@ static void several_tables_in_one_operation(void **state)
     site_stop(&site);
 }
 
-/* One worker of a table for two: the mean over workers halves its pushes, the mean over
- * contributors does not, and a sum is not divided. */
+/* One worker of a table with two: the mean over workers halves its pushes; the mean over
+ * contributors and the sum do not. */
 static void means_are_over_workers_or_contributors(void **state)
 {
     (void)state;
@@ -377,13 +378,13 @@ static void options_are_checked_here(void **state)
     must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "dim is 0");
     o = good, o.dim = 65;
     must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "dim is 65");
-    o = good, o.number = 4; /* of 4 */
+    o = good, o.number = 4; /* only 4 exist */
     must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "number is 4");
     o = good, o.workers = 65536;
     must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "workers is 65536");
     o = good, o.learning_rate = INFINITY;
     must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "learning_rate");
-    o = good, o.epsilon = 1; /* not of SGD */
+    o = good, o.epsilon = 1; /* SGD has no epsilon */
     must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "\"sgd\"");
     o = good, o.admission = "some";
     must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "\"all\", \"counter\", \"bloom\"");
@@ -391,7 +392,7 @@ static void options_are_checked_here(void **state)
     must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "\"lru\", \"l2\"");
     o = good, o.not_finite = "";
     must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "not_finite is \"\"");
-    o = good, o.eviction = "ttl"; /* of how many clocks? */
+    o = good, o.eviction = "ttl"; /* ttl requires a number of clocks */
     must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "docs/TABLES.md");
     o = good, o.clip = NAN;
     must_fail(ps, weft_table_open(ps, &o, &table), WEFT_INVALID, "clip");
@@ -456,11 +457,11 @@ static void options_reach_the_server(void **state)
     o.rows_max = 2;
     table = open_table(ps, &o);
     ones[0] = NAN;
-    must(ps, weft_push_wait(table, ids, ones, 1, 0, NULL)); /* left out */
+    must(ps, weft_push_wait(table, ids, ones, 1, 0, NULL)); /* not admitted: dropped */
     ones[0] = 1.0F;
     must(ps, weft_push_wait(table, ids + 1, ones, 1, 0, NULL));
     must(ps, weft_pull_wait(table, ids + 1, rows[0], 1, 0, NULL));
-    assert_true(rows[0][0] == 0.0F); /* counted, no row yet */
+    assert_true(rows[0][0] == 0.0F); /* counted, but no row yet */
     must(ps, weft_push_wait(table, ids + 1, ones, 1, 0, NULL));
     must(ps, weft_pull_wait(table, ids + 1, rows[0], 1, 0, NULL));
     assert_true(rows[0][0] == 1.0F);

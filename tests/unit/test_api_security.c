@@ -64,7 +64,7 @@ static void auth_is_the_default(void **state)
     assert_int_equal(WEFT_TRANSPORT_AUTH, 0);
 }
 
-/* A file of this test's own, with the given permissions. */
+/* Create a file with the given permissions. */
 static const char *key_file(mode_t permissions)
 {
     static char path[] = "/tmp/weft-api-key-XXXXXX";
@@ -141,7 +141,7 @@ static void nothing_unauthenticated_leaves_this_host(void **state)
     weft_transport_close(api_open(&config));
 }
 
-/* Two ends that cannot connect: both report the reason. */
+/* Both ends of a refused connection report the reason. */
 static void strangers(const struct weft_transport_config *config_b,
                       const struct weft_transport_config *config_a, const char *word_b,
                       const char *word_a)
@@ -153,7 +153,7 @@ static void strangers(const struct weft_transport_config *config_b,
     struct weft_transport *a = api_open(&config);
     struct weft_transport_event event = {.size = sizeof(event)};
     uint64_t end_ns = weft_clock_now_ns() + api_limit_ns;
-    bool heard = false; /* a thread that is not scheduled may have reported nothing in time */
+    bool heard = false; /* a thread that was not scheduled may be late with its report */
     while (!heard && weft_clock_now_ns() < end_ns) {
         (void)api_connect(a, b);
         do {

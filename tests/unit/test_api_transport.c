@@ -236,7 +236,7 @@ static void nothing_is_missing_thrice(void **state)
     float *values = numbers();
     float *memory = calloc(COUNT, sizeof(*memory));
     uint8_t *missed = calloc(weft_grains(COUNT), 1);
-    static struct weft_range ranges[8]; /* too few, so they cover more than they must */
+    static struct weft_range ranges[8]; /* too few ranges, so they cover more than necessary */
     uint32_t twice = 0;
     for (int step = 0; step < 20; step++) {
         struct weft_transport_send send;
@@ -264,7 +264,7 @@ static void nothing_is_missing_thrice(void **state)
     free(values);
 }
 
-/* More events than are polled: 64 sends at a time and their receives, polled only at the end. */
+/* Many unpolled events: 64 sends at a time and their receives, polled only at the end. */
 static void events_wait_to_be_polled(void **state)
 {
     (void)state;
@@ -357,7 +357,7 @@ static void flush_before_close_with_threads(void **state)
     flush_before_close(true);
 }
 
-/* A forked child has a copy of the transport, and the connections are its parent's. */
+/* A forked child has a copy of the transport, but the connections belong to its parent. */
 static void a_forked_child_ends_no_connection(void **state)
 {
     (void)state;

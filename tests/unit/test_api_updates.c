@@ -1,6 +1,6 @@
 /* <weft/ps.h> in a job with a transfer scheduler: the scheduler and two shards in threads, two
- * workers. Dropped updates, their report to the caller, and the part that the next push carries.
- * Values are integers, so that sums are exact. */
+ * workers. Dropped updates, the report to the caller, and the gradients that the next push
+ * contains. Values are integers, so that sums are exact. */
 #include "api_ps_calls.h"
 #include "api_ps_server.h"
 #include "io/clock.h"
@@ -19,7 +19,7 @@
 
 enum { SHARDS = 2, WORKERS = 2, DIM = 4, N = 500, TAU_MAX = 2 };
 
-static uint32_t loss_ppm; /* of what servers send */
+static uint32_t loss_ppm; /* loss of packets sent by servers */
 static uint32_t read_credits;
 
 static const struct weft_security none = {.mode = WEFT_MODE_NONE};
@@ -44,7 +44,7 @@ static struct weft_ps_config config_for(const struct job *job, uint32_t worker)
     config.workers = WORKERS;
     config.rows_max = 2048;
     config.connect_timeout_ns = 120 * WEFT_NS_PER_S;
-    config.peer_timeout_ns = 60 * WEFT_NS_PER_S; /* one thread is both workers */
+    config.peer_timeout_ns = 60 * WEFT_NS_PER_S; /* one thread runs both workers */
     config.scheduler = job->scheduler_text;
     config.consistency = "asp";
     config.tau_max = TAU_MAX;
@@ -93,7 +93,7 @@ static void job_start(struct job *job, uint32_t feedback_rows)
     }
 }
 
-/* Of worker 0. */
+/* Uses worker 0. */
 static void count(void *arg, void *object)
 {
     const struct weft_scheduler *scheduler = object;
@@ -167,7 +167,8 @@ static struct weft_ps_counters counters(struct job *job, uint32_t worker)
     return c;
 }
 
-/* Updates of both until the scheduler has granted some of each. Returns how many there were. */
+/* Both workers send updates until the scheduler has granted some of each. Returns the number of
+ * updates. */
 static uint32_t until_granted(struct job *job)
 {
     uint64_t until_ns = weft_clock_now_ns() + 120 * WEFT_NS_PER_S;
@@ -186,8 +187,8 @@ static uint32_t until_granted(struct job *job)
     return count;
 }
 
-/* Worker 1 computes with a model that is 3 updates behind; its update is dropped, by the scheduler
- * or, if that is too slow to answer, by the servers. */
+/* Worker 1 computes with a model that is 3 updates old. Its update is dropped by the scheduler or,
+ * if the scheduler answers too late, by the servers. */
 static void it_is_dropped(struct job *job, float *model_p)
 {
     struct weft_result result;
@@ -210,7 +211,7 @@ static void it_is_dropped(struct job *job, float *model_p)
     assert_true(first == 0 && rows == N);
     struct weft_ps_counters c = counters(job, 1);
     assert_true(c.updates_dropped == 1 || c.pushes_late == SHARDS);
-    assert_true(pull(job, 1) == model); /* and with this the worker may go on */
+    assert_true(pull(job, 1) == model); /* with this model the worker may continue */
     *model_p = model;
 }
 
@@ -384,8 +385,8 @@ static void count_reads(void *arg, void *object)
         weft_planner_counters(weft_sched_service_planner(scheduler->service))->reads_granted;
 }
 
-/* One credit: each read of a step waits for the other worker's update to be committed, and has it.
- */
+/* One credit: the read of each step waits until the other worker's update is committed, and
+ * contains it. */
 static void reads_are_admitted(void **state)
 {
     (void)state;
@@ -403,7 +404,8 @@ static void reads_are_admitted(void **state)
     }
     assert_true(
         weft_stats_query_ask(&job.scheduler.query, count_reads, &reads, 60 * WEFT_NS_PER_S));
-    assert_true(reads >= 20); /* a scheduler that is not run for a second is not waited for */
+    assert_true(reads >= 20); /* workers do not wait for a scheduler that is not scheduled for a
+                               * second */
     job_stop(&job);
 }
 

@@ -1,5 +1,5 @@
-/* An assertion that holds is silent; one that fails reaches the handler with its place, and without
- * a handler, or with one that returns, the process is trapped. */
+/* A true assertion has no effect. A false one calls the handler with its location; without a
+ * handler, or if the handler returns, the process is terminated by a trap. */
 #include "base/assert.h"
 
 #include <setjmp.h>
@@ -71,7 +71,7 @@ static void false_calls_the_handler_with_its_place(void **state)
     assert_string_equal(seen_expression, "1 + 1 == 3");
 }
 
-/* The signal that ended a child in which an assertion failed; 0 when it lived on. */
+/* The signal that ended a child in which an assertion failed; 0: the child continued. */
 static int death_with(weft_assert_fn *handler)
 {
     pid_t child = fork();
@@ -79,7 +79,8 @@ static int death_with(weft_assert_fn *handler)
     if (child == 0) {
         struct rlimit no_core = {0};
         (void)setrlimit(RLIMIT_CORE, &no_core);
-        /* The sanitizers and cmocka catch some signals to report them; here they are the result. */
+        /* Restore the default handlers: sanitizers and cmocka catch some signals, but here the
+         * signal is the result. */
         (void)signal(SIGILL, SIG_DFL);
         (void)signal(SIGTRAP, SIG_DFL);
         (void)signal(SIGABRT, SIG_DFL);

@@ -75,7 +75,7 @@ static void fill_sets_exactly_so_many(void **state)
     }
 }
 
-/* Beyond `bits` there is noise, which must not be counted nor found. */
+/* The bits beyond `bits` are random and must be ignored. */
 static void random_bitmaps_agree_with_the_oracle(void **state)
 {
     (void)state;

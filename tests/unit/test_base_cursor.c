@@ -1,4 +1,5 @@
-/* Reading and writing: big-endian, and nothing past the end, ever again after the first attempt. */
+/* Reading and writing: big-endian, and never past the end. After the first attempt to pass the end
+ * all calls fail. */
 #include "base/cursor.h"
 
 #include <setjmp.h>
@@ -43,7 +44,7 @@ static void bytes_are_borrowed_not_copied(void **state)
     assert_ptr_equal(weft_read_bytes(&r, 0), BYTES);
     assert_ptr_equal(weft_read_bytes(&r, 3), BYTES);
     assert_ptr_equal(weft_read_bytes(&r, 2), BYTES + 3);
-    /* Nothing of nothing is not past the end. */
+    /* Reading 0 bytes of an empty buffer succeeds. */
     assert_ptr_equal(weft_read_bytes(&r, 0), BYTES + 5);
     assert_false(r.bad);
 }
@@ -91,7 +92,7 @@ static void write_one(struct weft_writer *w, enum operation operation, bool zero
     }
 }
 
-/* Heap copies of the exact size, so that AddressSanitizer sees a read of one byte too many. */
+/* Heap copies of the exact size, so that AddressSanitizer detects a read of one byte too many. */
 static void every_read_past_the_end_is_refused(void **state)
 {
     (void)state;
@@ -104,7 +105,7 @@ static void every_read_past_the_end_is_refused(void **state)
             assert_int_equal(read_one(&r, operation), 0);
             assert_true(r.bad);
             assert_int_equal(weft_reader_left(&r), count);
-            /* Bad stays bad, even for a read that would fit. */
+            /* After a failure even a read that would fit fails. */
             for (int next = 0; next < OPERATIONS; next++) {
                 assert_int_equal(read_one(&r, next), 0);
             }

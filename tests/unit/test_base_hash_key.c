@@ -1,6 +1,5 @@
-/* The hash under a key: a vector that may not change, every bit of the id and of the key in every
- * bit of the hash, and ids in patterns, which meet no more often under any key than drawn ones
- * would. */
+/* The keyed hash: a fixed test vector; every bit of the id and of the key affects every bit of the
+ * hash; ids in patterns collide no more often than random ids under any key. */
 #include "base/hash_key.h"
 #include "base/prng.h"
 
@@ -46,7 +45,8 @@ static void zeros_are_told(void **state)
     assert_false(weft_hash_key_is_zero(bytes));
 }
 
-/* A bit of the id flips each bit of the hash half of the time. 4,000 tosses: 0.5 +- 6 sigma. */
+/* A bit of the id flips each bit of the hash with probability one half. 4,000 trials: 0.5 +- 6
+ * sigma. */
 static void bits_reach_bits(void **state)
 {
     (void)state;
@@ -70,7 +70,7 @@ static void bits_reach_bits(void **state)
     }
 }
 
-/* Number i of a pattern. */
+/* Id number i of a pattern. */
 static uint64_t pattern(int kind, uint64_t i)
 {
     switch (kind) {
@@ -85,7 +85,7 @@ static uint64_t pattern(int kind, uint64_t i)
     }
 }
 
-/* Drawn, the fullest of 4,096 places has 7 or so of 4,096 ids, and 16 once in 10^9 runs. */
+/* With 4,096 random ids the fullest of 4,096 slots has about 7 ids, and 16 once in 10^9 runs. */
 static void patterns_do_not_meet(void **state)
 {
     (void)state;

@@ -99,7 +99,8 @@ static void edges_of_all_octaves(void **state)
             uint64_t value = (UINT64_C(1) << shift) + (uint64_t)(int64_t)delta;
             struct weft_hist hist = {0};
             weft_hist_add(&hist, value);
-            /* The second, largest value keeps `max` from hiding the bucket's edge. */
+            /* A second, larger value, so that `max` does not limit the quantile to the first
+             * one. */
             weft_hist_add(&hist, UINT64_MAX);
             uint64_t answer = weft_hist_quantile(&hist, 500000);
             assert_true(answer >= value && answer - value <= value / 32);

@@ -1,4 +1,5 @@
-/* Initial weights are a contract between servers, trainers and checkpoints: golden, and uniform. */
+/* Initial weights are a contract between servers, trainers and checkpoints: golden values, and
+ * uniformity. */
 #include "base/init.h"
 
 #include <setjmp.h>
@@ -24,7 +25,7 @@ static void a_scale_of_zero_is_zero(void **state)
 }
 
 /* Mean and variance of the uniform distribution, within five standard errors, along ids and along
- * columns; a product of neighbours that were not independent would show in the third sum. */
+ * columns; the third sum detects dependent neighbours. */
 static void values_are_uniform_and_independent(void **state)
 {
     (void)state;

@@ -23,7 +23,7 @@ static void job_names(void **state)
     assert_true(valid(""));
     assert_true(valid("Az09._-"));
     assert_true(valid("0123456789012345678901234567890"));
-    assert_false(valid("01234567890123456789012345678901")); /* no end */
+    assert_false(valid("01234567890123456789012345678901")); /* not terminated */
     assert_false(valid("a b"));
     assert_false(valid("a/b"));
     assert_false(valid("\xc3\xa4"));

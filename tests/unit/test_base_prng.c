@@ -115,8 +115,8 @@ static void chance_comes_true_as_often_as_it_says(void **state)
     assert_in_range(hits, 840, 1160);
 }
 
-/* Bits that two streams have in common: n bits of unrelated streams agree in n / 2 of them, give or
- * take sqrt(n) / 2. */
+/* Number of equal bits in two streams: n bits of independent streams agree in n / 2 +- sqrt(n) / 2
+ * of them. */
 static void check_unrelated(struct weft_prng *a, struct weft_prng *b)
 {
     enum { WORDS = 256, BITS = WORDS * 64 };
@@ -124,7 +124,7 @@ static void check_unrelated(struct weft_prng *a, struct weft_prng *b)
     for (int i = 0; i < WORDS; i++) {
         equal += (unsigned)__builtin_popcountll(~(weft_prng_u64(a) ^ weft_prng_u64(b)));
     }
-    /* sqrt(16384) / 2 = 64; five of these each way. */
+    /* sqrt(16384) / 2 = 64; five times that in both directions. */
     assert_in_range(equal, BITS / 2 - 320, BITS / 2 + 320);
 }
 
@@ -140,7 +140,7 @@ static void split_streams_are_unrelated(void **state)
         weft_prng_split(&a, label, 5);
         weft_prng_split(&b, label + 1, 5);
         check_unrelated(&a, &b);
-        /* Seed and label exchanged, and the stream of the seed itself. */
+        /* Streams with seed and label swapped, and the seed's own stream. */
         weft_prng_split(&a, label, label + 1);
         weft_prng_split(&b, label + 1, label);
         check_unrelated(&a, &b);

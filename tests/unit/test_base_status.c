@@ -37,7 +37,7 @@ static void names_and_texts_differ(void **state)
     }
 }
 
-/* One line without a full stop, so that a caller can set it into a sentence of its own. */
+/* One line without a full stop, so that a caller can embed it in a sentence. */
 static void texts_are_one_line(void **state)
 {
     (void)state;
@@ -53,7 +53,7 @@ static void unknown_values_have_a_name(void **state)
     (void)state;
     static const int unknown[] = {WEFT_STATUS_COUNT, WEFT_STATUS_COUNT + 1, 1000, -1};
     for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
-        /* Stored bytewise: the value is external, for instance from a file. */
+        /* Copied with memcpy: the value is external, for instance from a file. */
         weft_status status;
         memcpy(&status, &unknown[i], sizeof(status));
         assert_string_equal(weft_status_name(status), "WEFT_?");

@@ -6,14 +6,14 @@
 #include <sys/resource.h>
 #include <xxhash.h>
 
-/* A part of a checkpoint, by the server that has these shards. */
+/* Write a part of a checkpoint as the server that has these shards. */
 static weft_status make(struct server *server, uint64_t number, uint64_t base,
                         struct weft_error *error)
 {
     return server_write(server, number, base, error);
 }
 
-/* Larger than the writer's batches to the disk, in pieces that end within pages. */
+/* Larger than the writer's windows, in pieces that end within pages. */
 static void large_tensors(void **state)
 {
     (void)state;
@@ -96,7 +96,8 @@ static void flip(const char *path, long at, int bits)
     fclose(file);
 }
 
-/* Every byte of every file, and every length: the checkpoint before is found instead. */
+/* Change every byte of every file, and truncate to every length: the previous checkpoint is found
+ * instead. */
 static void every_byte(void **state)
 {
     (void)state;
@@ -163,7 +164,7 @@ static void version_is_checked(void **state)
     assert_non_null(strstr(error.text, "version 3"));
 }
 
-/* Two servers: it counts when both have committed. */
+/* Two servers: a checkpoint is complete when both have committed. */
 static void parts_of_servers(void **state)
 {
     (void)state;
@@ -205,19 +206,19 @@ static void deltas_and_pruning(void **state)
     must(server_look(&a, 5, 5, &error), &error);
     assert_int_equal(files_in(".", "safetensors"), 8);
     must(server_look(&a, 5, 1, &error), &error);
-    assert_int_equal(files_in(".", "safetensors"), 6); /* what 5 is based on stays */
+    assert_int_equal(files_in(".", "safetensors"), 6); /* the files on which 5 is based stay */
     assert_int_equal(found(), 5);
     must(make(&a, 8, 0, &error), &error);
     must(server_look(&a, 8, 1, &error), &error);
     assert_int_equal(files_in(".", "safetensors"), 2);
     assert_int_equal(found(), 8);
-    /* A delta without its base is no checkpoint. */
+    /* A delta without its base is not a checkpoint. */
     must(make(&a, 9, 7, &error), &error);
     assert_int_equal(found(), 8);
     server_end(&a);
 }
 
-/* Each server has its own chain: that of the one does not hold on to the other's. */
+/* Each server has its own chain of deltas: one server's chain does not retain the other's files. */
 static void chains_of_servers(void **state)
 {
     (void)state;
@@ -228,7 +229,7 @@ static void chains_of_servers(void **state)
     must(make(&a, 8, 0, &error), &error);
     must(make(&b, 8, 0, &error), &error);
     must(make(&a, 10, 8, &error), &error);
-    must(server_look(&a, 10, 1, &error), &error); /* does not count yet */
+    must(server_look(&a, 10, 1, &error), &error); /* not complete yet */
     assert_int_equal(found(), 8);
     must(make(&b, 10, 0, &error), &error);
     must(make(&a, 11, 0, &error), &error);
@@ -240,7 +241,7 @@ static void chains_of_servers(void **state)
     server_end(&b);
 }
 
-/* What a release before this one wrote: manifests beside the data files, and no log. */
+/* Files of an earlier release: manifests beside the data files, and no log. */
 static void version_1(void **state)
 {
     (void)state;

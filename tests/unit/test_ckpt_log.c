@@ -31,8 +31,8 @@ static weft_status write_refused(struct server *server, uint64_t number)
 
 /* ---- write access ---------------------------------------------------------------------------- */
 
-/* The one that was replaced wakes up: nothing that it writes counts, and nothing of its successor's
- * is touched, whatever numbers they have. */
+/* A replaced server resumes: its writes are invalid, and it changes no file of its successor,
+ * whatever numbers both use. */
 static void replaced_writer(void **state)
 {
     (void)state;
@@ -70,7 +70,7 @@ static void overtake(void *arg)
     }
 }
 
-/* Stopped in front of link(2) itself, with everything checked. */
+/* Stopped directly before link(2), after all checks. */
 static void replaced_before_the_link(void **state)
 {
     (void)state;
@@ -90,7 +90,7 @@ static void replaced_before_the_link(void **state)
     server_end(&new);
 }
 
-/* Stopped while it starts, and replaced by another process: it does not reclaim the shards. */
+/* A server is stopped while it starts, and is replaced: it does not reclaim the shards. */
 static void start_and_write(void *arg)
 {
     struct overtaken *overtaken = arg;
@@ -118,7 +118,7 @@ static void overtaken_while_it_starts(void **state)
     server_end(&other);
 }
 
-/* The directory of a new job was empty when it was checked, and is no longer. */
+/* The directory of a new job was empty at the check, and another server writes to it afterwards. */
 static void a_new_job_begins_in_an_empty_directory(void **state)
 {
     (void)state;
@@ -135,7 +135,8 @@ static void a_new_job_begins_in_an_empty_directory(void **state)
     server_end(&b);
 }
 
-/* Overtaken by another server's record, not by a successor's: it continues with the next number. */
+/* Another server's record, not a successor's, uses the serial number first: the server continues
+ * with the next one. */
 static void write_seven(void *arg)
 {
     struct overtaken *overtaken = arg;
@@ -161,7 +162,7 @@ static void two_servers_at_once(void **state)
     server_end(&b);
 }
 
-/* A part that the successor did not restore cannot be completed later into a mixture. */
+/* A part that the successor did not restore cannot become part of a complete checkpoint later. */
 static void no_mixed_set(void **state)
 {
     (void)state;
@@ -188,7 +189,8 @@ static void no_mixed_set(void **state)
     server_end(&b2);
 }
 
-/* All servers of a job restore one number, also where one of them finds the newest damaged. */
+/* All servers of a job restore the same number, even if one of them finds the newest one
+ * damaged. */
 static void servers_agree(void **state)
 {
     (void)state;
@@ -203,7 +205,7 @@ static void servers_agree(void **state)
     }
     server_end(&a);
     server_end(&b);
-    /* Both start again. a has read it while it was good. */
+    /* Both restart. a has read the checkpoint before it was damaged. */
     server_start(&a, 2, 0, 1);
     assert_int_equal(a.set.number, 5);
     snprintf(path, sizeof(path), "%s/000000000005-0001-000000000003.safetensors", dir);
@@ -230,9 +232,9 @@ static void damage(uint64_t number, uint32_t shard, uint64_t claim)
     assert_int_equal(truncate(path, 100), 0);
 }
 
-/* A part that another server's start has found damaged does not complete a checkpoint of that
- * number again, nor one that is based on it; and a later reader of the log finds the same as the
- * running servers. */
+/* A part that another server found damaged at its start completes neither a checkpoint of that
+ * number nor one based on it. A later reader of the log reaches the same result as the running
+ * servers. */
 static void damaged_parts_stay_out(void **state)
 {
     (void)state;
@@ -245,7 +247,7 @@ static void damaged_parts_stay_out(void **state)
         write_part(&b, number);
     }
     must(server_look(&a, 110, 2, &error), &error);
-    damage(110, 1, 3); /* b's */
+    damage(110, 1, 3); /* a part of b */
     server_start(&a2, 2, 0, 1);
     assert_int_equal(a2.set.number, 100);
     write_part(&a2, 110);
@@ -253,7 +255,7 @@ static void damaged_parts_stay_out(void **state)
     assert_int_equal(a2.durable, 100);
     assert_int_equal(found(), 100);
     write_part(&a2, 120);
-    must(server_write(&b, 120, 110, &error), &error); /* b does not know of it */
+    must(server_write(&b, 120, 110, &error), &error); /* b does not know that it is damaged */
     must(server_look(&a2, 120, 1, &error), &error);
     assert_int_equal(a2.durable, 100);
     assert_int_equal(found(), 100);
@@ -268,7 +270,7 @@ static void damaged_parts_stay_out(void **state)
     server_end(&a2);
 }
 
-/* A file that was set aside keeps its record: without it the result of an earlier claim would
+/* The record of a quarantined file stays: without it the result of an earlier claim would
  * change. */
 static void later_readers_agree(void **state)
 {
@@ -284,7 +286,7 @@ static void later_readers_agree(void **state)
     server_start(&b2, 2, 1, 1);
     assert_int_equal(b2.set.number, 110);
     write_part(&b2, 120);
-    damage(110, 0, 1); /* a's */
+    damage(110, 0, 1); /* a part of a */
     server_start(&a2, 2, 0, 1);
     assert_int_equal(a2.set.number, 100);
     write_part(&a2, 110);
@@ -320,8 +322,8 @@ static void damaged_manifest_keeps_its_files(void **state)
     server_end(&a);
 }
 
-/* Another number of shards: what there was stays restorable until it is pruned, its writers are
- * out. */
+/* Another number of shards: existing checkpoints stay restorable until they are pruned, and their
+ * writers are replaced. */
 static void other_shape(void **state)
 {
     (void)state;
@@ -531,7 +533,7 @@ static void every_call_fails(void **state)
     assert_true(calls > 200 && stopped > 200);
 }
 
-/* Where the start was refused nothing at all was moved, and the next one finds everything. */
+/* A refused start moves no file, and the next start finds all of them. */
 static void refused_start_changes_nothing(void **state)
 {
     (void)state;
@@ -563,8 +565,8 @@ static void refused_start_changes_nothing(void **state)
     }
 }
 
-/* A part is four times on the disk: its data, their names, the record, the record's name. Nothing
- * else is ever reported as durable. */
+/* A part is durable after four syncs: its data, their names, the record, the record's name. Nothing
+ * is reported as durable earlier. */
 static void synchronised_before_promised(void **state)
 {
     (void)state;
@@ -591,7 +593,7 @@ static void synchronised_before_promised(void **state)
     assert_int_equal(synchronised, 4);
 }
 
-/* The same scenario with stale lookups, and every link reporting that the name exists. */
+/* The same scenario with stale lookups, and with every link reporting that the name exists. */
 static void network_file_system(void **state)
 {
     (void)state;
@@ -606,7 +608,7 @@ static void network_file_system(void **state)
     server_end(&a);
 }
 
-/* Permanently stale lookups: reported as an error, nothing is guessed. */
+/* Permanently stale lookups are reported as an error. */
 static void stale_for_good(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* A saved model is read as it was written, or not at all; tests/cli/models.sh has checkpoints as
+/* A saved model is read as it was written, or refused; tests/cli/models.sh tests checkpoints as
  * models. */
 #define _GNU_SOURCE
 #include "ckpt/model.h"
@@ -98,7 +98,7 @@ static void it_is_read_as_it_was_written(void **state)
     weft_ckpt_model_fini(&read);
 }
 
-/* Every byte counts: of the head, of a tensor, and the length. */
+/* A change of any byte of the head or of a tensor, or of the length, is detected. */
 static void a_damaged_one_is_refused(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Failures of the object: a rank that dies, leaves, calls a different operation, or is late; all
- * ranks must agree on the reason. Also messages that arrive early. */
+/* Failures of collectives: a rank that dies, leaves, calls a different operation, or is late. All
+ * ranks must report the same reason. Also messages that arrive early. */
 #include "coll_rig.h"
 
 #include <setjmp.h>
@@ -30,7 +30,8 @@ static uint32_t closed_all_but(uint32_t rank)
     return ((UINT32_C(1) << N) - 1) & ~(UINT32_C(1) << rank);
 }
 
-/* Everyone else fails, and names it; connections are to be closed once all know. */
+/* All other ranks fail and name the dead rank; connections are closed after all ranks are
+ * notified. */
 static void test_dies(void **state)
 {
     (void)state;
@@ -98,7 +99,7 @@ static void test_leaves(void **state)
         assert_int_equal(rig_begin(r, k, call_of(k)), WEFT_OK);
     }
     rig_run(r);
-    fake_break(r->net, 0, 3); /* down is CLOSED */
+    fake_break(r->net, 0, 3); /* its PEER_DOWN has the reason CLOSED */
     rig_run(r);
     assert_int_equal(weft_coll_failure(r->coll[0])->reason, WEFT_COLL_FINE);
     assert_int_equal(rig_begin(r, 1, call_of(1)), WEFT_OK);
@@ -124,8 +125,8 @@ static void test_leaves(void **state)
     rig_free(r);
 }
 
-/* Messages that were not confirmed when the other end closed had arrived; but with feedback it
- * would have to be known which part. */
+/* Messages that were unacknowledged when the other end closed have arrived. With feedback the rank
+ * would have to know which part. */
 static void test_closes_unconfirmed(void **state)
 {
     (void)state;
@@ -138,7 +139,8 @@ static void test_closes_unconfirmed(void **state)
             call.residual = feedback ? residual[k] : NULL;
             assert_int_equal(rig_begin(r, k, call), WEFT_OK);
         }
-        for (;;) { /* until rank 1 is done; rank 0 has then got all, but not all confirmations */
+        for (;;) { /* until rank 1 is done; rank 0 then has all data, but not all
+                    * acknowledgements */
             bool moved = fake_step(r->net);
             rig_poll_all(r);
             assert_true(moved);
@@ -215,7 +217,7 @@ static void test_mismatch(void **state)
     }
 }
 
-/* Any field of a call that differs is noticed. */
+/* A difference in any field of a call is detected. */
 static void test_mismatch_of_each_field(void **state)
 {
     (void)state;
@@ -241,7 +243,7 @@ static void test_mismatch_of_each_field(void **state)
         }
         rig_free(r);
     }
-    /* and of the group's ranks */
+    /* and in the group's ranks */
     struct rig *r = rig_new(2, 9);
     const uint32_t ranks[2] = {0, 1}, swapped[2] = {1, 0};
     for (uint32_t k = 0; k < 2; k++) {
@@ -281,7 +283,7 @@ static void test_timeout(void **state)
     rig_run(r);
     assert_int_equal(weft_coll_failure(r->coll[0])->reason, WEFT_COLL_FINE);
     r->net->now_ns += 2 * WEFT_NS_PER_S;
-    rig_run(r); /* they query each other's progress, and the answer may be late */
+    rig_run(r); /* ranks query each other's progress, and the reply may be late */
     assert_int_equal(weft_coll_failure(r->coll[0])->reason, WEFT_COLL_FINE);
     assert_true(weft_coll_deadline(r->coll[0]) <= r->net->now_ns + WEFT_NS_PER_S);
     r->net->now_ns += WEFT_NS_PER_S;
@@ -293,8 +295,8 @@ static void test_timeout(void **state)
     rig_free(r);
 }
 
-/* Three elements have one owner, rank 3, so no other rank receives from rank 1. It does not call;
- * rank 3 waits for it, and the others for rank 3, whose timeout is the last to expire. */
+/* Three elements have one owner, rank 3, so no other rank receives from rank 1. Rank 1 does not
+ * call. Rank 3 waits for rank 1, and the others wait for rank 3, whose timeout expires last. */
 static void test_timeout_behind_another(void **state)
 {
     (void)state;
@@ -359,9 +361,9 @@ static void test_mismatch_with_much_ahead(void **state)
     }
 }
 
-/* One rank calls it without elements, and is done at once: messages that have arrived, or arrive
- * later, show the mismatch. With three elements only their owner sends to rank 1, and it waits for
- * rank 1: then it queries it. */
+/* One rank calls the operation without elements and is done at once: messages that have arrived or
+ * arrive later reveal the mismatch. With three elements only their owner sends to rank 1. The owner
+ * waits for rank 1 and then queries it. */
 static void test_mismatch_with_nothing(void **state)
 {
     (void)state;
@@ -374,7 +376,7 @@ static void test_mismatch_with_nothing(void **state)
             uint32_t rank = (k + (uint32_t)seed) % N;
             call.count = seed < 2 ? 20000 : 3;
             call.count = rank == 1 ? 0 : call.count;
-            weft_status status = rig_begin(r, rank, call); /* PEER: it is known already */
+            weft_status status = rig_begin(r, rank, call); /* PEER: the failure is known already */
             assert_true(status == WEFT_OK || status == WEFT_PEER);
             if (seed > 0) {
                 rig_run(r);
@@ -395,8 +397,8 @@ static void test_mismatch_with_nothing(void **state)
     }
 }
 
-/* A rank that closes in the middle of its early messages has left; it has not violated the
- * protocol. */
+/* A rank that closes while its early messages are incomplete has left; that is not a protocol
+ * violation. */
 static void test_leaves_ahead(void **state)
 {
     (void)state;
@@ -412,7 +414,7 @@ static void test_leaves_ahead(void **state)
             fake_step(r->net);
             rig_poll_all(r);
         }
-        fake_break(r->net, 1, 0); /* down is CLOSED */
+        fake_break(r->net, 1, 0); /* its PEER_DOWN has the reason CLOSED */
         rig_poll_all(r);
         call = call_of(1);
         call.type = WEFT_COLL_F64;
@@ -428,7 +430,7 @@ static void test_leaves_ahead(void **state)
     assert_int_equal(left, 39);
 }
 
-/* A send of rank 2 to rank 0, and the recv. */
+/* A send from rank 2 to rank 0, and the matching recv. */
 static struct weft_coll_call pair_of(enum weft_coll_kind kind)
 {
     bool sends = kind == WEFT_COLL_SEND;
@@ -439,8 +441,8 @@ static struct weft_coll_call pair_of(enum weft_coll_kind kind)
     return call;
 }
 
-/* Ends that do not agree, whichever calls first: in the count, one of them with nothing, in the
- * type. */
+/* The ends disagree in the count, in an empty count, or in the type; each with either end calling
+ * first. */
 static void test_send_recv_differ(void **state)
 {
     (void)state;
@@ -479,7 +481,7 @@ static void test_send_recv_differ(void **state)
     }
 }
 
-/* The other end never calls, leaves, dies, gives up; each for a send and for a recv. */
+/* The other end never calls, leaves, dies or aborts; each for a send and for a recv. */
 static void test_send_recv_fails(void **state)
 {
     (void)state;
@@ -517,7 +519,7 @@ static void test_send_recv_fails(void **state)
         assert_int_equal(r->done[me][0].status, WEFT_PEER);
         rig_free(r);
 
-        r = rig_new(N, 3); /* it has left before the call */
+        r = rig_new(N, 3); /* the rank has left before the call */
         fake_break(r->net, 0, 2);
         rig_run(r);
         assert_int_equal(rig_begin(r, me, call), WEFT_OK);
@@ -540,7 +542,7 @@ static void test_send_recv_fails(void **state)
     for (uint32_t i = 0; i < COUNT; i++) {
         in[2][i] = (float)(i + 1);
     }
-    for (uint32_t steps = 0; steps < 100; steps += 3) { /* with part of it in flight */
+    for (uint32_t steps = 0; steps < 100; steps += 3) { /* with a part of the message in flight */
         struct rig *r = rig_new(N, steps);
         memset(out[0], 0, sizeof(out[0]));
         assert_int_equal(rig_begin(r, 0, pair_of(WEFT_COLL_RECV)), WEFT_OK);
@@ -556,8 +558,7 @@ static void test_send_recv_fails(void **state)
         fake_kill(r->net, dead);
         rig_run(r);
         assert_int_equal(r->done_count[left], 1);
-        /* A receiver that has all can have waited for no more than the confirmation of its READY.
-         */
+        /* A receiver with all data can have waited only for the acknowledgement of its READY. */
         bool all = left == 0 && memcmp(out[0], in[2], sizeof(in[2])) == 0;
         assert_int_equal(r->done[left][0].status, was_done || all ? WEFT_OK : WEFT_PEER);
         assert_int_equal(weft_coll_failure(r->coll[1])->reason, WEFT_COLL_DOWN);
@@ -570,8 +571,8 @@ static void test_send_recv_fails(void **state)
     memset(out[0], 0, sizeof(out[0]));
 }
 
-/* Rank 2 has not called the second operation, for it waits in the first one, which rank 3 has not
- * called: the time of the second one is over a little earlier, but the first one is named. */
+/* Rank 2 has not called the second operation, because it waits in the first one, which rank 3 has
+ * not called. The second operation times out slightly earlier, but the first one is reported. */
 static void test_names_for_the_oldest(void **state)
 {
     (void)state;
@@ -595,8 +596,8 @@ static void test_names_for_the_oldest(void **state)
     rig_free(r);
 }
 
-/* Rank 2 has not called send, but it waits for rank 3 itself, as all do: rank 3 is named, though
- * the recv is older. */
+/* Rank 2 has not called send, because it waits for rank 3 like all others: rank 3 is reported,
+ * although the recv is older. */
 static void test_recv_waits_for_collective(void **state)
 {
     (void)state;
@@ -635,8 +636,8 @@ struct ready {
     uint8_t kind;
 };
 
-/* Rank 1 to rank 0, which has 8 operations, the groups of all, of 0 and 1, of 0 and 2, and of 1 and
- * 2, and room for a fifth one. */
+/* Messages from rank 1 to rank 0. Rank 0 has 8 operations, the groups of all ranks, of 0 and 1, of
+ * 0 and 2, and of 1 and 2, and room for a fifth group. */
 static void ready_in(struct rig *r, struct ready ready)
 {
     uint8_t data[112] = {4};
@@ -699,7 +700,7 @@ static void test_bad_ready(void **state)
         }
         rig_free(r);
     }
-    /* The same number again, behind the first one and before it. */
+    /* The same number twice: a second message after the first one, and before it. */
     for (uint32_t number = 0; number < 2; number++) {
         struct rig *r = rig_with_groups();
         ready_in(r, (struct ready){.number = number, .kind = WEFT_COLL_RECV});
@@ -708,7 +709,7 @@ static void test_bad_ready(void **state)
         assert_int_equal(weft_coll_failure(r->coll[0])->reason, WEFT_COLL_PROTOCOL);
         rig_free(r);
     }
-    /* As many as a rank can have open, and one more. */
+    /* The maximum number of open operations, and one more. */
     struct rig *r = rig_with_groups();
     for (uint32_t number = 0; number <= 8; number++) {
         assert_int_equal(weft_coll_failure(r->coll[0])->reason, WEFT_COLL_FINE);
@@ -721,7 +722,8 @@ static void test_bad_ready(void **state)
     rig_free(r);
 }
 
-/* Data for a recv that has not been called, is of another rank, another life, or does not fit. */
+/* Data for a recv that has not been called, from another rank, of another start of the job, or of
+ * the wrong length. */
 static void test_bad_pair_data(void **state)
 {
     (void)state;
@@ -766,7 +768,7 @@ static void test_bad_pair_data(void **state)
     }
 }
 
-/* Ranks with different configurations find out, as with other calls. */
+/* Ranks with different configurations detect that, as for mismatched calls. */
 static void test_send_recv_other_configuration(void **state)
 {
     (void)state;
@@ -807,7 +809,8 @@ static void test_aborted(void **state)
     rig_free(r);
 }
 
-/* Of another start of the job, of no rank, or of a connected rank: closed and ignored. */
+/* A connection of another start of the job, of no rank, or of a connected rank is closed and
+ * ignored. */
 static void test_strangers(void **state)
 {
     (void)state;
@@ -830,7 +833,7 @@ static void test_strangers(void **state)
     event->total = 1;
     rig_poll_all(r);
     assert_int_equal(weft_coll_counters(r->coll[0])->ignored, 1);
-    /* a later process of a rank that is connected: the one before is dead */
+    /* a later process of a connected rank: the earlier process is dead */
     event = fake_event(&r->net->nodes[0], WEFT_EVENT_PEER_UP);
     event->peer = 26;
     event->name = weft_coll_name(7, 2);
@@ -842,7 +845,7 @@ static void test_strangers(void **state)
     rig_free(r);
 }
 
-/* Control messages that are none. */
+/* Malformed control messages. */
 static void test_bad_control(void **state)
 {
     (void)state;
@@ -865,7 +868,8 @@ static void test_bad_control(void **state)
     }
 }
 
-/* A rank that is ahead by the maximum; the others call later, and all messages are kept. */
+/* A rank is ahead by the maximum number of operations; the others call later, and all messages are
+ * kept. */
 static void test_ahead(void **state)
 {
     (void)state;
@@ -904,8 +908,8 @@ static void test_ahead(void **state)
     rig_free(r);
 }
 
-/* A single message longer than the pool: it waits at the sender until the receiver calls, whichever
- * calls first. */
+/* A single message longer than the pool waits at the sender until the receiver calls; with either
+ * end calling first. */
 static void test_longer_than_the_pool(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The arithmetic of reductions, against the plainest loop there is. */
+/* The arithmetic of reductions, compared with a plain loop. */
 #include "coll/fold.h"
 
 #include "base/prng.h"
@@ -33,7 +33,7 @@ static void test_f16_all(void **state)
     }
 }
 
-/* Between two neighbours the nearer one, in the middle the even one. */
+/* Round to the nearest value; ties to even. */
 static void test_f16_rounds(void **state)
 {
     (void)state;
@@ -118,7 +118,7 @@ static void test_nan(void **state)
     }
 }
 
-/* 2,048 + 1 + 1 is 2,048 where every sum is rounded to a half, and 2,050 where only the last is. */
+/* 2,048 + 1 + 1 is 2,048 if every sum is rounded to a half, and 2,050 if only the last sum is. */
 static void test_halves_rounded_once(void **state)
 {
     (void)state;

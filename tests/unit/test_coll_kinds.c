@@ -46,7 +46,7 @@ static void buffers_free(struct buffers *b, uint32_t n)
     }
 }
 
-/* What rank r must have at i of its out; false: it has no out. */
+/* Expected element i of rank r's out; false: the rank has no out. */
 static bool expected(enum weft_coll_kind kind, uint32_t n, uint32_t root, uint64_t count,
                      uint32_t r, uint64_t i, int32_t *value_p)
 {
@@ -105,7 +105,7 @@ static void run_one(enum weft_coll_kind kind, uint32_t n, uint32_t root, uint64_
                                       .in = b.in[k],
                                       .out = b.out[k]};
         assert_int_equal(rig_begin(r, k, call), WEFT_OK);
-        for (uint32_t steps = 0; steps < 20 * seed; steps++) { /* the next one is late */
+        for (uint32_t steps = 0; steps < 20 * seed; steps++) { /* the next rank calls late */
             fake_step(r->net);
             rig_poll_all(r);
         }
@@ -197,13 +197,13 @@ static void test_all_to_all(void **state)
     run_kind(WEFT_COLL_ALL_TO_ALL);
 }
 
-/* No rank is out of a barrier before the last one is in. */
+/* No rank leaves a barrier before the last one has entered. */
 static void test_barrier(void **state)
 {
     (void)state;
     for (uint32_t n = 2; n <= RANKS; n++) {
         struct weft_coll_config config = rig_config(n);
-        config.small_ranks = n % 2 == 0 ? 16 : 1; /* both ways */
+        config.small_ranks = n % 2 == 0 ? 16 : 1; /* both algorithms */
         struct rig *r = rig_new_with(&config, n);
         for (uint32_t k = 0; k + 1 < n; k++) {
             assert_int_equal(rig_begin(r, k, (struct weft_coll_call){.kind = WEFT_COLL_BARRIER}),
@@ -224,7 +224,7 @@ static void test_barrier(void **state)
     }
 }
 
-/* In place, as programs do: the buffer is written while the transport may still read it. */
+/* In place: the buffer is written while the transport may still read it. */
 static void test_in_place(void **state)
 {
     (void)state;
@@ -299,7 +299,7 @@ static void test_nothing(void **state)
     rig_free(r);
 }
 
-/* What begin refuses changes nothing. */
+/* A refused begin changes nothing. */
 static void test_refused(void **state)
 {
     (void)state;
@@ -401,7 +401,7 @@ static void test_send_recv(void **state)
             }
         }
         rig_run(r);
-        static const uint32_t sent_as[EACH] = {1, 0, 2}; /* what each recv has to get */
+        static const uint32_t sent_as[EACH] = {1, 0, 2}; /* the send that each recv must match */
         for (uint32_t k = 0; k < N; k++) {
             uint32_t to = (k + 1) % N;
             assert_int_equal(r->done_count[k], 2 * EACH);
@@ -445,7 +445,8 @@ static void test_send_recv_many(void **state)
                 assert_int_equal(rig_begin(r, sends ? 1 : 0, call), WEFT_OK);
                 if (i == MANY - 1) {
                     rig_run(r);
-                    assert_int_equal(r->done_count[0], round * MANY); /* nothing either */
+                    /* a recv is not done either */
+                    assert_int_equal(r->done_count[0], round * MANY);
                 }
             }
             rig_run(r);
@@ -494,8 +495,8 @@ static void test_very_long(void **state)
     }
 }
 
-/* More operations at once than one transport takes messages, in two groups, begun in any order of the
- * ranks: each ends with its own values. */
+/* More concurrent operations than the transport has message slots, in two groups, begun in any
+ * order of the ranks: each has the correct result. */
 static void test_many_at_once(void **state)
 {
     (void)state;

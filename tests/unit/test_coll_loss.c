@@ -106,7 +106,8 @@ static void test_mean_by_contributors(void **state)
     rig_free(r);
 }
 
-/* Step after step: n x (what came out) + what the residuals gained = what went in, each element. */
+/* In each step, for each element: n x (output) + the increase of the residuals = the sum of the
+ * inputs. */
 static void test_feedback_conserves(void **state)
 {
     (void)state;
@@ -136,7 +137,7 @@ static void test_feedback_conserves(void **state)
     rig_free(r);
 }
 
-/* Twice missing, and it must arrive the third time. */
+/* A grain missing twice in a row must arrive the third time. */
 static void test_missed_twice(void **state)
 {
     (void)state;
@@ -160,7 +161,7 @@ static void test_missed_twice(void **state)
     rig_free(r);
 }
 
-/* NaN and infinity go through to all ranks; in a residual they become zero and are counted. */
+/* NaN and infinity reach all ranks; in a residual they become zero and are counted. */
 static void test_nonfinite(void **state)
 {
     (void)state;
@@ -230,7 +231,7 @@ static void test_reduce_scatter_conserves(void **state)
     rig_free(r);
 }
 
-/* The small vector: nothing may be missing, whatever the bound; feedback ends with nothing kept. */
+/* A small vector: nothing may be missing, whatever the bound, and the residuals end at zero. */
 static void test_small(void **state)
 {
     (void)state;
@@ -257,7 +258,7 @@ static void test_small(void **state)
     rig_free(r);
 }
 
-/* A transport whose chunks are shorter than a grain: such a message is whole. */
+/* A transport whose chunks are shorter than a grain: such a message must be complete. */
 static void test_short_packets(void **state)
 {
     (void)state;

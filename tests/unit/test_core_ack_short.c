@@ -1,5 +1,5 @@
-/* Acknowledgements beside full chunks: where both ends send, they take no packet of their own. The
- * receiver of ACK_SHORT completes its numbers, and refuses those of packets never sent. */
+/* Acknowledgements beside full chunks: if both ends send, acknowledgements need no packets of their
+ * own. The receiver of ACK_SHORT completes its numbers, and refuses those of packets never sent. */
 #include "core_net.h"
 
 enum { CHUNKS = 200, FLOATS = CHUNKS * 352 };
@@ -10,8 +10,8 @@ static float memory[2][FLOATS];
 /* Packets of chunks and of frames since `count_new`. */
 static struct {
     uint32_t rides;   /* a chunk with the short header, and frames */
-    uint32_t alone;   /* frames and no chunk */
-    uint32_t longest; /* bytes */
+    uint32_t alone;   /* frames without a chunk */
+    uint32_t longest; /* length of the longest packet, in bytes */
 } count;
 
 static bool tally(struct net *net, struct net_datagram *d)
@@ -99,7 +99,7 @@ static void messages_stay_whole_on_a_bad_path(void **state)
     assert_true(rides > 0);
 }
 
-/* Without turns chunks keep to their order. */
+/* Without turns chunks are sent in order. */
 static void without_turns_acknowledgements_are_long(void **state)
 {
     (void)state;
@@ -110,7 +110,7 @@ static void without_turns_acknowledgements_are_long(void **state)
     net_free(net);
 }
 
-/* An end that sends nothing has nothing to carry its acknowledgements. */
+/* An end without data sends separate acknowledgements. */
 static void one_direction_has_long_acknowledgements(void **state)
 {
     (void)state;
@@ -175,14 +175,14 @@ static void numbers_are_completed_by_what_is_known(void **state)
     ack.credit = 5;
     take(net, &ack);
     assert_int_equal(p->allowed.limit, 0x20005);
-    ack.credit = 0xfffe; /* an older ACK comes late */
+    ack.credit = 0xfffe; /* an older ACK arrives late */
     take(net, &ack);
     assert_int_equal(p->allowed.limit, 0x20005);
     p->recovery.ce_seen = 0x1fe;
     ack.ce = 0xf0;
     take(net, &ack);
     assert_int_equal(p->recovery.ce_seen, 0x1fe);
-    assert_int_equal(p->ack.echo_ns, 0); /* it has no clock to echo */
+    assert_int_equal(p->ack.echo_ns, 0); /* ACK_SHORT has no timestamp to echo */
     net_free(net);
 }
 
@@ -193,7 +193,7 @@ static bool drop_from_1(struct net *net, struct net_datagram *d)
 }
 
 /* An ACK that arrives after a later ACK_SHORT counts fewer marked packets than are acknowledged by
- * then. That is no sign that the path erases marks. */
+ * then. That does not mean that the path erases marks. */
 static void an_overtaken_acknowledgement_does_not_disable_ecn(void **state)
 {
     (void)state;
@@ -218,7 +218,7 @@ static void an_overtaken_acknowledgement_does_not_disable_ecn(void **state)
     weft_core_ack_short_recv(ep, p, 1001, &newer, net->now_ns, net->now_ns);
     weft_core_ack_recv(ep, p, 1000, &older, net->now_ns, net->now_ns);
     assert_int_equal(net_counters(net, 0)->ecn_failed, 0);
-    /* The next one has all counts; if marks are missing there, they were erased. */
+    /* The next ACK has all counts; marks missing there were erased. */
     older.largest = last;
     older.words[0] = UINT64_MAX >> (63 - last) & ~UINT64_C(1);
     weft_core_ack_recv(ep, p, 1002, &older, net->now_ns, net->now_ns);
@@ -226,8 +226,8 @@ static void an_overtaken_acknowledgement_does_not_disable_ecn(void **state)
     net_free(net);
 }
 
-/* Short messages that share packets beside long ones, both ways: both kinds of frames, and packets
- * lost, doubled and overtaken by up to 20 ms. */
+/* Short messages that share packets beside long ones, both ways: both kinds of frames; packets are
+ * lost, duplicated and delayed by up to 20 ms. */
 enum { SHORTS = 120, SHORT_FLOATS = 8 };
 
 static struct {

@@ -12,8 +12,7 @@ static float answer = 2;
 static float request_memory;
 static float answer_memory;
 
-/* Of datagrams between the ends, the next that is to be lost: those of `from`, after `skip` more.
- */
+/* The next datagrams to lose: those sent by `from`, after `skip` more. */
 static struct {
     uint32_t from;
     uint32_t skip;
@@ -59,7 +58,7 @@ static struct net *joined(bool later)
     net_run(net, 10 * WEFT_NS_PER_MS);
     assert_int_equal(net->end[0].ups, 1);
     net->end[1].answer = answer_it;
-    ask(net); /* the other end learns of LATER with this one's confirmation */
+    ask(net); /* the other end learns of LATER with the acknowledgement of this reply */
     net_run(net, WEFT_NS_PER_S);
     assert_int_equal(net->end[0].received, 1);
     lose.count = 0;
@@ -112,7 +111,7 @@ static void it_takes_a_datagram_each_way(void **state)
     count(true, asker, answerer);
     assert_int_equal(asker[0], ASKS);
     assert_int_equal(answerer[0], ASKS);
-    assert_int_equal(asker[1], 1); /* the last confirmation, when nothing follows */
+    assert_int_equal(asker[1], 1); /* the last acknowledgement, because no request follows */
     assert_int_equal(answerer[1], 1);
     count(false, asker, answerer);
     assert_int_equal(asker[0], 2 * ASKS);
@@ -120,7 +119,8 @@ static void it_takes_a_datagram_each_way(void **state)
     assert_int_equal(asker[1] + answerer[1], 0);
 }
 
-/* The delay of a confirmation is not a round trip, and must not lengthen the probe timeout. */
+/* The delay of an acknowledgement is not part of the round trip, and must not lengthen the probe
+ * timeout. */
 static void the_round_trip_is_known_all_the_same(void **state)
 {
     (void)state;
@@ -164,7 +164,7 @@ static void a_lost_confirmation_comes_again(void **state)
         ask(net);
         net_run(net, gap_ns);
         lose.from = 0;
-        lose.count = lost; /* the separate confirmation, and the probes for it */
+        lose.count = lost; /* the separate acknowledgement, and the probes for it */
         net_run(net, 5 * WEFT_NS_PER_S);
         assert_int_equal(lose.count, 0);
         assert_int_equal(net->end[1].sent, lost + 1);
@@ -174,7 +174,7 @@ static void a_lost_confirmation_comes_again(void **state)
     net_free(net);
 }
 
-/* Requests with the confirmation of the previous reply; one of them is lost. */
+/* Requests that carry the acknowledgement of the previous reply; one of them is lost. */
 static void a_lost_request_takes_a_confirmation_along(void **state)
 {
     (void)state;
@@ -240,8 +240,8 @@ static void who_closes_confirms_first(void **state)
     net_free(net);
 }
 
-/* Several requests at a time: all replies are confirmed, whichever packet carried the
- * confirmation. */
+/* Several requests at a time: all replies are acknowledged, whichever packet carried the
+ * acknowledgement. */
 static void many_at_a_time(void **state)
 {
     (void)state;
@@ -287,8 +287,8 @@ static void answer_in_two(struct net *net, uint32_t end, weft_peer peer)
     assert_int_equal(e->msgr.ops->send(e->msgr.self, &send, net->now_ns, &seq), WEFT_OK);
 }
 
-/* The sender waits for its confirmation as usual, so it is sent as usual, also if the message is
- * closed by a retransmission of the chunk with the DONE. */
+/* Its sender expects an undelayed acknowledgement, and gets one, also if a retransmission of the
+ * chunk with the DONE closes the message. */
 static void of_two_chunks_it_is_none(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* K and the fraction left by its rounding: the number of chunks that any run of messages of a
- * stream may miss. */
+/* K and the fraction lost by rounding it: the number of chunks that any run of messages of a stream
+ * may miss. */
 #include "core/bound.h"
 
 #include "core_pair.h"
@@ -32,7 +32,7 @@ static void draw(struct weft_prng *prng, struct weft_bounds *bounds, struct run 
         elems = one_grid ? elems : 1 + (uint32_t)weft_prng_below(prng, 2000);
         bound_ppm = one_bound ? bound_ppm : (uint32_t)weft_prng_below(prng, 500000);
         uint64_t most = (uint64_t)lengths[weft_prng_below(prng, 4)] * elems;
-        /* Two chunks and more of bounds up to one half: no limit but the bound. */
+        /* Messages of at least two chunks with bounds up to one half: only the bound limits K. */
         uint32_t total = elems + 1 + (uint32_t)weft_prng_below(prng, most);
         uint64_t exact = (uint64_t)bound_ppm * total;
         run_p->least[i] = exact / elems;
@@ -41,8 +41,8 @@ static void draw(struct weft_prng *prng, struct weft_bounds *bounds, struct run 
     }
 }
 
-/* Sum of K <= bound x (sum of chunks) + 1 for every run of consecutive messages, and from the first
- * message on >= that - 1. Lengths, bounds and grids in any mixture. */
+/* Sum of K <= bound x (sum of chunks) + 1 for every run of consecutive messages, and, from the
+ * first message on, >= that - 1. With any mixture of lengths, bounds and grids. */
 static void test_any_run_of_messages_keeps_the_bound(void **state)
 {
     (void)state;
@@ -101,7 +101,8 @@ static void test_bound_0_leaves_its_stream_alone(void **state)
     assert_int_equal(reserve(&bounds, 0, 100000, 9 * ELEMS, ELEMS, 0), 1);
 }
 
-/* What critical chunks cut off K is lost: only the fraction is for the next message. */
+/* Loss that critical chunks prevent is not saved: only the fraction is carried over to the next
+ * message. */
 static void test_unused_chunks_are_not_kept(void **state)
 {
     (void)state;
@@ -135,7 +136,8 @@ static void test_streams_are_apart(void **state)
         assert_int_equal(reserve(&more, stream, 300000, 3 * ELEMS, ELEMS, 0), 0);
     }
     assert_int_equal(reserve(&more, 1, 300000, 3 * ELEMS, ELEMS, 0), 1);
-    assert_int_equal(reserve(&more, 0, 300000, 3 * ELEMS, ELEMS, 0), 0); /* was forgotten */
+    /* its fraction was dropped */
+    assert_int_equal(reserve(&more, 0, 300000, 3 * ELEMS, ELEMS, 0), 0);
 }
 
 /* ---- in an endpoint -------------------------------------------------------------------------- */
@@ -145,7 +147,7 @@ static uint32_t lost_max_of(const struct pair *t, uint64_t seq)
     return inspect_peer(t->net.end[0].ep, t->peer_of_0)->tx.msgs[seq & MSG_MASK].lost_max;
 }
 
-/* A send that is refused reserves nothing, and the next connection begins at zero. */
+/* A refused send reserves nothing, and the next connection begins at zero. */
 static void test_a_connection_has_its_own(void **state)
 {
     struct pair *t = *state;
@@ -171,8 +173,8 @@ static void test_a_connection_has_its_own(void **state)
     free(values);
 }
 
-/* Over a lossy path messages of seven chunks with a bound of 10 % do miss some, and no more than
- * that. */
+/* Over a lossy path messages of seven chunks with a bound of 10 % miss some chunks, but no more
+ * than the bound. */
 static void test_short_messages_use_their_bound(void **state)
 {
     enum { COUNT = 400, CHUNKS = 7 };
@@ -221,17 +223,17 @@ static bool in_order(const struct pair *t, const float *values, uint32_t bound_p
     return ordered;
 }
 
-/* Only where nothing may be missing at the end does it not matter where. */
+/* Chunks may be sent in order only if no chunk may be missing at the end. */
 static void test_a_message_that_may_miss_nothing_goes_in_order(void **state)
 {
     struct pair *t = *state;
     float *values = floats_new(100 * ELEMS);
     assert_true(in_order(t, values, 0, WEFT_NEVER, false));
-    assert_false(in_order(t, values, 0, WEFT_NEVER, true)); /* its receiver may end it SHORT */
+    assert_false(in_order(t, values, 0, WEFT_NEVER, true)); /* the receiver may end it SHORT */
     /* It may end SHORT. */
     assert_false(in_order(t, values, 0, t->net.now_ns + WEFT_NS_PER_S, false));
     assert_false(in_order(t, values, 100000, WEFT_NEVER, false));
-    assert_true(in_order(t, values, 5000, WEFT_NEVER, false)); /* of 100 chunks, half of one */
+    assert_true(in_order(t, values, 5000, WEFT_NEVER, false)); /* half a chunk of 100: K = 0 */
     free(values);
 }
 

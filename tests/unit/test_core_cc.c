@@ -24,7 +24,7 @@ static struct weft_cc cc_make(void)
     return cc_named("dctcp");
 }
 
-/* One round trip: a full window acknowledged, of which `lost_ppm` lost and `ce_ppm` marked. */
+/* One round trip: a full window is acknowledged; `lost_ppm` of it is lost and `ce_ppm` marked. */
 static void round_trip(struct weft_cc *cc, uint64_t *now_ns, uint32_t lost_ppm, uint32_t ce_ppm,
                        uint64_t srtt_ns)
 {
@@ -81,8 +81,8 @@ static void test_pacing_is_the_window_over_the_round_trip(void **state)
     assert_in_range(cc.rate_bps, window_bps, window_bps * 3 / 2);
 }
 
-/* Random loss that is always there must not hold the window down, or 10 % of it would cost the
- * link; the same loss with a standing queue must. */
+/* Constant random loss must not reduce the window: with 10 % loss the link would stay mostly idle.
+ * The same loss with a standing queue must reduce it. */
 static void test_floor_loss_is_no_signal_but_a_queue_is(void **state)
 {
     (void)state;
@@ -112,7 +112,8 @@ static void test_loss_above_the_floor_cuts_in_proportion(void **state)
     }
     uint64_t before = cc.cwnd_bytes;
     round_trip(&cc, &now, 240000, 0, rtt_ns);
-    /* smoothed 24 % / 8 = 3 %, one point is noise, half of the rest: far from a halving */
+    /* smoothed 24 % / 8 = 3 %; one percentage point is ignored as noise; half of the rest reduces
+     * the window: far less than a halving */
     assert_in_range(cc.cwnd_bytes, before * 98 / 100, before * 995 / 1000);
 }
 
@@ -154,8 +155,8 @@ static void test_delay_holds_the_queue_at_its_target(void **state)
     }
 }
 
-/* Delay alone does not reduce the window below the packets whose queue receivers' credit bounds; loss
- * does, and with long packets it is fewer. */
+/* Delay alone does not reduce the window below the number of packets whose queue the receivers'
+ * credit bounds. Loss does, and with longer packets that number is smaller. */
 static void test_delay_leaves_what_credit_keeps_standing(void **state)
 {
     (void)state;
@@ -183,7 +184,7 @@ static void test_delay_leaves_what_credit_keeps_standing(void **state)
     }
 }
 
-/* Where switches mark, they are believed, and the delay is not. */
+/* If switches mark, the marks count and the delay is ignored. */
 static void test_dctcp_on_a_marking_path_ignores_delay(void **state)
 {
     (void)state;
@@ -195,7 +196,7 @@ static void test_dctcp_on_a_marking_path_ignores_delay(void **state)
     assert_int_equal(cc.cwnd_bytes, before + PACKET);
 }
 
-/* One halving for all losses of a window, whatever the path always loses. */
+/* One halving for all losses of a window, whatever the path's constant loss. */
 static void test_reno_fair_halves_once_per_window(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Receiver credit: bounded by the budget, returned after loss, repeated if the grant was lost,
+/* Receiver credit: bounded by the budget, reclaimed after loss, repeated if the grant was lost,
  * shared by the endpoints of a host. Many senders at once are tested in the simulator
  * (tests/sim/grid.sh). */
 #include "core_pair.h"
@@ -37,7 +37,7 @@ static void test_the_first_packets_are_shared_among_the_expected(void **state)
     }
 }
 
-/* Messages that a peer waits for precede shorter ones; but every eighth grant goes to the peer that
+/* Messages that a peer waits for precede shorter ones; but every eighth grant is for the peer that
  * has waited longest, so that no peer starves. */
 static void test_the_most_urgent_come_first(void **state)
 {
@@ -59,7 +59,7 @@ static void test_the_most_urgent_come_first(void **state)
     assert_ptr_equal(weft_core_credit_pick(ep, false, true, true, UINT64_MAX), inspect_peer(ep, 1));
     assert_ptr_equal(weft_core_credit_pick(ep, true, false, true, UINT64_MAX), inspect_peer(ep, 0));
     inspect_peer(ep, 1)->credit.granted = inspect_peer(ep, 2)->credit.granted =
-        10; /* which hold all they may */
+        10; /* both have their maximum */
     assert_ptr_equal(weft_core_credit_pick(ep, false, false, true, 10), inspect_peer(ep, 0));
     ep->peers_used = 0;
     weft_ep_free(ep);
@@ -137,7 +137,7 @@ static void test_outstanding_stays_under_the_budget(void **state)
         assert_int_equal(t->sent.outcome, WEFT_MSG_COMPLETE);
         assert_int_equal(t->sent.received, CHUNKS);
     }
-    assert_true(most >= 24); /* it was of use */
+    assert_true(most >= 24); /* the credit was used */
     free(memory);
     free(values);
 }
@@ -238,8 +238,8 @@ static void test_endpoints_of_a_host_share(void **state)
     free(values);
 }
 
-/* No link before it: a constant number of bytes, whatever the rate; never more than the receive
- * buffer holds. */
+/* Without a link in front of the receiver the budget is a constant number of bytes at any rate, and
+ * at most the receive buffer. */
 static void test_on_one_host_the_budget_is_a_constant(void **state)
 {
     struct pair *t = *state;
@@ -299,7 +299,7 @@ static void test_a_liar_loses_no_more_than_its_credit(void **state)
     t->net.end[1].ep->credit.span_lost = 0;
     uint32_t granted = p->credit.granted - p->credit.data_count;
     uint32_t before = p->credit.data_count;
-    for (uint64_t i = 0; i < 100000; i++) { /* nothing is answered, so nothing more is granted */
+    for (uint64_t i = 0; i < 100000; i++) { /* no reply is sent, so no more credit is granted */
         claim(t, 1000 + i, (uint16_t)(p->credit.data_count + 30000));
         assert_true(outstanding_at(t->net.end[1].ep, t->peer_of_1) <= granted);
     }
@@ -319,7 +319,7 @@ static void test_lost_probes_are_caught_up_with(void **state)
     assert_int_equal(p->credit.data_count, sent);
 }
 
-/* Peer i demands credit and holds the given amount. */
+/* Peer i requests credit and has the given amount. */
 static void wants(struct weft_ep *ep, uint32_t i, uint32_t holds, uint64_t class, uint64_t turn)
 {
     struct peer *p = inspect_peer(ep, i);
@@ -362,8 +362,8 @@ static void backlogs(struct weft_ep *ep, uint32_t peers, uint64_t now_ns)
 }
 
 /* The last round had four senders, which also had other receivers. The first message of the next
- * round arrives slightly earlier: the shares of the others are reserved for a round trip, and no
- * longer. */
+ * round arrives slightly early: the shares of the other senders are reserved for one round trip
+ * only. */
 static void test_the_first_of_a_round_waits_for_the_others(void **state)
 {
     (void)state;
@@ -385,8 +385,8 @@ static void test_the_first_of_a_round_waits_for_the_others(void **state)
     weft_ep_free(ep);
 }
 
-/* Of several senders one gets a third of the queue at once, one alone a quarter of the budget; and
- * a quarter where the round trip is most of it. */
+/* One of several senders gets a third of the queue at once; a single sender gets a quarter of the
+ * budget. A sender also gets a quarter if most of the budget covers the round trip. */
 static void test_grants_to_several_senders_are_few(void **state)
 {
     (void)state;
@@ -410,8 +410,8 @@ static void test_grants_to_several_senders_are_few(void **state)
     }
 }
 
-/* Senders that have used little credit recently, because they had little to send: credit beyond
- * that does not count against the budget, but is limited to one more budget, whatever they
+/* Senders that used little credit recently, because they had little to send: credit beyond their
+ * use does not count against the budget, but it is limited to one additional budget, whatever they
  * request. */
 static void test_credit_that_is_not_used_has_a_limit(void **state)
 {
@@ -447,8 +447,8 @@ static void test_credit_that_is_not_used_has_a_limit(void **state)
     }
 }
 
-/* Many senders with round-robin credit share a larger budget, because most of it is held by busy
- * senders; in an incast all of it is used at once. */
+/* Many senders with round-robin credit share a larger budget, because busy senders leave most of it
+ * unused; in an incast all of it is used at once. */
 static void test_by_turns_the_budget_grows_with_the_senders(void **state)
 {
     (void)state;
@@ -494,7 +494,7 @@ static void test_a_receiver_may_pause_while_packets_gather(void **state)
     struct credit *c = &ep->credit;
     c->active = 1;
     c->total = 100;
-    assert_int_equal(weft_ep_batch_ns(ep), 0); /* the rate is not known */
+    assert_int_equal(weft_ep_batch_ns(ep), 0); /* the rate is unknown */
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         c->pause_ns = PAUSE_PACKETS * cases[i].packet_ns;
         c->total = cases[i].on_their_way;
@@ -594,9 +594,9 @@ static double busy_message(struct pair *t, struct busy_host *h, const float *val
     return (double)(t->net.now_ns - from_ns) / (double)(CHUNKS * busy_packet_ns);
 }
 
-/* A process that does not run for 5 of 10 ms has outstanding credit for that time, so its link is
+/* A process that does not run for 5 of 10 ms keeps credit outstanding for that time, so its link is
  * not idle. When it runs promptly again, its credit shrinks to the previous amount. If the buffer
- * is too small for that credit, few packets are lost by probing. */
+ * is too small for that credit, probing for it loses few packets. */
 static void test_who_is_kept_from_running_has_more_credit_out(void **state)
 {
     struct pair *t = *state;

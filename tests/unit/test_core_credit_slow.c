@@ -7,7 +7,7 @@
 enum {
     CHUNK_BYTES = 1408,
     CHUNKS = 400,
-    MESSAGES = 60, /* of each sender */
+    MESSAGES = 60, /* messages of each sender */
     PORT_BYTES = 450000,
     WIRE_BYTES = 42,
     SLACK_BYTES_MOST = 256000,
@@ -19,9 +19,9 @@ static const uint64_t late_ns_most = 12 * WEFT_NS_PER_MS;
 static uint8_t source[CHUNKS * CHUNK_BYTES];
 static uint8_t memory[CHUNKS * CHUNK_BYTES];
 
-/* What has been sent to the receiver: before its link or in its socket. */
+/* Bytes sent to the receiver: queued before its link or in its socket. */
 struct waiting {
-    uint64_t at_ns; /* in the socket */
+    uint64_t at_ns; /* arrival time in the socket */
     struct weft_addr from;
     uint32_t bytes;
     uint8_t *data;
@@ -29,14 +29,14 @@ struct waiting {
 
 static struct {
     uint64_t rate_bps;
-    uint64_t packet_ns; /* of the receiver's processor */
+    uint64_t packet_ns; /* processing time of a packet */
     struct waiting waits[WAITS_MAX];
     uint32_t first;
     uint32_t end;
     uint64_t link_free_ns;
-    uint64_t busy_ns; /* the processor, until then */
+    uint64_t busy_ns; /* end of the current processing */
     uint64_t lost;
-    uint64_t port_most; /* bytes */
+    uint64_t port_most; /* maximum queue of the port, in bytes */
     uint64_t slack_most;
     uint64_t late_most_ns;
 } slow;
@@ -46,7 +46,7 @@ static uint64_t wire_ns(uint64_t bytes)
     return bytes * 8 * WEFT_NS_PER_S / slow.rate_bps;
 }
 
-/* Intercepts packets to the receiver. */
+/* Intercept packets to the receiver. */
 static bool port(struct net *net, struct net_datagram *d)
 {
     if (!addr_equal(&d->to, &net->end[1].addr)) {
@@ -67,7 +67,7 @@ static bool port(struct net *net, struct net_datagram *d)
     return false;
 }
 
-/* When the receiver is done with the oldest that waits. */
+/* Time when the receiver has processed the oldest queued packet. */
 static uint64_t next_ns(void)
 {
     if (slow.first == slow.end) {
@@ -148,8 +148,8 @@ static void simulate(uint64_t rate_bps, uint64_t packet_ns)
     net_free(net);
 }
 
-/* 12 us a packet on the link, 40 us in the processor: with 26 us the windows of two senders keep the
- * processor busy without slack. */
+/* 12 us a packet on the link, 40 us in the processor: with 26 us the windows of two senders keep
+ * the processor busy without slack. */
 static void a_fast_link_has_at_most_256_kb_more_on_its_way(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Credit is for those that can use it: two senders to one receiver, of which one has ended its
- * message and announced another. */
+/* Credit is granted to senders that can use it: two senders to one receiver; one of them has ended
+ * its message and announced another. */
 #include "core_net.h"
 
 enum { CHUNK_BYTES = 1408, BUDGET = 24, SHORT_CHUNKS = 62, LONG_CHUNKS = 400, WINDOW = 2 };
@@ -49,16 +49,16 @@ static void message(struct net *net, uint32_t from, uint32_t chunks, uint8_t pri
     assert_int_equal(msgr->ops->send(msgr->self, &send, net->now_ns, &seq), WEFT_OK);
 }
 
-/* Credit alone limits it. */
+/* Only credit limits the sender. */
 static void window_open(struct net *net, uint32_t end)
 {
     inspect_peer(net->end[end].ep, 0)->cc.cwnd_bytes = UINT64_C(1) << 26;
     inspect_peer(net->end[end].ep, 0)->cc.rate_bps = 0;
 }
 
-/* An urgent message has ended, and its busy sender has announced another. That gets its initial
- * credit at the old priority. Then senders with a message in progress come first, until a chunk of
- * the announced message arrives. */
+/* An urgent message has ended, and its busy sender has announced another. The announced message
+ * gets its initial credit at the old priority. Then senders with a message in progress come first,
+ * until a chunk of the announced message arrives. */
 static void a_backlog_alone_does_not_keep_its_place(void **state)
 {
     (void)state;
@@ -91,10 +91,10 @@ static void a_backlog_alone_does_not_keep_its_place(void **state)
     net_free(net);
 }
 
-/* A sender limited to a window of two packets, with the shorter message and so first in order,
- * beside one limited only by credit: credit that the first holds beyond its window is available to
- * the other, whose message takes at least 17 round trips; it took 54 while the first held half of
- * the credit. */
+/* The first sender is limited to a window of two packets and has the shorter message, so it is
+ * first in order. The second is limited only by credit. Credit of the first beyond its window is
+ * available to the second. The second message needs at least 17 round trips; it took 54 when the
+ * first sender had half of the credit. */
 static void what_a_window_keeps_unused_is_for_others(void **state)
 {
     (void)state;

@@ -5,7 +5,7 @@
 
 enum { N = 3000, CHUNKS = 9, BIG = 352 * 2600, BIG_CHUNKS = 2600 };
 
-/* Half of the chunks may be missing, but not these. The grid does not change, although this much
+/* Half of the chunks may be missing, except these. The grid does not change, although this much
  * loss may look like a smaller path MTU. */
 static uint64_t send_masked(struct pair *t, const float *values, uint32_t n, const uint64_t *mask,
                             uint8_t leading)
@@ -37,8 +37,8 @@ static bool contains(const uint64_t *mask, const uint64_t *must, uint32_t chunks
     return true;
 }
 
-/* 40 % loss and a bound of 50 %: without the mask a given chunk would be missing in every third
- * run or so; counted, so that the test shows that it can fail. */
+/* 40 % loss and a bound of 50 %: without the mask a given chunk would be missing in about every
+ * third run. Counting those runs shows that the test can fail. */
 static void one_of_many_sizes(struct pair *t, uint32_t n, uint32_t chunks, uint32_t seeds)
 {
     float *values = floats_new(n);
@@ -99,7 +99,7 @@ static void test_an_empty_mask_costs_nothing(void **state)
     free(values);
 }
 
-/* K is cut where the critical chunks leave less than the bound. */
+/* K is reduced if the critical chunks leave fewer chunks than the bound allows to miss. */
 static void test_the_bound_leaves_room_for_the_critical(void **state)
 {
     struct pair *t = *state;
@@ -113,7 +113,7 @@ static void test_the_bound_leaves_room_for_the_critical(void **state)
     free(values);
 }
 
-/* False claims of a peer about parts are counted, and change nothing. */
+/* False claims of a peer about parts are counted and have no other effect. */
 static void test_lies_are_refused(void **state)
 {
     struct pair *t = *state;
@@ -131,7 +131,7 @@ static void test_lies_are_refused(void **state)
     }
     assert_int_not_equal(p->rx.live, 0);
     struct rx_msg *m = &p->rx.msgs[1];
-    assert_false(m->critical_known); /* so that the next two are examined */
+    assert_false(m->critical_known); /* so that the next two are checked */
     uint64_t before = weft_ep_counters(t->net.end[1].ep)->bad_range;
     frame.chunks = m->chunks + 1;
     assert_true(weft_core_critical_recv(t->net.end[1].ep, p, &frame));
@@ -173,7 +173,7 @@ static void test_misses_become_critical_after_m(void **state)
     weft_misses_fini(&misses);
 }
 
-/* Over a lossy path with a bound, no chunk stays away for longer than twice running. */
+/* Over a lossy path with a bound, no chunk is missing more than twice in a row. */
 static void test_rule_7_end_to_end(void **state)
 {
     struct pair *t = *state;

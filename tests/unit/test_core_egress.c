@@ -55,8 +55,8 @@ static void message(struct net *net, uint32_t to, uint32_t chunks, uint8_t prior
     message_of(net, to, chunks, priority, false);
 }
 
-/* Packets that end 0 sends, until it has no more or must query the queue; and the destination of
- * each. */
+/* Send the packets of end 0 until it has no more or must query the queue. Records the destination
+ * of each. */
 static uint32_t hand_over(struct net *net, uint32_t *to_p, uint64_t *bytes_p)
 {
     uint32_t count = 0;
@@ -73,7 +73,7 @@ static uint32_t hand_over(struct net *net, uint32_t *to_p, uint64_t *bytes_p)
     return count;
 }
 
-/* Changes of receiver in a row of packets. */
+/* Number of changes of receiver in a sequence of packets. */
 static uint32_t changes(const uint32_t *to, uint32_t count)
 {
     uint32_t changed = 0;
@@ -92,7 +92,7 @@ static void equal_messages_go_one_after_another(void **state)
     message(net, 2, 12, 0);
     message(net, 1, 12, 0);
     assert_int_equal(hand_over(net, to, &bytes), 24);
-    assert_int_equal(to[0], 2); /* the older one */
+    assert_int_equal(to[0], 2); /* the older message */
     assert_int_equal(changes(to, 24), 1);
     net_run(net, 100 * WEFT_NS_PER_MS);
     assert_int_equal(net->end[0].sent, 2);
@@ -118,7 +118,7 @@ static void where_all_send_to_all_the_oldest_credit_goes_first(void **state)
     assert_true(changes(to, 24) > 1);
     net_run(net, 100 * WEFT_NS_PER_MS);
     ep->credit.round_shared = true;
-    message(net, 2, 12, 0); /* replies, for example: each is useful as soon as it arrives */
+    message(net, 2, 12, 0); /* for example replies: each is useful as soon as it arrives */
     message(net, 1, 12, 0);
     assert_int_equal(hand_over(net, to, &bytes), 24);
     assert_int_equal(to[0], 2);
@@ -133,7 +133,7 @@ static void where_all_send_to_all_the_oldest_credit_goes_first(void **state)
     net_free(net);
 }
 
-/* It may be seen when messages wait already: their places are those of the new order. */
+/* An all-to-all may be detected when messages are already queued: they are reordered. */
 static void waiting_messages_follow_the_order(void **state)
 {
     (void)state;
@@ -165,7 +165,7 @@ static void credit_waits_from_its_first_packet(void **state)
     struct weft_ep *ep = net->end[0].ep;
     struct peer *p = inspect_peer(ep, 0);
     struct weft_wire_ack ack = {.largest = 0, .credit = p->allowed.limit + 4};
-    p->allowed.sent = p->allowed.limit; /* nothing left */
+    p->allowed.sent = p->allowed.limit; /* no credit left */
     weft_core_ack_recv(ep, p, p->ack.largest + 1, &ack, net->now_ns, net->now_ns);
     uint64_t since_ns = net->now_ns;
     assert_int_equal(p->allowed.turn_ns, since_ns);
@@ -195,8 +195,8 @@ static void urgent_and_short_messages_go_first(void **state)
     net_free(net);
 }
 
-/* FINISH, which reports the end of the pass if the packet with PASS_END is lost, does not wait for
- * the next event of its peer. */
+/* FINISH, which reports the end of the pass if the packet with PASS_END is lost, is sent without
+ * waiting for the next event of the peer. */
 static void finish_follows_the_last_chunk_at_once(void **state)
 {
     (void)state;
@@ -218,8 +218,8 @@ static bool drop_one(struct net *net, struct net_datagram *d)
     return false;
 }
 
-/* Where nothing is lost a message is its chunks and one DONE; from a loss on FINISH is sent for ten
- * seconds, to all peers. */
+/* Without loss a message needs only its chunks and one DONE. For ten seconds after a loss, FINISH
+ * is sent to all peers. */
 static void finish_is_sent_where_packets_were_lost(void **state)
 {
     (void)state;
@@ -244,7 +244,8 @@ static void finish_is_sent_where_packets_were_lost(void **state)
     net_free(net);
 }
 
-/* Two messages to one peer: the second is announced at once, and the peer grants for both. */
+/* Two messages to one peer: the second is announced at once, and the peer grants credit for
+ * both. */
 static void what_waits_behind_a_message_is_told_and_granted_for(void **state)
 {
     (void)state;
@@ -314,7 +315,7 @@ static void a_backlog_that_never_comes_ends(void **state)
     net_free(net);
 }
 
-/* An old end does not become valid again when the packet count wraps. */
+/* The end of an old backlog does not become valid again when the packet count wraps. */
 static void an_old_backlog_stays_over(void **state)
 {
     (void)state;
@@ -465,7 +466,7 @@ static void the_limit_follows_what_keeps_the_link_busy(void **state)
     (void)state;
     struct net *net = rig_new(1);
     uint64_t least = limit_of(net);
-    late(net, 0); /* it ran dry while chunks waited */
+    late(net, 0); /* the queue became empty while chunks waited */
     assert_int_equal(limit_of(net), 2 * least);
     for (uint32_t i = 0; i < 64; i++) {
         late(net, 0);
@@ -473,7 +474,7 @@ static void the_limit_follows_what_keeps_the_link_busy(void **state)
     uint64_t most = limit_of(net);
     assert_true(most > 2 * least && most <= 256000);
     for (uint32_t i = 0; i < 16; i++) {
-        late(net, most / 8); /* not too much: it stays */
+        late(net, most / 8); /* little: the limit stays */
     }
     assert_int_equal(limit_of(net), most);
     for (uint32_t i = 0; i < 16; i++) {
@@ -498,7 +499,7 @@ static void drain(struct net *net, uint64_t left, uint64_t ns)
     weft_ep_queued(ep, left, net->now_ns);
 }
 
-/* A queue that is nearly empty may have been empty for long, and hold a control packet. */
+/* A nearly empty queue may have been empty for a long time and contain a control packet. */
 static void the_rate_is_that_of_a_queue_that_was_never_empty(void **state)
 {
     (void)state;
@@ -512,7 +513,7 @@ static void the_rate_is_that_of_a_queue_that_was_never_empty(void **state)
     drain(net, 100, 5 * WEFT_NS_PER_MS);
     drain(net, 0, 5 * WEFT_NS_PER_MS);
     assert_int_equal(e->share.rate_bps, rate_bps);
-    assert_int_equal(e->early_shift, 2); /* but reports are requested earlier */
+    assert_int_equal(e->early_shift, 2); /* but the queue is queried earlier */
     drain(net, 6000, 48000);
     assert_int_equal(e->early_shift, 0);
     net_free(net);
@@ -526,14 +527,14 @@ static void on_a_slow_link_four_packets_are_enough(void **state)
     struct weft_ep *ep = net->end[0].ep;
     message(net, 1, 12, 0);
     drain(net, 6000, 1920 * WEFT_NS_PER_US); /* 25 Mbit/s */
-    assert_int_equal(limit_of(net), 12000);  /* with one peer */
+    assert_int_equal(limit_of(net), 12000);  /* limit with one peer */
     message(net, 2, 12, 0);
     drain(net, 6000, 1920 * WEFT_NS_PER_US);
     assert_int_equal(limit_of(net), 4 * ep->config.packet_bytes);
     late(net, 0);
-    assert_int_equal(limit_of(net), 4 * ep->config.packet_bytes); /* nor for one late look */
+    assert_int_equal(limit_of(net), 4 * ep->config.packet_bytes); /* unchanged by one late query */
     for (uint32_t i = 0; i < 64; i++) {
-        drain(net, 6000, 480 * WEFT_NS_PER_US); /* 100 Mbit/s: a millisecond is as much */
+        drain(net, 6000, 480 * WEFT_NS_PER_US); /* 100 Mbit/s: equals a millisecond */
     }
     late(net, 0);
     late(net, 0);
@@ -541,7 +542,7 @@ static void on_a_slow_link_four_packets_are_enough(void **state)
     net_free(net);
 }
 
-/* A rate that is wrong by far, as after a change of the link, is measured again. */
+/* A rate that is far from the real one, as after a change of the link, is measured again. */
 static void a_rate_that_is_wrong_by_far_is_forgotten(void **state)
 {
     (void)state;
@@ -575,11 +576,11 @@ static void what_does_not_drain_keeps_nobody_back(void **state)
     }
     assert_int_equal(ep->egress.room_bytes, limit_of(net));
     ep->egress.handed_over = true;
-    weft_ep_queued(ep, stuck + limit_of(net), net->now_ns); /* datagrams behind it count */
+    weft_ep_queued(ep, stuck + limit_of(net), net->now_ns); /* later datagrams count */
     assert_int_equal(ep->egress.room_bytes, 0);
     net->now_ns += WEFT_NS_PER_MS;
     weft_core_egress_turn(ep, net->now_ns);
-    weft_ep_queued(ep, 0, net->now_ns); /* the kernel has given them up */
+    weft_ep_queued(ep, 0, net->now_ns); /* the kernel has dropped them */
     assert_int_equal(ep->egress.stuck_bytes, 0);
     net_free(net);
 }
@@ -605,7 +606,8 @@ static void the_limit_goes_where_nothing_queues(void **state)
     net_free(net);
 }
 
-/* A peer that was not sent to yet has nothing to acknowledge: no probes, however long the queue. */
+/* A peer without packets in flight has nothing to acknowledge, so no probes are sent, however long
+ * the queue. */
 static void no_probes_while_chunks_wait_for_their_turn(void **state)
 {
     (void)state;
@@ -621,7 +623,7 @@ static void no_probes_while_chunks_wait_for_their_turn(void **state)
     net_free(net);
 }
 
-static uint8_t flags_seen[2]; /* of short headers: ORed, ANDed */
+static uint8_t flags_seen[2]; /* flags of short headers: OR and AND of all */
 
 static bool note_flags(struct net *net, struct net_datagram *d)
 {
@@ -655,7 +657,7 @@ static void short_headers_say_whether_the_sender_has_other_receivers(void **stat
 }
 
 /* The first burst is short, because the link may be idle. The chunks of a grant in the middle of a
- * message are sent as one burst, although nothing is in flight any more. */
+ * message are sent as one burst, although no packet is in flight any more. */
 static void a_grant_in_the_middle_of_a_message_is_one_burst(void **state)
 {
     (void)state;
@@ -667,7 +669,7 @@ static void a_grant_in_the_middle_of_a_message_is_one_burst(void **state)
     net_burst(net, &net->end[0], &tx);
     const struct tx_msg *m = &p->tx.msgs[p->tx.open_from & MSG_MASK];
     while (p->recovery.in_flight_count > 0 || m->acked_count == 0) {
-        p->allowed.limit = p->allowed.sent; /* the grants are late */
+        p->allowed.limit = p->allowed.sent; /* the grants arrive late */
         assert_true(net_step(net, net->now_ns + 100 * WEFT_NS_PER_MS));
     }
     p->allowed.limit = p->allowed.sent + 30;

@@ -1,10 +1,11 @@
-/* The limit on the host's queue beside other traffic in it (core/egress_share.c). */
+/* The limit on the host's queue if other traffic shares that queue (core/egress_share.c). */
 #include "core_net.h"
 
 static const uint64_t rate_bps_first = 200000000;
 
-/* A queue that a link drains in order. `own` bytes of it are the endpoint's, `other` a sender's
- * that keeps as many there. They are treated as mixed, so that each drains in proportion. */
+/* A queue that a link drains. It contains `own` bytes of the endpoint and `other` bytes of another
+ * sender, which keeps that amount constant. Both are treated as mixed, so each drains in
+ * proportion. */
 struct line {
     struct net *net;
     uint64_t rate_bps;
@@ -103,7 +104,7 @@ static void alone_the_limit_stays_a_millisecond(void **state)
     line_free(line);
 }
 
-/* A TCP connection was observed to keep half of four milliseconds of the link there. */
+/* A TCP connection was observed to keep the queue at half of four milliseconds of the link. */
 static void beside_other_traffic_the_part_does_not_shrink(void **state)
 {
     (void)state;
@@ -111,7 +112,7 @@ static void beside_other_traffic_the_part_does_not_shrink(void **state)
     static const double least[] = {0.4, 0.35, 0.3, 0.2, 0.12};
     for (uint32_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
         struct line *line = line_new();
-        (void)run(line, WEFT_NS_PER_S / 4); /* the link's rate is known */
+        (void)run(line, WEFT_NS_PER_S / 4); /* the link's rate is now known */
         line->other = others[i];
         for (uint32_t j = 0; j < 40; j++) {
             double part = run(line, 250 * WEFT_NS_PER_MS);
@@ -151,7 +152,8 @@ static void when_the_other_traffic_ends_the_limit_falls(void **state)
     line_free(line);
 }
 
-/* A link that becomes ten times slower looks like other traffic, but not to a trial. */
+/* A link that becomes ten times slower resembles other traffic, but a trial distinguishes the
+ * two. */
 static void a_slower_link_is_told_from_other_traffic(void **state)
 {
     (void)state;
@@ -166,7 +168,7 @@ static void a_slower_link_is_told_from_other_traffic(void **state)
     line_free(line);
 }
 
-/* A process that gets a processor late sees a queue that ran empty, and no rates. */
+/* A process that is scheduled late finds an empty queue and cannot measure rates. */
 static void late_looks_do_not_pass_for_other_traffic(void **state)
 {
     (void)state;
@@ -179,7 +181,7 @@ static void late_looks_do_not_pass_for_other_traffic(void **state)
     line_free(line);
 }
 
-/* Four endpoints of one process: each sees three others, and leaves the limit at its own drain
+/* Four endpoints of one process: each detects three others and keeps the limit for its own drain
  * rate. */
 static void siblings_are_not_other_traffic(void **state)
 {

@@ -1,5 +1,5 @@
-/* Two endpoints joined by a list of datagrams on a fake clock: the walk of one message, step by
- * step. Rare interleavings are the simulator's (docs/SIMULATOR.md). */
+/* Two endpoints joined by a list of datagrams on a fake clock: one message, step by step. The
+ * simulator covers rare interleavings (docs/SIMULATOR.md). */
 #include "core_pair.h"
 
 static void test_one_chunk_and_its_done(void **state)
@@ -67,7 +67,7 @@ static void test_masks_agree_and_bound_holds(void **state)
             assert_true(got[i] == (there ? values[i] : 0));
         }
     }
-    assert_true(missing > 0); /* 5 % of 3,200 chunks: the bound was made use of */
+    assert_true(missing > 0); /* 5 % of 3,200 chunks: some chunks are missing */
     free(values);
     free(got);
 }
@@ -78,7 +78,8 @@ static void test_no_memory_posted_is_loss_until_it_is(void **state)
     float value = 9;
     float got = 0;
     send_floats(t, &value, 1, 0);
-    run_for(t, 20 * WEFT_NS_PER_S); /* longer than the peer timeout: it answers, so it lives */
+    run_for(t, 20 * WEFT_NS_PER_S); /* longer than the peer timeout; the peer replies, so it is
+                                     * alive */
     assert_int_equal(t->received_count, 0);
     assert_int_equal(t->down_count, 0);
     assert_true(weft_ep_counters(t->net.end[1].ep)->no_memory > 0);
@@ -207,8 +208,8 @@ static void test_idle_silences_the_other_end(void **state)
     assert_int_equal(t->down_count, 0);
 }
 
-/* A deadline passes although the other end does not respond: it is notified, and if it is dead,
- * that is detected. */
+/* A deadline passes although the other end does not respond: FINISH is sent, and a dead peer is
+ * detected. */
 static void test_deadline_towards_an_idle_peer(void **state)
 {
     struct pair *t = *state;
@@ -249,7 +250,7 @@ static void test_lost_finish_is_repeated_on_a_busy_connection(void **state)
     assert_true(t->net.now_ns - from_ns < 2 * WEFT_NS_PER_MS);
 }
 
-/* Our own pause is not the other end's death. */
+/* A pause of this end does not mean that the other end is dead. */
 static void test_a_long_pause_of_ours_kills_nobody(void **state)
 {
     struct pair *t = *state;
@@ -266,7 +267,7 @@ static void test_a_long_pause_of_ours_kills_nobody(void **state)
     assert_true(got == 1);
 }
 
-/* Nor is one that is shorter, but longer than this end waits for an answer. */
+/* The same for a shorter pause that exceeds this end's timeout for a reply. */
 static void test_a_pause_longer_than_the_peer_timeout(void **state)
 {
     struct pair *t = *state;
@@ -290,7 +291,8 @@ static void test_a_pause_longer_than_the_peer_timeout(void **state)
     assert_true(t->up_count > 0);
 }
 
-/* A client crashes without CLOSE; the table is full; its successor gets in after the timeout. */
+/* A client crashes without CLOSE; the table is full; its successor can connect after the
+ * timeout. */
 static void test_a_full_table_forgets_the_silent(void **state)
 {
     struct pair *t = *state;
@@ -310,7 +312,7 @@ static void test_a_full_table_forgets_the_silent(void **state)
         t->up_count = 0;
         assert_int_equal(pair_connect(t), WEFT_OK);
         run_for(t, 2 * WEFT_NS_PER_S);
-        assert_int_equal(t->up_count, life == 1 ? 2 : 0); /* the silent one may still be alive */
+        assert_int_equal(t->up_count, life == 1 ? 2 : 0); /* the silent peer may still be alive */
     }
     run_for(t, 6 * WEFT_NS_PER_S);
     assert_int_equal(t->up_count, 2);
@@ -335,7 +337,7 @@ static void test_ring_goes_by_in_acknowledgements(void **state)
     assert_int_equal(p->recovery.in_flight_bytes, 100);
 }
 
-/* An unanswered PING does not cause another: nothing waits for it. */
+/* An unanswered PING does not cause another one, because nothing is outstanding. */
 static void test_a_ping_in_flight_arms_nothing(void **state)
 {
     struct pair *t = *state;
@@ -350,8 +352,8 @@ static void test_a_ping_in_flight_arms_nothing(void **state)
     assert_false(weft_ep_busy(t->net.end[0].ep));
 }
 
-/* A process that slept past its timer finds the answer in its socket, and sends new data before its
- * timers run: it sends no probe. */
+/* A process that slept past its timer finds the acknowledgement in its socket and sends new data
+ * before its timers run: it sends no probe. */
 static void test_an_answer_that_is_there_is_not_asked_for(void **state)
 {
     struct pair *t = *state;
@@ -394,7 +396,7 @@ static void test_a_burst_begins_small(void **state)
     struct peer *p = inspect_peer(t->net.end[0].ep, t->peer_of_0);
     run_for(t, WEFT_NS_PER_MS);
     p->allowed.limit = p->allowed.sent + 40;
-    p->cc.cwnd_bytes = UINT64_C(1) << 26; /* nothing but the burst limits */
+    p->cc.cwnd_bytes = UINT64_C(1) << 26; /* only the burst limits */
     p->cc.rate_bps = 0;
     send_floats(t, values, ELEMS, 0);
     uint32_t bursts = 0;
@@ -442,7 +444,7 @@ static void test_a_full_bucket_lets_a_longer_chunk_go(void **state)
     free(values);
 }
 
-/* Packets that go out at once when the pacer has been idle for long. */
+/* Number of packets sent at once after the pacer was idle for a long time. */
 static uint32_t idle_burst(struct pair *t, bool marks, uint64_t srtt_ns, uint64_t rtt_ns_min)
 {
     static struct weft_tx tx;
@@ -461,7 +463,7 @@ static uint32_t idle_burst(struct pair *t, bool marks, uint64_t srtt_ns, uint64_
     return p->allowed.sent - before;
 }
 
-/* A path that marks gets no bursts if it is long; hosts that answer late get them all the same. */
+/* A long path that marks gets no bursts; hosts that reply late still get bursts. */
 static void test_a_long_path_that_marks_gets_no_bursts(void **state)
 {
     enum { ELEMS = 352 * 40 };

@@ -1,5 +1,5 @@
-/* Expectations against a table that is searched as a whole: the first posted that fits is served.
- */
+/* Expectations compared with a plain table that is searched linearly: the first posted one that
+ * matches is used. */
 #include "core/expect.h"
 
 #include <setjmp.h>
@@ -18,14 +18,14 @@ struct plain {
 
 static uint8_t memory[64];
 
-/* First bytes 0 and 6 are of one list, the others of one each. */
+/* Tags with first bytes 0 and 6 share a list; the others have one list each. */
 static uint64_t draw_tag(struct weft_prng *prng)
 {
     uint64_t low = weft_prng_below(prng, 8) * 0x11;
     return weft_prng_below(prng, 7) << 56 | low;
 }
 
-/* All of the tag, none of its first byte, that alone, some of it. */
+/* Masks: the whole tag, all but its first byte, only its first byte, some bits. */
 static uint64_t draw_mask(struct weft_prng *prng)
 {
     static const uint64_t masks[] = {UINT64_MAX, 0xf0, UINT64_C(0xff) << 56,

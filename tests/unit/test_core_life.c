@@ -8,7 +8,7 @@ static bool lose_all(struct net *net, struct net_datagram *d)
     return false;
 }
 
-/* End 0 sends nothing more, as a process that computes or was killed. */
+/* End 0 sends nothing more, like a process that computes or was killed. */
 static bool lose_from_0(struct net *net, struct net_datagram *d)
 {
     return !addr_equal(&d->from, &net->end[0].addr);
@@ -62,7 +62,7 @@ static void a_sleeper_has_ten_minutes(void **state)
     assert_int_equal(net_counters(net, 1)->datagrams_sent, sent + 3);
     assert_int_equal(inspect_peer(net->end[1].ep, 0)->conn.state, PEER_FREE);
     assert_int_equal(net->end[0].downs, 1);
-    assert_int_equal(net->end[0].why, WEFT_DOWN_CLOSED); /* found when it wakes */
+    assert_int_equal(net->end[0].why, WEFT_DOWN_CLOSED); /* detected when it wakes */
     net_free(net);
 }
 
@@ -102,7 +102,7 @@ static void a_sleeper_in_the_middle_of_a_message(void **state)
     static float values[352 * 100];
     static float got[352 * 100];
     net_message(net, 0, peer, 1, values, sizeof(values), got);
-    net_pump(net); /* what credit allows, not all */
+    net_pump(net); /* as much as credit allows, not all */
     inspect_peer(net->end[0].ep, peer)->conn.announce_idle = 3;
     inspect_peer(net->end[0].ep, peer)->ack.at_once = true;
     weft_core_peer_ready(net->end[0].ep, inspect_peer(net->end[0].ep, peer));
@@ -117,8 +117,8 @@ static void a_sleeper_in_the_middle_of_a_message(void **state)
     net_free(net);
 }
 
-/* A table of two: a sleeper and one that died awake. Newcomers get the place of the dead first, and
- * the sleeper's only after a minute. */
+/* A table of two: a sleeper and one that died awake. New peers first replace the dead one, and the
+ * sleeping one only after a minute. */
 static void a_full_table_gives_up_a_sleeper_last(void **state)
 {
     (void)state;
@@ -143,7 +143,7 @@ static void a_full_table_gives_up_a_sleeper_last(void **state)
         net->end[2].addr = net_addr(7 + life);
         (void)net_connect(net, 2, 1);
         net_run(net, 4 * WEFT_NS_PER_S);
-        assert_int_equal(net->end[1].downs, 1); /* the dead */
+        assert_int_equal(net->end[1].downs, 1); /* the dead peer */
         assert_true(slots[0].conn.state == PEER_OPEN && slots[0].conn.idle);
         if (life == 0) {
             assert_int_equal(net->end[1].ups, 3);
@@ -215,7 +215,7 @@ static void a_keepalive_finds_the_dead(void **state)
     net_run(net, 5900 * WEFT_NS_PER_MS);
     assert_int_equal(net->end[0].downs, 0);
     assert_false(weft_ep_busy(net->end[0].ep));
-    /* Twice as long each time: the socket of one that is only slow does not fill. */
+    /* The interval doubles, so that the socket of a merely slow peer does not fill. */
     assert_in_range(net_counters(net, 0)->datagrams_sent - sent, 10, 25);
     net_run(net, 1200 * WEFT_NS_PER_MS);
     assert_int_equal(net->end[0].downs, 1);
@@ -238,7 +238,7 @@ static void a_slow_answer_to_a_keepalive_is_one(void **state)
     }
     uint64_t probes = net_counters(net, 0)->probes;
     assert_true(probes > 0);
-    net_run(net, 20 * WEFT_NS_PER_S); /* the question is answered: no more than the PINGs */
+    net_run(net, 20 * WEFT_NS_PER_S); /* the challenge is answered: only PINGs are sent */
     assert_int_equal(net_counters(net, 0)->probes, probes);
     assert_int_equal(net->end[0].downs, 0);
     net_free(net);
@@ -262,7 +262,7 @@ static void a_sleeper_is_asked_nothing(void **state)
 
 static void a_half_open_peer_is_closed_without_a_word(void **state)
 {
-    for (int own = 0; own < 2; own++) { /* 1: the application has sent to it, as it may */
+    for (int own = 0; own < 2; own++) { /* 1: the application has already sent to it */
         (void)state;
         struct weft_ep_config config;
         struct net *net = net_empty();
@@ -350,7 +350,7 @@ static void a_sleeper_that_moved_is_waited_for(void **state)
             assert_int_equal(net->end[1].downs, 0);
             assert_true(inspect_peer(net->end[1].ep, 0)->conn.idle);
             assert_int_equal(inspect_peer(net->end[1].ep, 0)->conn.addr.bytes[0],
-                             1); /* not followed yet */
+                             1); /* the address is not updated yet */
             net->tap = NULL;
             net_message(net, 0, 0, 1, values, sizeof(values), got);
             net_run(net, WEFT_NS_PER_S);
@@ -365,7 +365,7 @@ static void a_sleeper_that_moved_is_waited_for(void **state)
     }
 }
 
-/* It is awake again, but nothing sent to it arrives: the peer timeout applies, as to any peer. */
+/* The peer is awake again, but no packet to it arrives: the peer timeout applies as usual. */
 static void a_sleeper_that_wakes_elsewhere_must_answer(void **state)
 {
     (void)state;
@@ -440,7 +440,7 @@ static void a_sleeper_asks_for_no_sizes(void **state)
     weft_peer peer = net_connect(net, 0, 1);
     net_run(net, 100 * WEFT_NS_PER_MS);
     struct peer *p = inspect_peer(net->end[0].ep, peer);
-    p->path.packet_bytes = 1200; /* as if it had ended there ten minutes ago */
+    p->path.packet_bytes = 1200; /* as if the search had ended at that size ten minutes ago */
     p->path.raise_ns = net->now_ns;
     uint64_t probes = net_counters(net, 0)->mtu_probes;
     weft_ep_idle(net->end[0].ep, net->now_ns);
@@ -525,7 +525,7 @@ static void a_challenge_is_drawn_by_the_provider(void **state)
         net_pump(net);
         struct peer *p = inspect_peer(net->end[1].ep, 0);
         net->now_ns += NET_DELAY_NS;
-        if (fails == 1) { /* what verifies works still: only the draw of the number must fail */
+        if (fails == 1) { /* verification still works; only the random number fails */
             struct weft_wire_packet stray = {.klass = WEFT_CLASS_AUTH, .data_bytes = 100};
             struct weft_addr from = net_addr(66);
             assert_false(weft_core_path_stray(net->end[1].ep, p, &from, &stray, net->now_ns));
@@ -543,7 +543,7 @@ static void a_challenge_is_drawn_by_the_provider(void **state)
     }
 }
 
-/* Two endpoints with one seed, in a mode that has secrets, give different ids all the same. */
+/* Two endpoints with the same seed use different ids in a mode with secrets. */
 static void connection_ids_are_drawn_by_the_provider(void **state)
 {
     (void)state;

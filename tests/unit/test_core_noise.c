@@ -1,5 +1,5 @@
-/* Noise_NNpsk0_25519_AESGCM_SHA256 against itself, with a toy's primitives. The published vector is
- * in test_crypto_noise.c, with libcrypto's. */
+/* Noise_NNpsk0_25519_AESGCM_SHA256 between two ends of this implementation, with toy primitives.
+ * test_crypto_noise.c checks the published vector with libcrypto. */
 #include "core/noise.h"
 
 #include "base/units.h"

@@ -65,7 +65,7 @@ static const struct weft_ep_counters *counters(struct net *net, uint32_t end)
     return weft_ep_counters(net->end[end].ep);
 }
 
-/* A second and no packet: not a chunk, not a probe, not a word that makes the receiver grant. */
+/* For a second no packet is sent: no chunk, no probe, and no frame that requests credit. */
 static void nothing_of_a_held_message_is_sent(void **state)
 {
     (void)state;
@@ -79,7 +79,7 @@ static void nothing_of_a_held_message_is_sent(void **state)
     weft_ep_gauges(net->end[1].ep, &gauges);
     assert_int_equal(gauges.senders, 0);
     assert_true(weft_ep_busy(net->end[0].ep));
-    /* Beside one that is not held it is not in BACKLOG either. */
+    /* BACKLOG does not include a held message, even with another message that is not held. */
     (void)message(net, 2, false, WEFT_NEVER, memory[1]);
     net_run(net, WEFT_NS_PER_S);
     assert_int_equal(net->end[0].sent, 1);
@@ -100,7 +100,7 @@ static void it_begins_at_its_start(void **state)
     uint64_t seq = message(net, 4, true, WEFT_NEVER, memory[0]);
     uint64_t start_ns = net->now_ns + 50 * WEFT_NS_PER_MS;
     assert_int_equal(pace(net, seq, start_ns + WEFT_NS_PER_S, 0, 0), WEFT_OK);
-    assert_int_equal(pace(net, seq, start_ns, 0, 0), WEFT_OK); /* sooner after all */
+    assert_int_equal(pace(net, seq, start_ns, 0, 0), WEFT_OK); /* an earlier start */
     net_run(net, 50 * WEFT_NS_PER_MS - 1);
     assert_int_equal(counters(net, 0)->data_sent, 0);
     assert_int_equal(weft_ep_deadline(net->end[0].ep), start_ns);
@@ -109,8 +109,8 @@ static void it_begins_at_its_start(void **state)
     net_free(net);
 }
 
-/* 800 packets of 1,450 bytes or so at each of three rates: within 3 % of the time that they take.
- */
+/* 800 packets of about 1,450 bytes at each of three rates: the duration is within 3 % of the
+ * expected one. */
 static void the_rate_is_kept(void **state)
 {
     (void)state;
@@ -126,7 +126,7 @@ static void the_rate_is_kept(void **state)
             net_run(net, 50 * WEFT_NS_PER_US);
             uint64_t most =
                 rates_bps[i] / 8000 * ((net->now_ns - begun_ns) / WEFT_NS_PER_US) / 1000;
-            /* Acknowledgements and the allowance of a millisecond beside. */
+            /* Tolerance: acknowledgements, and the burst allowance of a millisecond. */
             assert_true(counters(net, 0)->data_sent * CHUNK_BYTES <=
                         most + rates_bps[i] / 8000 + 2 * 1500);
         }
@@ -147,22 +147,22 @@ static void a_rate_may_change_on_the_way(void **state)
     assert_int_equal(pace(net, seq, 0, 10 * 1000 * 1000, 3), WEFT_OK);
     net_run(net, 100 * WEFT_NS_PER_MS);
     uint64_t slow = counters(net, 0)->data_sent;
-    assert_in_range(slow, 82, 92); /* of 86.2 */
+    assert_in_range(slow, 82, 92); /* expected: 86.2 */
     assert_int_equal(inspect_peer(net->end[1].ep, 0)->rx.msgs[seq & MSG_MASK].priority, 4);
-    /* A later start stops it, and the receiver is sent another rank. */
+    /* A later start stops the message, and the receiver is sent the new rank. */
     assert_int_equal(pace(net, seq, net->now_ns + 10 * WEFT_NS_PER_MS, 100 * 1000 * 1000, 0),
                      WEFT_OK);
     net_run(net, 9 * WEFT_NS_PER_MS);
     assert_int_equal(counters(net, 0)->data_sent, slow);
     net_run(net, 11 * WEFT_NS_PER_MS);
-    assert_in_range(counters(net, 0)->data_sent - slow, 82, 100); /* of 86.2 in 10 ms */
+    assert_in_range(counters(net, 0)->data_sent - slow, 82, 100); /* expected: 86.2 in 10 ms */
     assert_int_equal(inspect_peer(net->end[1].ep, 0)->rx.msgs[seq & MSG_MASK].priority, 1);
     net_run(net, WEFT_NS_PER_S);
     assert_int_equal(net->end[0].sent, 1);
     net_free(net);
 }
 
-/* Rank decides, not length nor age, but small messages that are not paced pass. */
+/* Rank decides the order, not length or age; small messages without a pace precede them. */
 static void lower_rank_goes_first(void **state)
 {
     (void)state;
@@ -189,7 +189,8 @@ static void lower_rank_goes_first(void **state)
     net_free(net);
 }
 
-/* 70 messages, all but the first withdrawn: their numbers, more than a window, leave no gap. */
+/* 70 messages, all but the first withdrawn: their numbers, more than a window of them, leave no
+ * gap. */
 static void one_that_was_taken_back_leaves_no_hole(void **state)
 {
     (void)state;
@@ -234,7 +235,7 @@ static void one_that_has_begun_is_not_taken_back(void **state)
     net_free(net);
 }
 
-/* Without a grant its deadline ends it, and the receiver has seen none of it. */
+/* Without a grant its deadline ends it, and the receiver has received none of it. */
 static void the_deadline_of_a_held_message_holds(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Effects of the path on two endpoints: packets that exceed its MTU, cleared marks, changed
- * addresses, peers that become silent, close or restart. */
+/* Effects of the path on two endpoints: packets that exceed its MTU, cleared marks and changed
+ * addresses; also peers that become silent, close or restart. */
 #include "../lib/datagram_net.h"
 #include "base/bits.h"
 #include "core_inspect.h"
@@ -14,10 +14,10 @@
 enum bleach { BLEACH_NOT, BLEACH_CLEAR, BLEACH_DROP, BLEACH_HALF };
 
 struct path_rig {
-    struct net net; /* its third end is a new life of end 0, or NULL */
+    struct net net; /* its third end is the restarted end 0, or NULL */
     struct weft_ep_config config[ENDS_MAX];
-    weft_peer peer;      /* of end 0: end 1 */
-    uint32_t mtu;        /* longer datagrams vanish, unless they may be fragmented */
+    weft_peer peer;      /* end 1, as seen by end 0 */
+    uint32_t mtu;        /* longer datagrams are dropped, unless they may be fragmented */
     uint32_t device_mtu; /* longer ones are refused: EMSGSIZE */
     enum bleach bleach;
     bool cut;
@@ -150,7 +150,7 @@ static void post(struct path_rig *t, uint64_t tag)
     assert_int_equal(net_msg_expect(&t->net, 1, &e, &id), WEFT_OK);
 }
 
-/* laid_out as in weft_msg_send.chunk_elems. */
+/* laid_out: weft_msg_send.chunk_elems. */
 static void send_floats(struct path_rig *t, uint64_t tag, uint32_t floats, uint32_t laid_out)
 {
     struct weft_msg_send send = {
@@ -225,9 +225,9 @@ static void test_jumbo_asked_for_on_a_plain_network(void **state)
 {
     struct path_rig *t = *state;
     search(t, 8972, 1472);
-    assert_in_range(size_now(t), 1472, 1472 + 16); /* mode none leaves the room of the tag unused */
+    assert_in_range(size_now(t), 1472, 1472 + 16); /* mode none does not use the space of the tag */
     assert_int_equal(counters(t, 0)->mtu_black_holes, 0);
-    assert_int_equal(weft_ep_deadline(t->net.end[0].ep), WEFT_NEVER); /* the search has an end */
+    assert_int_equal(weft_ep_deadline(t->net.end[0].ep), WEFT_NEVER); /* the search has ended */
 }
 
 static void test_the_first_round_trip_brings_1472_already(void **state)
@@ -297,14 +297,14 @@ static void test_black_hole_in_the_middle_of_a_message(void **state)
     run_for(t, WEFT_NS_PER_S);
     assert_int_equal(t->net.end[0].sent, 2);
     assert_int_equal(t->fragmented, before);
-    /* Chunks laid out before exceed it, and are sent nevertheless. */
+    /* Chunks laid out before the change exceed the size, and are sent nevertheless. */
     transfer(t, 352 * 10, 352);
     run_for(t, WEFT_NS_PER_S);
     assert_int_equal(t->net.end[0].sent, 3);
     assert_true(t->fragmented > before);
 }
 
-/* Messages as long as the table allows must not become impossible because the path shrank. */
+/* A message of the maximum length must stay possible after the path shrinks. */
 static void test_the_longest_message_on_a_short_path(void **state)
 {
     struct path_rig *t = *state;
@@ -319,7 +319,7 @@ static void test_the_longest_message_on_a_short_path(void **state)
     assert_true(t->fragmented > 0);
 }
 
-/* The size that passes is above the base, and implies nothing for longer sizes. */
+/* The size that passes is above the base size, and says nothing about longer sizes. */
 static void test_black_hole_above_what_passes(void **state)
 {
     struct path_rig *t = *state;
@@ -358,7 +358,7 @@ static void test_a_size_in_question_holds_no_chunk_back(void **state)
     assert_int_equal(t->net.end[0].sent, 1);
 }
 
-/* One chunk, and nothing else that could be acknowledged: the probes must find out. */
+/* One chunk, and no other packet that could be acknowledged: the probes must detect the MTU. */
 static void test_black_hole_under_a_single_chunk(void **state)
 {
     struct path_rig *t = *state;
@@ -371,8 +371,8 @@ static void test_black_hole_under_a_single_chunk(void **state)
     assert_int_equal(counters(t, 0)->mtu_black_holes, 1);
 }
 
-/* Confirmations only: the packet with all DONEs exceeds the current MTU, and the sender of the
- * messages sends nothing more. Its first message blocks all of them. */
+/* Acknowledgements only: the packet with all DONEs exceeds the current MTU, and the sender of the
+ * messages sends nothing more. Its first message blocks the others. */
 static void test_black_hole_under_confirmations(void **state)
 {
     enum { MESSAGES = 52, FIRST_TAG = 1 };
@@ -501,8 +501,9 @@ static void test_counts_that_go_backwards_end_ecn(void **state)
     transfer(t, 352 * 10, 0);
     run_for(t, WEFT_NS_PER_S);
     assert_true(inspect_peer(t->net.end[0].ep, t->peer)->path.ecn_capable);
-    inspect_peer(t->net.end[1].ep, 0)->ack.ect_received -= 5;  /* a liar, */
-    inspect_peer(t->net.end[1].ep, 0)->ack.ce_received += 500; /* and no fool */
+    inspect_peer(t->net.end[1].ep, 0)->ack.ect_received -= 5; /* five ECT counts disappear, */
+    inspect_peer(t->net.end[1].ep, 0)->ack.ce_received +=
+        500; /* and more CE counts appear than packets */
     transfer(t, 352, 0);
     run_for(t, WEFT_NS_PER_S);
     assert_int_equal(counters(t, 0)->ecn_failed, 1);
@@ -617,7 +618,7 @@ static void test_copies_that_come_first_do_not_delay_a_move(void **state)
         assert_int_equal(inspect_peer(t->net.end[1].ep, 0)->conn.addr.bytes[0], 77 + i);
         assert_int_equal(t->net.end[0].sent, 2 * i + 2);
     }
-    /* One for each packet from elsewhere at most: nothing is amplified. */
+    /* At most one reply per packet from another address: no amplification. */
     assert_true(counters(t, 1)->path_challenges <= counters(t, 1)->bad_peer);
 }
 
@@ -659,7 +660,7 @@ static void test_a_wrong_answer_moves_nobody(void **state)
         p->path.challenge[0] = (struct challenge){.addr = {.bytes = {66}, .bytes_used = 1},
                                                   .token = 0x1234,
                                                   .at_ns = t->net.now_ns};
-        /* A third place has a token of its own; this one is not it. */
+        /* A third address has a token of its own, different from this one. */
         p->path.challenge[1] = (struct challenge){.addr = {.bytes = {67}, .bytes_used = 1},
                                                   .token = 0x1236,
                                                   .at_ns = t->net.now_ns};
@@ -709,7 +710,7 @@ static void test_a_keepalive_keeps_it(void **state)
     uint32_t before = t->sent[0];
     run_for(t, 60 * WEFT_NS_PER_S);
     assert_string_equal(t->log, "");
-    assert_in_range(t->sent[0] - before, 59, 130); /* one PING a second; answers */
+    assert_in_range(t->sent[0] - before, 59, 130); /* one PING per second, and the replies */
     t->cut = true;
     run_for(t, 5 * WEFT_NS_PER_S);
     assert_int_equal(t->down[0].down, WEFT_DOWN_IDLE);
@@ -818,14 +819,15 @@ static void test_an_hour_of_sleep_kills_nobody(void **state)
     run_for(t, 5 * WEFT_NS_PER_S);
     assert_int_equal(t->net.end[0].downs + t->net.end[1].downs, 0);
     assert_int_equal(t->net.end[0].sent, 1);
-    /* And with packets in flight over the jump: their round trip is no measurement. */
+    /* The same with packets in flight during the jump: their round trip is not a valid
+     * measurement. */
     transfer(t, 352 * 100, 0);
     (void)net_step(&t->net, WEFT_NEVER - 1);
     t->net.now_ns += 3600 * WEFT_NS_PER_S;
     run_for(t, 5 * WEFT_NS_PER_S);
     assert_int_equal(t->net.end[0].sent, 2);
     assert_true(inspect_peer(t->net.end[0].ep, t->peer)->recovery.srtt_ns < WEFT_NS_PER_S);
-    /* The dead are found all the same. */
+    /* Dead peers are detected nevertheless. */
     transfer(t, 352, 0);
     t->cut = true;
     run_for(t, 7 * WEFT_NS_PER_S);

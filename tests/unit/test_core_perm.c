@@ -1,12 +1,12 @@
 /* The order of the chunks: a permutation for every n, and one that scatters like a shuffle.
  *
  * Two statistics, both at fixed keys, so that the test gives the same answer every time:
- *   position    over many keys, where one index goes: chi-square against uniform, alpha = 0.01
- *   adjacency   neighbours in sending order that are neighbours in the vector: a shuffle has 2 (n - 1) / n
+ *   position over many keys, the position of one index: chi-square test against uniform, alpha =
+ *   0.01 adjacency neighbours in sending order that are neighbours in the vector: a shuffle has 2
+ *   (n - 1) / n
  *               on average, whatever n is, with a variance near 2. This is what a burst of
  *               losses would turn into a hole.
- * Orders that are known to be bad go through the same two, to show that they can fail.
- */
+ * Known bad orders are tested with the same two statistics, to show that the tests can fail. */
 #include "base/bits.h"
 #include "base/prng.h"
 #include "core/perm.h"
@@ -82,7 +82,7 @@ static void the_largest_domain_is_not_left(void **state)
     }
 }
 
-/* ---- the statistics --------------------------------------------------------------------------- */
+/* ---- the statistics -------------------------------------------------------------------------- */
 
 typedef uint32_t order_fn(uint64_t key, uint32_t n, uint32_t index);
 
@@ -108,8 +108,8 @@ static uint32_t identity(uint64_t key, uint32_t n, uint32_t index)
     return index;
 }
 
-/* Begins at a random index, then continues in order: each position is uniform, but neighbours stay
- * neighbours. */
+/* A bad order: begins at a random index, then continues in order. Each position is uniform, but
+ * neighbours stay neighbours. */
 static uint32_t cyclic_shift(uint64_t key, uint32_t n, uint32_t index)
 {
     return (uint32_t)((weft_mix64(key) % n + index) % n);
@@ -117,7 +117,8 @@ static uint32_t cyclic_shift(uint64_t key, uint32_t n, uint32_t index)
 
 static const uint32_t N_TESTED[] = {2, 3, 5, 8, 13, 16, 31, 64, 100, 256, 257, 300, 1000, 1024};
 
-/* 99th percentile of chi-square by Wilson and Hilferty's cube; under 1 % off from 2 degrees on. */
+/* 99th percentile of chi-square by Wilson and Hilferty's cube; its error is below 1 % from 2
+ * degrees of freedom on. */
 static double chi_square_limit(double freedom)
 {
     double a = 2 / (9 * freedom);
@@ -125,8 +126,8 @@ static double chi_square_limit(double freedom)
     return freedom == 1 ? 6.635 : freedom * root * root * root;
 }
 
-/* Chi-square over its limit: above 1 means that uniform is rejected. Keys count up, as a sender's
- * message numbers do. */
+/* Chi-square divided by its limit: above 1 means that uniformity is rejected. Keys count up, like a
+ * sender's message numbers. */
 static double position_score(order_fn *order, uint32_t n, uint32_t index, uint64_t key_first)
 {
     enum { PER_CELL = 40 };
@@ -143,7 +144,7 @@ static double position_score(order_fn *order, uint32_t n, uint32_t index, uint64
     return chi_square / chi_square_limit(n - 1.0);
 }
 
-/* Mean count of adjacent pairs: how many standard errors from a shuffle's. */
+/* Deviation of the mean number of adjacent pairs from a shuffle's, in standard errors. */
 static double adjacency_score(order_fn *order, uint32_t n)
 {
     enum { KEYS = 2000 };

@@ -1,5 +1,5 @@
-/* Where the parts of the endpoint meet: handshake and timers, sessions that replace many others,
- * announcements of idleness, closing before there are keys. */
+/* Interactions of the endpoint's parts: handshake and timers, sessions that replace many others,
+ * IDLE, and closing before keys exist. */
 #include "core_net.h"
 
 /* ---- the first packet after ACCEPT ----------------------------------------------------------- */
@@ -15,8 +15,8 @@ static bool lose_first_packets(struct net *net, struct net_datagram *d)
     return true;
 }
 
-/* The PING that confirms ACCEPT is lost, and nothing else is to be sent: it must be repeated,
- * otherwise the other end drops the connection that this end considers established. */
+/* The PING that confirms ACCEPT is lost, and this end has nothing else to send. The PING must be
+ * repeated; otherwise the other end drops the connection that this end considers established. */
 static void check_up_in_spite_of_loss(uint8_t mode)
 {
     struct net *net = net_new(mode, mode);
@@ -42,7 +42,7 @@ static void test_the_first_ping_is_lost(void **state)
     check_up_in_spite_of_loss(WEFT_MODE_SEAL);
 }
 
-/* ---- one session replaces many ---------------------------------------------------------------- */
+/* ---- one session replaces many --------------------------------------------------------------- */
 
 enum { SESSIONS = 20 };
 
@@ -193,17 +193,17 @@ static void test_a_slot_is_not_taken_before_its_mask_was_seen(void **state)
     net_free(net);
 }
 
-/* ---- idle -------------------------------------------------------------------------------------- */
+/* ---- idle ------------------------------------------------------------------------------------ */
 
-/* The packet with IDLE may contain a PING, which is not answered: so it must not be waited for
- * either. */
+/* The packet with IDLE may contain a PING. It is not answered, so the sender must not wait for a
+ * reply. */
 static void test_an_idle_peers_ping_keeps_nobody_busy(void **state)
 {
     (void)state;
     struct net *net = net_new(WEFT_MODE_NONE, WEFT_MODE_NONE);
     weft_peer peer = net_connect(net, 0, 1);
     net_run(net, 100 * WEFT_NS_PER_MS);
-    inspect_peer(net->end[0].ep, peer)->conn.need_ping = true; /* as the keep-alive does */
+    inspect_peer(net->end[0].ep, peer)->conn.need_ping = true; /* like the keep-alive */
     weft_ep_idle(net->end[0].ep, net->now_ns);
     net_run(net, WEFT_NS_PER_S);
     assert_true(inspect_peer(net->end[1].ep, net->end[1].peer)->conn.idle);
@@ -211,7 +211,7 @@ static void test_an_idle_peers_ping_keeps_nobody_busy(void **state)
     net_free(net);
 }
 
-/* ---- pauses ------------------------------------------------------------------------------------ */
+/* ---- pauses ---------------------------------------------------------------------------------- */
 
 /* A deadline long ago means that this process slept, which excuses the silence of all peers. A
  * deadline that was never set does not. */
@@ -231,7 +231,7 @@ static void test_a_broken_provider_is_no_pause(void **state)
     net_free(net);
 }
 
-/* ---- close before there are keys ---------------------------------------------------------------- */
+/* ---- close before there are keys ------------------------------------------------------------- */
 
 static void test_a_packet_for_a_connection_closed_before_accept(void **state)
 {
@@ -258,8 +258,7 @@ static void test_a_packet_for_a_connection_closed_before_accept(void **state)
     net_free(net);
 }
 
-/* ---- eviction of connections
- * --------------------------------------------------------------------- */
+/* ---- eviction of connections ----------------------------------------------------------------- */
 
 /* A slot that only waits for late packets is evicted before a handshake in progress. */
 static void test_a_closed_connection_makes_room_before_a_handshake(void **state)
@@ -286,7 +285,7 @@ static void test_a_closed_connection_makes_room_before_a_handshake(void **state)
     net_free(net);
 }
 
-/* ---- close after a slow round trip --------------------------------------------------------------- */
+/* ---- close after a slow round trip ----------------------------------------------------------- */
 
 static bool lose_all(struct net *net, struct net_datagram *d)
 {
@@ -295,7 +294,8 @@ static bool lose_all(struct net *net, struct net_datagram *d)
     return false;
 }
 
-/* DATA's echo of the clock is the peer's word: it must not hold a closed connection for minutes. */
+/* The peer chooses the clock echo in DATA, so the echo must not keep a closed connection for
+ * minutes. */
 static void test_a_slow_round_trip_does_not_delay_the_end(void **state)
 {
     (void)state;
@@ -315,7 +315,7 @@ static void test_a_slow_round_trip_does_not_delay_the_end(void **state)
     net_free(net);
 }
 
-/* ---- the end of a pass --------------------------------------------------------------------------- */
+/* ---- the end of a pass ----------------------------------------------------------------------- */
 
 static void outcome_note(struct net *net, uint32_t end, const struct weft_msg_event *event)
 {
@@ -324,7 +324,7 @@ static void outcome_note(struct net *net, uint32_t end, const struct weft_msg_ev
     }
 }
 
-/* Two of ten chunks may be missing when the receiver has waited long enough, and not three. */
+/* When the receiver has waited long enough, two of ten chunks may be missing, but not three. */
 static void test_one_chunk_below_the_bound_is_short(void **state)
 {
     (void)state;
@@ -380,7 +380,7 @@ static void test_the_end_of_a_pass_is_waited_behind_only_where_packets_overtake(
     assert_int_equal(e->received, 1);
     net_run(net, WEFT_NS_PER_MS);
     assert_int_equal(e->received, 2);
-    net->now_ns += 11 * WEFT_NS_PER_S; /* it has kept the order since */
+    net->now_ns += 11 * WEFT_NS_PER_S; /* the path has kept the order since then */
     for (uint32_t number = 21; number <= 28; number++) {
         chunk_forge(net, p, 3, 21, number, number == 28 ? WEFT_FLAG_PASS_END : 0);
     }
@@ -389,7 +389,7 @@ static void test_the_end_of_a_pass_is_waited_behind_only_where_packets_overtake(
     net_free(net);
 }
 
-/* ---- the short header ---------------------------------------------------------------------------- */
+/* ---- the short header ------------------------------------------------------------------------ */
 
 /* A chunk with the short header; `bytes` of payload. */
 static void brief_forge(struct net *net, const struct peer *p, uint64_t number, uint32_t msg,
@@ -433,7 +433,7 @@ static void test_a_short_header_is_checked_against_its_message(void **state)
     hello_forge(net, 1000, 7, 70);
     const struct peer *p = inspect_peer(e->ep, 0);
     const struct weft_ep_counters *c = net_counters(net, 1);
-    brief_forge(net, p, 1, 1, 0, 4); /* not described yet */
+    brief_forge(net, p, 1, 1, 0, 4); /* the message is not described yet */
     assert_int_equal(c->bad_range, 1);
     assert_false(number_taken(p, 1));
     data_forge(net, p, 2); /* message 2, chunk 0 of two of 4 bytes */
@@ -448,11 +448,11 @@ static void test_a_short_header_is_checked_against_its_message(void **state)
     assert_int_equal(c->duplicate_chunks, 1);
     brief_forge(net, p, 8, 2, 1, 4);
     assert_int_equal(e->received, 1);
-    brief_forge(net, p, 9, 2, 1, 4); /* it is closed */
+    brief_forge(net, p, 9, 2, 1, 4); /* the message is closed */
     assert_int_equal(c->late_chunks, 1);
     assert_int_equal(c->old_packets, 0);
     inspect_peer(e->ep, 0)->rx.open_from = 200;
-    brief_forge(net, p, 10, 100, 1, 4); /* long below the window */
+    brief_forge(net, p, 10, 100, 1, 4); /* far below the window */
     assert_int_equal(c->old_packets, 1);
     assert_int_equal(c->bad_range, 5);
     for (uint64_t number = 3; number <= 6; number++) {
@@ -559,7 +559,8 @@ static void test_the_nearest_packet_number(void **state)
     }
 }
 
-/* A half that nothing is near to: refused before anything is remembered. */
+/* No number with this low half is near the expected one: the packet is refused, and no state
+ * changes. */
 static void test_a_short_header_with_a_number_below_the_first(void **state)
 {
     (void)state;

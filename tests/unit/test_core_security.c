@@ -1,5 +1,5 @@
-/* Modes auth and seal end to end, on a toy's cryptography: what an attacker at the switch, a wrong
- * key, a restart, a fork and a flood do to an endpoint. docs/PROTOCOL.md section 8. */
+/* Modes auth and seal end to end, with toy cryptography: effects of an attacker at the switch, a
+ * wrong key, a restart, a fork and a flood on an endpoint. docs/PROTOCOL.md section 8. */
 #include "core_net.h"
 
 enum { BYTES = 40000 };
@@ -125,7 +125,7 @@ static void packets_of_a_lower_mode_are_dropped(void **state)
 
 /* ---- the attacker ---------------------------------------------------------------------------- */
 
-/* All that a datagram may not change. */
+/* State that a rejected datagram must not change. */
 struct glimpse {
     uint64_t drops;
     uint32_t ups, downs, received, sent, half_open;
@@ -136,7 +136,7 @@ static struct glimpse look(const struct net *net, uint32_t end)
 {
     const struct net_end *e = &net->end[end];
     struct glimpse g;
-    memset(&g, 0, sizeof(g)); /* it is compared as bytes */
+    memset(&g, 0, sizeof(g)); /* compared as bytes */
     g.drops = net_drops(net, end);
     g.ups = e->ups;
     g.downs = e->downs;
@@ -182,10 +182,11 @@ static bool catch_tap(struct net *net, struct net_datagram *d)
         memcpy(c->caught.data, d->data, d->bytes);
         return false;
     }
-    return !match || c->klass != WEFT_CLASS_UNKNOWN; /* all of these, for the second would do */
+    /* drop all of these, because the second one would also work */
+    return !match || c->klass != WEFT_CLASS_UNKNOWN;
 }
 
-/* Every bit flipped, every length cut; then the real one is still good. */
+/* Flip every bit and truncate to every length; then the real one is still accepted. */
 static void abuse(struct net *net, const struct catch *c)
 {
     const struct net_datagram *d = &c->caught;
@@ -235,7 +236,7 @@ static void no_bit_of_a_packet_can_be_changed(void **state)
             net_message(net, 0, peer, 1, source, BYTES, memory);
             net->tap = catch_tap;
             net->tap_arg = &c;
-            net_run(net, 30000); /* the window is out, not yet acknowledged */
+            net_run(net, 30000); /* the window is sent and not yet acknowledged */
             net->tap = NULL;
             if (c.caught.data == NULL) {
                 net->tap = catch_tap;
@@ -327,7 +328,8 @@ static bool version_tap(struct net *net, struct net_datagram *d)
 static void another_version_is_told_at_both_ends(void **state)
 {
     (void)state;
-    static const uint8_t versions[] = {1, WEFT_WIRE_VERSION + 1, 15}; /* 1: that of release 0.1.0 */
+    /* 1: the version of release 0.1.0 */
+    static const uint8_t versions[] = {1, WEFT_WIRE_VERSION + 1, 15};
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(versions); i++) {
         struct net *net = net_new(WEFT_MODE_AUTH, WEFT_MODE_AUTH);
         uint8_t version = versions[i];
@@ -410,7 +412,7 @@ static void repeated_hellos_make_one_session(void **state)
     net_free(net);
 }
 
-/* Handshakes get through to end 1, packets do not. */
+/* Handshakes reach end 1; other packets do not. */
 static bool cut_to_server_tap(struct net *net, struct net_datagram *d)
 {
     return (d->data[0] & 15) > WEFT_CLASS_SEAL || d->to.bytes[0] != net->end[1].addr.bytes[0];
@@ -495,8 +497,8 @@ static void a_flood_of_hellos_grows_nothing(void **state)
     assert_true(f.out <= f.in && f.cookies > FLOOD / 2);
     assert_int_equal(weft_toy_crypto_dhs(net->end[1].toy), 1 + 4);
     assert_int_equal(net->end[1].downs, 0);
-    transfer(net, peer); /* the live one is well */
-    /* and a new peer with a real address can connect */
+    transfer(net, peer); /* the live connection works */
+    /* A new peer with a real address can connect. */
     struct weft_ep_config config;
     net_config(&config, WEFT_MODE_AUTH);
     config.incarnation = 77;
@@ -505,7 +507,7 @@ static void a_flood_of_hellos_grows_nothing(void **state)
     net_run(net, 10 * WEFT_NS_PER_MS);
     assert_int_equal(net->end[2].ups, 1);
     net_run(net, 20 * WEFT_NS_PER_S);
-    assert_int_equal(half_open(net->end[1].ep), 0); /* and they go by themselves */
+    assert_int_equal(half_open(net->end[1].ep), 0); /* and the half-open handshakes time out */
     net_free(net);
 }
 
@@ -591,7 +593,7 @@ static void the_unproven_make_room_first(void **state)
     net_config(&config, WEFT_MODE_AUTH);
     config.incarnation = 77;
     net_open(net, 2, &config);
-    for (int i = 0; i < 7; i++) { /* six fill the table, one needs room */
+    for (int i = 0; i < 7; i++) { /* six fill the table; the seventh needs a slot */
         net_connect(net, 2, 1);
         net_run(net, 2 * WEFT_NS_PER_MS);
     }
@@ -628,11 +630,11 @@ static void a_cookie_is_good_for_one_address_and_a_while(void **state)
     net_run(net, 65 * WEFT_NS_PER_S);
     net_deliver(net, &net->end[1], &other, hello->data, hello->bytes); /* draws a new secret */
     net_deliver(net, &net->end[1], &net->end[0].addr, hello->data, hello->bytes);
-    assert_int_equal(half_open(net->end[1].ep), 1); /* the previous one counts */
+    assert_int_equal(half_open(net->end[1].ep), 1); /* the previous secret is valid */
     net_run(net, 65 * WEFT_NS_PER_S);
     net_deliver(net, &net->end[1], &other, hello->data, hello->bytes);
     net_deliver(net, &net->end[1], &net->end[0].addr, hello->data, hello->bytes);
-    assert_int_equal(half_open(net->end[1].ep), 0); /* the one before does not */
+    assert_int_equal(half_open(net->end[1].ep), 0); /* the one before it is not */
     net_free(net);
 }
 
@@ -657,7 +659,7 @@ static void a_restarted_server_says_unknown(void **state)
     restart(net, 1, 99, WEFT_MODE_AUTH);
     data_make();
     net_message(net, 0, peer, 1, source, BYTES, memory);
-    net_run(net, 10 * WEFT_NS_PER_MS); /* not after a time-out of seconds */
+    net_run(net, 10 * WEFT_NS_PER_MS); /* without waiting for a timeout of seconds */
     assert_int_equal(net->end[0].downs, 1);
     assert_int_equal(net->end[0].why, WEFT_DOWN_RESTARTED);
     assert_int_equal(net->end[0].outcome, WEFT_MSG_UNKNOWN);
@@ -687,16 +689,16 @@ static void unknown_is_believed_only_from_a_key_holder_about_news(void **state)
     net->tap_arg = &c;
     net_message(net, 0, peer, 1, source, BYTES, memory);
     net_run(net, 50000);
-    /* every bit of it counts */
+    /* A change of any bit is rejected. */
     assert_int_equal(net->end[0].downs, 0);
     net->tap = NULL;
     abuse(net, &c);
-    /* that of a server of another name does not */
+    /* An UNKNOWN of a server with another name is rejected. */
     uint64_t name = p->conn.name;
     ((struct peer *)p)->conn.name = 5;
     expect_dropped(net, 0, &c.caught.from, c.caught.data, c.caught.bytes);
     ((struct peer *)p)->conn.name = name;
-    /* nor one about a packet that was acknowledged, which is known to have been known */
+    /* So is an UNKNOWN about an acknowledged packet, because the server knew that connection. */
     uint64_t acked = p->recovery.pn_acked_largest;
     ((struct peer *)p)->recovery.pn_acked_largest = p->recovery.pn_next - 1;
     expect_dropped(net, 0, &c.caught.from, c.caught.data, c.caught.bytes);
@@ -720,8 +722,8 @@ static void open_named(struct net *net, uint32_t end, uint64_t name, uint64_t in
     net_open(net, end, &config);
 }
 
-/* Where both ends have one name (a server and its replica), an UNKNOWN that one of them was made to
- * send to itself would be a proof from the other. */
+/* If both ends have the same name (a server and its replica), an UNKNOWN that an attacker made one
+ * of them send to itself would be accepted as from the other. */
 static void unknown_of_ones_own_name_is_no_proof(void **state)
 {
     (void)state;
@@ -780,9 +782,10 @@ static void unknown_answers_nothing_short_known_or_in_clear(void **state)
         header.connection_id = p->conn.id;
         weft_wire_header_encode(&w, &header);
         struct weft_addr other = net_addr(1000);
-        net_deliver(net, &net->end[1], &other, bytes, 40); /* known, of another address */
+        /* a known connection, from another address */
+        net_deliver(net, &net->end[1], &other, bytes, 40);
         assert_int_equal(net_counters(net, 1)->unknown_sent, 0);
-        bytes[7] ^= 1; /* unknown, but too short */
+        bytes[7] ^= 1; /* an unknown connection, but too short */
         net_deliver(net, &net->end[1], &other, bytes, WEFT_UNKNOWN_BYTES - 1);
         assert_int_equal(net_counters(net, 1)->unknown_sent, 0);
         for (int i = 0; i < 10000; i++) {
@@ -795,7 +798,7 @@ static void unknown_answers_nothing_short_known_or_in_clear(void **state)
     }
 }
 
-/* A client that died and reconnected from its address, or an attacker with its old HELLO. */
+/* A client died and reconnected from its address, or an attacker replays its old HELLO. */
 static void a_new_session_replaces_the_old_one_at_its_first_packet(void **state)
 {
     (void)state;
@@ -803,7 +806,7 @@ static void a_new_session_replaces_the_old_one_at_its_first_packet(void **state)
         weft_peer peer;
         struct net *net = connected(mode, &peer);
         restart(net, 0, 98, mode);
-        net->tap = cut_to_server_tap; /* HELLO gets there, packets do not */
+        net->tap = cut_to_server_tap; /* HELLO arrives, other packets do not */
         peer = net_connect(net, 0, 1);
         net_run(net, 5 * WEFT_NS_PER_MS);
         assert_int_equal(net->end[1].downs, 0);
@@ -857,7 +860,7 @@ static void keys_are_replaced_on_the_way(void **state)
         const struct peer *a = inspect_peer(net->end[0].ep, peer);
         const struct peer *b = inspect_peer(net->end[1].ep, net->end[1].peer);
         assert_true(b->sec.generation >= net_counters(net, 0)->rekeys - 1);
-        /* the newest key may not have sealed a packet yet */
+        /* The newest key may not have sealed a packet yet. */
         assert_true(a->sec.generation + 1 >= net_counters(net, 1)->rekeys);
         net_free(net);
     }
@@ -896,7 +899,7 @@ static void the_old_key_opens_late_packets_for_three_ptos(void **state)
         struct catch c = {WEFT_CLASS_AUTH, 1, {0}};
         net->tap = catch_tap;
         net->tap_arg = &c;
-        transfer(net, peer); /* its first packet is on a slow road */
+        transfer(net, peer); /* its first packet is delayed */
         net->tap = NULL;
         const struct peer *b = inspect_peer(net->end[1].ep, net->end[1].peer);
         uint32_t generation = b->sec.generation;
@@ -922,7 +925,7 @@ static void the_old_key_opens_late_packets_for_three_ptos(void **state)
     }
 }
 
-/* ---- a provider that fails (after a fork, say) ------------------------------------------------ */
+/* ---- a provider that fails (after a fork, say) ----------------------------------------------- */
 
 static void a_failing_provider_takes_the_peer_down(void **state)
 {
@@ -953,7 +956,7 @@ static void a_failing_provider_ends_handshakes(void **state)
         assert_int_equal(net->end[0].ups + net->end[1].ups, 0);
         assert_int_equal(net->end[0].downs, end == 0);
         assert_true(net_counters(net, end)->crypto_failures > 0);
-        if (end == 1) { /* once it works again, so does the handshake under way */
+        if (end == 1) { /* when the cryptography works again, the handshake in progress completes */
             weft_toy_crypto_fail(net->end[end].toy, WEFT_OK);
             net_run(net, 2 * WEFT_NS_PER_S);
             assert_int_equal(net->end[0].ups, 1);

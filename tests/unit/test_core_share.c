@@ -1,17 +1,17 @@
-/* Short messages that share packets: fewer packets, the same messages, each exactly once, whatever
- * happens to the packets. */
+/* Short messages that share packets: fewer packets, the same messages, each exactly once, under
+ * loss, duplication and reordering of packets. */
 #include "core_net.h"
 
 enum { MESSAGES = 48, FLOATS_MAX = 400, SEEDS = 300 };
 
-/* Message i from end 0 to end 1 has tag i, and what() of its floats. */
+/* Message i from end 0 to end 1 has tag i; what() gives its floats. */
 static struct {
     float values[MESSAGES][FLOATS_MAX];
     float memory[MESSAGES][FLOATS_MAX];
     uint32_t floats[MESSAGES];
-    uint32_t received[MESSAGES]; /* times */
+    uint32_t received[MESSAGES]; /* number of deliveries */
     uint32_t sent[MESSAGES];
-    uint32_t order[MESSAGES]; /* of arrival */
+    uint32_t order[MESSAGES]; /* order of arrival */
     uint32_t arrived;
 } box;
 
@@ -131,12 +131,13 @@ static void eight_messages_are_one_packet(void **state)
 {
     (void)state;
     for (uint8_t mode = WEFT_MODE_NONE; mode <= WEFT_MODE_SEAL; mode++) {
-        assert_int_equal(eight(mode, true), 3); /* messages; DONE of all; its ACK */
+        assert_int_equal(eight(mode, true), 3); /* messages; DONE of all of them; its ACK */
         assert_true(eight(mode, false) >= 10);
     }
 }
 
-/* Two of 700 bytes fit beside each other, two of 740 do not; nor does a message of two chunks. */
+/* Two messages of 700 bytes fit one packet, two of 740 do not; a message of two chunks never shares
+ * a packet. */
 static void what_does_not_fit_goes_alone(void **state)
 {
     (void)state;
@@ -159,7 +160,7 @@ static void what_does_not_fit_goes_alone(void **state)
     }
 }
 
-/* One that may not share is not overtaken: it ends the packet. */
+/* A message that may not share is not overtaken: it ends the packet. */
 static void order_is_kept(void **state)
 {
     (void)state;
@@ -282,7 +283,7 @@ static void an_answer_may_be_several(void **state)
             assert_int_equal(net->end[1 - end].received, 4 * (round + 1));
         }
         net_run(net, 50 * WEFT_NS_PER_MS);
-        before = round == 0 ? datagrams(net) : before; /* both know of LATER now */
+        before = round == 0 ? datagrams(net) : before; /* both ends know LATER now */
     }
     assert_int_equal(datagrams(net) - before, 2 * (ROUNDS - 1));
     net_run(net, 2 * WEFT_NS_PER_S);
@@ -319,7 +320,8 @@ static void a_lost_packet_is_sent_again_as_one(void **state)
     }
     net_run(net, WEFT_NS_PER_S);
     all_arrived(8);
-    /* The probe has the first one; its acknowledgement reveals the loss of the other seven. */
+    /* The probe contains the first message; its acknowledgement reveals the loss of the other
+     * seven. */
     assert_int_equal(net_counters(net, 0)->messages_shared, 7 + 6);
     assert_int_equal(net_counters(net, 0)->lost_packets, 1);
     assert_true(datagrams(net) - before <= 6);
@@ -345,7 +347,7 @@ static void each_arrives_once_on_any_network(void **state)
                 bool is_short = weft_prng_below(&net->prng, 8) != 0;
                 uint32_t floats =
                     (uint32_t)weft_prng_range(&net->prng, 1, is_short ? 60 : FLOATS_MAX);
-                /* Sometimes there is no memory yet. */
+                /* Sometimes no buffer is posted yet. */
                 while (posted <= put_count && weft_prng_below(&net->prng, 10) != 0) {
                     post(net, posted++);
                 }
@@ -374,7 +376,7 @@ static void each_arrives_once_on_any_network(void **state)
 }
 
 /* The packet of a message without memory is never acknowledged, but its other messages are
- * confirmed, and later ones do not wait for it. */
+ * acknowledged, and later ones do not wait for it. */
 static void one_without_memory_blocks_no_other(void **state)
 {
     (void)state;
@@ -445,9 +447,9 @@ static void send_long(struct net *net, const float *values, float *memory, uint6
     assert_int_equal(net_msg_send(net, 0, &send, seq_p), WEFT_OK);
 }
 
-/* A short header has 14 bits of the message's number. Within the replay window of 4,096 packets there
- * may now be more messages than that: a packet that comes so late is not taken for one of the later
- * message. */
+/* A short header has 14 bits of the message's number. The replay window of 4,096 packets may now
+ * contain more messages than these bits can number. A packet that arrives that late must not be
+ * assigned to a later message. */
 static void a_late_packet_is_of_its_own_message(void **state)
 {
     (void)state;
@@ -462,7 +464,7 @@ static void a_late_packet_is_of_its_own_message(void **state)
     hold_msg = (uint32_t)inspect_peer(net->end[0].ep, 0)->tx.next_seq;
     send_long(net, before, memory, &first);
     net_run(net, 100 * WEFT_NS_PER_MS);
-    assert_non_null(held.data); /* and sent again */
+    assert_non_null(held.data); /* the chunk is retransmitted */
     assert_true(memory[0] == -1 && memory[LONG - 1] == -1);
     uint64_t pn = inspect_peer(net->end[0].ep, 0)->recovery.pn_next;
     while (inspect_peer(net->end[0].ep, 0)->tx.next_seq < first + APART) {
@@ -531,9 +533,9 @@ static bool drop_one(struct net *net, struct net_datagram *d)
     return true;
 }
 
-/* ACK_SHORT has 8 bits of open_from. While its packet is delayed, so many messages may be confirmed
- * that they are those of a later message, which this end would then take for one that is over: it
- * would acknowledge it, and neither deliver it nor send DONE. */
+/* ACK_SHORT has 8 bits of open_from. While its packet is delayed, so many messages may be
+ * acknowledged that the 8 bits match a later number. This end would then treat a newer message as
+ * closed: it would acknowledge it, but neither deliver it nor send DONE. */
 static void a_late_acknowledgement_confirms_nothing_new(void **state)
 {
     (void)state;
@@ -600,14 +602,15 @@ static void forged_messages_do_no_harm(void **state)
     for (uint32_t i = 0; i < 4; i++) {
         post(net, i);
     }
-    /* The same message three times, one of them with another grid; and each is delivered once. */
+    /* The same message three times in a packet, once with another grid: each message is delivered
+     * once. */
     struct weft_wire_frame twice[] = {message(next, 0), message(next, 0), message(next + 1, 1),
                                       message(next, 0)};
     twice[3].message.chunk_elems = 1;
     forge(net, twice, 4);
     assert_int_equal(box.received[0] + box.received[1], 2);
     assert_int_equal(c->late_chunks, 2);
-    /* Without memory, and of a message that is long over. */
+    /* A message without memory, and a message that ended long ago. */
     uint64_t unacked = inspect_peer(net->end[1].ep, 0)->ack.largest;
     const struct weft_wire_frame none[] = {message(next + 2, 77)};
     forge(net, none, 1);
@@ -616,7 +619,7 @@ static void forged_messages_do_no_harm(void **state)
     const struct weft_wire_frame old[] = {message(next - 1, 2)};
     forge(net, old, 1);
     assert_int_equal(box.received[2], 0);
-    /* As many as fit, in one packet, each raises three events. */
+    /* One packet with as many messages as fit; each raises three events. */
     struct weft_wire_frame many[WEFT_MSGS_MAX];
     const struct weft_msg_expect any = {.peer = WEFT_PEER_ANY,
                                         .sink = WEFT_SINK_EVENT,
@@ -630,7 +633,7 @@ static void forged_messages_do_no_harm(void **state)
     }
     forge(net, many, 50);
     assert_int_equal(net->end[1].received, 2 + 50);
-    /* Beyond the window, which it moves, as DATA does. */
+    /* A message beyond the window moves the window, as DATA does. */
     const struct weft_wire_frame far[] = {message(next + 4 * WEFT_MSGS_MAX, 2)};
     forge(net, far, 1);
     forge(net, many, 50);

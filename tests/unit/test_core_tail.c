@@ -1,6 +1,6 @@
 /* Loss of the last packets between two ends - DONE, FINISH, the acknowledgement of a pass that
  * misses a chunk. They are retransmitted after part of a round trip, long before a probe timeout
- * that allows for the full variation of a busy link; once, and never without loss. */
+ * that allows for the full variation of a busy link; once only, and never without loss. */
 #include "core_net.h"
 
 enum { CHUNKS = 20, FLOATS = CHUNKS * 352 };
@@ -60,7 +60,7 @@ static struct net *joined(bool lossy)
     return net;
 }
 
-/* Both ends hold to it that round trips vary. */
+/* Keep the measured variation of the round trip high at both ends. */
 static void step(struct net *net)
 {
     for (uint32_t end = 0; end < 2; end++) {
@@ -118,7 +118,7 @@ static void a_lost_done_comes_again_soon(void **state)
     assert_in_range(none, way_ns, way_ns + WEFT_NS_PER_MS);
     uint64_t ns = with_done_lost(true, 1);
     assert_in_range(ns, way_ns + way_ns / 2, 2 * way_ns);
-    /* That was the only one; and where nothing is lost there is none. */
+    /* Only one early retransmission is sent, and none without loss. */
     assert_true(with_done_lost(true, 2) > 3 * way_ns);
     assert_true(with_done_lost(false, 1) > 3 * way_ns);
 }
@@ -155,7 +155,7 @@ static bool over(const struct net *net, const struct net_datagram *d)
     return peer_of(net, 1)->rx.msgs[11 & MSG_MASK].pass_over;
 }
 
-/* A chunk of the last burst is lost, and then the ACKs that report it. */
+/* A chunk of the last burst is lost, and the ACKs that report it are lost, too. */
 static uint64_t with_acks_lost(uint32_t count)
 {
     struct net *net = joined(true);
@@ -192,7 +192,7 @@ static bool last(const struct net *net, const struct net_datagram *d)
     return m->active && m->pass_next == CHUNKS && control;
 }
 
-/* With all chunks received and DONE lost, too, only FINISH can request it. */
+/* If all chunks arrived and DONE is lost, only FINISH can request DONE. */
 static void finish_comes_again_before_the_probe_timeout(void **state)
 {
     (void)state;
@@ -205,7 +205,7 @@ static void finish_comes_again_before_the_probe_timeout(void **state)
         step(net);
     }
     peer_of(net, 1)->recovery.tail_said |= TAIL_LAST | TAIL_ACK;
-    net->end[1].ep->lost_ns = 0; /* the other end does not help */
+    net->end[1].ep->lost_ns = 0; /* the other end does not retransmit early */
     lose.from = 1;
     lose.due = over;
     lose.count = 1;

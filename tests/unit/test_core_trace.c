@@ -1,4 +1,4 @@
-/* The ring of records: off, filled, overwritten; and what two endpoints write into it. */
+/* The ring of records: off, filled, overwritten; and the records of two endpoints. */
 #include "../lib/datagram_net.h"
 #include "core/trace.h"
 #include "wire/packet.h"
@@ -188,7 +188,8 @@ static void test_drops(void **state)
     }
     assert_int_equal(packets, 3);
     assert_int_equal(versions, 1);
-    assert_int_equal(read_all(net.end[1].ep, records, &missed), n); /* not told twice */
+    /* missed records are reported once */
+    assert_int_equal(read_all(net.end[1].ep, records, &missed), n);
     pair_fini();
 }
 

@@ -1,10 +1,9 @@
 /* AES-GCM of ipsec-mb compared with libcrypto: equal bytes for all lengths and splits, each opens
- * the output of the other, and no byte outside the given ranges is accessed. Whole buffers end
- * where memory ends, because the sanitizers do not see what the library's assembler reads.
+ * the output of the other, and no byte outside the given ranges is accessed. Buffers end at an
+ * inaccessible page, because the sanitizers do not check the library's assembler code.
  *
- * Skipped where the provider has no ipsec-mb; test_crypto_provider.c has the published vectors
- * for both.
- */
+ * Skipped if the provider has no ipsec-mb; test_crypto_provider.c has the published vectors for
+ * both. */
 #include "crypto/provider.h"
 
 #include "base/prng.h"
@@ -93,7 +92,7 @@ static void draw_key(size_t key_bytes)
     }
 }
 
-/* One to SPANS stretches, some of them empty, at any place. */
+/* Split into 1 to SPANS spans at random places, some of them empty. */
 static size_t cut(const uint8_t *bytes, size_t count, struct weft_crypto_span spans[SPANS])
 {
     size_t used = 0;
@@ -173,7 +172,7 @@ static void all_lengths_of_additional_data(void **state)
     }
 }
 
-/* Text in the place where it is sealed. */
+/* Seal in place. */
 static void sealed_in_place(void **state)
 {
     (void)state;
@@ -195,7 +194,7 @@ static void sealed_in_place(void **state)
     }
 }
 
-/* Each bit of the tag, with text and without; a refused text is not left in clear. */
+/* Change each bit of the tag, with and without text; a rejected plaintext is erased. */
 static void a_wrong_tag_opens_nothing(void **state)
 {
     (void)state;

@@ -1,8 +1,7 @@
 /* After a fork the child's provider and key are unusable, the parent's are unchanged. Three ways of
- * forking: fork(), a bare clone system call that no handler of the C library sees (the kernel's
- * wiping must tell), and fork() on a kernel that does not wipe (the handler must). Linked with
- * --wrap=madvise for the last, and to know where key schedules lie.
- */
+ * forking: fork(), a bare clone system call, which runs no handler of the C library (detected by
+ * pages that the kernel wipes), and fork() on a kernel that does not wipe (detected by the
+ * handler). Linked with --wrap=madvise to emulate that kernel and to locate key schedules. */
 #include "crypto/job_key.h"
 #include "crypto/provider.h"
 
@@ -24,8 +23,7 @@ int __real_madvise(void *start, size_t bytes, int advice);
 int __wrap_madvise(void *start, size_t bytes, int advice);
 
 static bool kernel_wipes;
-static const uint8_t
-    *wiped; /* the largest mapping that forks are not to inherit: ipsec-mb's keys */
+static const uint8_t *wiped; /* the largest mapping that is wiped on fork: ipsec-mb's keys */
 static size_t wiped_bytes;
 
 int __wrap_madvise(void *start, size_t bytes, int advice)
@@ -65,8 +63,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* One bit for each operation that still gives WEFT_OK, and one more for any status but WEFT_STATE.
- */
+/* One bit for each operation that still returns WEFT_OK, and another bit for any status except
+ * WEFT_STATE. */
 static int operations_that_work(void)
 {
     uint8_t a[32] = {0};
@@ -92,7 +90,8 @@ static int operations_that_work(void)
 
 static int child_says(bool bare)
 {
-    /* A bare clone leaves the C library's idea of the process as it was; nothing below minds. */
+    /* After a bare clone the C library's state still describes the parent; the code below does not
+     * depend on it. */
     pid_t pid = bare ? (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL) : fork();
     if (pid == 0) {
         int mask = operations_that_work();
@@ -176,7 +175,7 @@ static void key_schedules_are_erased(void **state)
     assert_true(all_zero(wiped, wiped_bytes));
 }
 
-/* What a child makes itself is good, there. */
+/* Objects created by the child work in the child. */
 static void child_may_begin_anew(void **state)
 {
     (void)state;

@@ -1,11 +1,10 @@
-/* Loading of ipsec-mb: as on this machine, absent, without one of its functions, of another
- * version, out of memory, failing its self-test, without AES, and disabled. In each case the
- * provider reports the library that does AES-GCM, and a sealed packet has the same bytes.
+/* Loading of ipsec-mb: as installed, absent, without one of its functions, of another version, out
+ * of memory, with a failing self-test, without AES, and disabled. In each case the provider reports
+ * the library that does AES-GCM, and a sealed packet has the same bytes.
  *
  * Linked with --wrap for dlopen and dlsym, which emulate these cases; an absent library is
  * requested by a name that does not exist. A process decides once, so each case runs in its own
- * process, which writes its results into memory shared with the test.
- */
+ * process, which writes its results into memory shared with the test. */
 #include "crypto/provider.h"
 
 #include "base/units.h"
@@ -32,7 +31,7 @@ enum { THREADS = 8, FIT = IMB_FEATURE_AESNI | IMB_FEATURE_PCLMULQDQ };
 /* The simulated environment. */
 struct world {
     enum { AS_IT_IS, ABSENT, PRETENDED } found;
-    const char *lacks; /* a function; NULL = none */
+    const char *lacks; /* a missing function; NULL = none */
     unsigned version;
     bool without_memory;
     uint64_t features;
@@ -49,8 +48,8 @@ struct seen {
     uint32_t loads;
     uint32_t made;
     uint32_t freed;
-    bool freed_another; /* than the one that was made */
-    bool same_bytes;    /* sealed as libcrypto does */
+    bool freed_another; /* a manager other than the created one was freed */
+    bool same_bytes;    /* sealed to the same bytes as libcrypto */
 };
 
 static struct world world;
@@ -265,7 +264,7 @@ static void absent(void **state)
     run((struct world){.found = ABSENT});
     assert_loaded_once();
     assert_says(text, "install ipsec-mb " IMB_VERSION_STR " (Debian: libipsec-mb");
-    /* And the loader's error text. */
+    /* The error text of the loader is included. */
     assert_non_null(strstr(seen->advice, "libIPSec_MB_that_nobody_has.so.1"));
 }
 
@@ -286,7 +285,7 @@ static void without_a_function(void **state)
     }
 }
 
-/* Whichever of its three numbers it is, up or down. */
+/* Each of the version's three numbers, higher or lower. */
 static void of_another_version(void **state)
 {
     (void)state;
@@ -299,7 +298,7 @@ static void of_another_version(void **state)
         assert_loaded_once();
         assert_says("libcrypto; ipsec-mb is 7.8.9, weft was built with " IMB_VERSION_STR,
                     "install ipsec-mb " IMB_VERSION_STR ", or build weft");
-        assert_int_equal(seen->made, 0); /* nothing of it was written or called */
+        assert_int_equal(seen->made, 0); /* the library was not called */
     }
 }
 
@@ -309,7 +308,7 @@ static void without_memory(void **state)
     run((struct world){
         .found = PRETENDED, .version = IMB_VERSION_NUM, .without_memory = true, .features = FIT});
     assert_says("libcrypto; no memory for ipsec-mb", "");
-    assert_int_equal(seen->freed, 0); /* there is nothing to free */
+    assert_int_equal(seen->freed, 0); /* nothing to free */
 }
 
 static void unfit(void **state)

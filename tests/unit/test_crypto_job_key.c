@@ -1,4 +1,4 @@
-/* Key files good and bad, the environment, and that no sentence holds a digit of a key. */
+/* Valid and invalid key files, the environment; no message contains a digit of a key. */
 #include "crypto/job_key.h"
 
 #include "base/units.h"
@@ -16,8 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Bytes 0, 1, ... 31; the fingerprint is the beginning of
- * python3 -c 'import hashlib as h; print(h.sha256(b"weft key id" + bytes(range(32))).hexdigest())' */
+/* Bytes 0, 1, ... 31; the fingerprint is the beginning of python3 -c 'import hashlib as h;
+ * print(h.sha256(b"weft key id" + bytes(range(32))).hexdigest())' */
 #define KEY_TEXT "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
 #define KEY_FINGERPRINT "a3177379"
 
@@ -71,7 +71,7 @@ static void assert_refused(weft_status wanted, const char *sentence)
     if (strstr(error.text, sentence) == NULL) {
         fail_msg("\"%s\" does not contain \"%s\"", error.text, sentence);
     }
-    assert_null(strstr(error.text, "0001020304")); /* nothing of the key */
+    assert_null(strstr(error.text, "0001020304")); /* no digits of the key */
 }
 
 static void good_files(void **state)
@@ -137,7 +137,7 @@ static void what_is_no_file(void **state)
     assert_int_equal(mkdir(path, 0700), 0);
     assert_refused(WEFT_DATA, "not a regular file");
     assert_int_equal(rmdir(path), 0);
-    assert_int_equal(mkfifo(path, 0600), 0); /* must not wait for a writer */
+    assert_int_equal(mkfifo(path, 0600), 0); /* reading must not wait for a writer */
     assert_refused(WEFT_DATA, "not a regular file");
     assert_int_equal(unlink(path), 0);
 }
@@ -160,7 +160,7 @@ static void links(void **state)
         assert_int_equal(lchown(path, 0, 0), 0);
     }
     assert_int_equal(unlink(target), 0);
-    assert_refused(WEFT_NOTFOUND, "cannot open"); /* a link to nothing */
+    assert_refused(WEFT_NOTFOUND, "cannot open"); /* a dangling link */
     assert_int_equal(unlink(path), 0);
     if (!is_root) {
         print_message("only root can make a link owned by another user\n");
@@ -179,7 +179,8 @@ static void environment(void **state)
     assert_int_equal(weft_job_key_take_environment(&key, &error), WEFT_OK);
     assert_is_the_key(key);
     assert_null(getenv("WEFT_JOB_KEY"));
-    assert_int_equal(text[0], 0); /* the C library keeps the memory of setenv: overwritten */
+    assert_int_equal(text[0], 0); /* overwritten, because the C library keeps the memory of
+                                   * setenv */
     assert_int_equal(text[63], 0);
     /* An invalid one is removed as well. */
     assert_int_equal(setenv("WEFT_JOB_KEY", "0123", 1), 0);
@@ -196,7 +197,7 @@ static void write_then_read(void **state)
     char texts[2][WEFT_JOB_KEY_FINGERPRINT_BYTES];
     struct stat about;
     (void)unlink(path);
-    mode_t mask = umask(0777); /* however strange it is */
+    mode_t mask = umask(0777); /* whatever the umask */
     assert_int_equal(weft_job_key_random(&key, &error), WEFT_OK);
     assert_int_equal(weft_job_key_write(key, path, &error), WEFT_OK);
     umask(mask);
@@ -208,7 +209,7 @@ static void write_then_read(void **state)
     assert_int_equal(weft_job_key_fingerprint(again, texts[1]), WEFT_OK);
     assert_string_equal(texts[0], texts[1]);
     weft_job_key_free(again);
-    /* Neither over an existing file, nor through a dangling link. */
+    /* Do not overwrite an existing file, and do not follow a dangling link. */
     assert_int_equal(weft_job_key_write(key, path, &error), WEFT_EXISTS);
     assert_int_equal(stat(path, &about), 0);
     assert_int_equal(about.st_size, WEFT_JOB_KEY_TEXT_BYTES + 1);
@@ -227,7 +228,7 @@ static void nowhere_to_write(void **state)
     assert_int_equal(weft_job_key_write(key, "/nonexistent/key", &error), WEFT_IO);
     assert_non_null(strstr(error.text, "cannot make /nonexistent/key: "));
     assert_int_equal(weft_job_key_write_fd(key, -1), WEFT_IO);
-    /* A disk that is full, as the program that copies a key into a pipe would meet it. */
+    /* A full disk. */
     int full = open("/dev/full", O_WRONLY);
     if (full >= 0) {
         assert_int_equal(weft_job_key_write_fd(key, full), WEFT_IO);
@@ -274,7 +275,7 @@ static void two_keys_differ(void **state)
     assert_int_equal(bytes[0][0] | bytes[1][31], 0);
 }
 
-/* As Python's hmac has it: hmac.new(bytes(range(32)), b"weft admission filter\1", "sha256"). */
+/* Computed with Python: hmac.new(bytes(range(32)), b"weft admission filter\1", "sha256"). */
 static void secrets_are_derived(void **state)
 {
     (void)state;

@@ -1,6 +1,7 @@
 /* core/noise.c with libcrypto's primitives against the published vector of this pattern: cacophony,
  * github.com/haskell-cryptography/cacophony, vectors/cacophony.txt (public domain), protocol_name
- * Noise_NNpsk0_25519_AESGCM_SHA256. Both ends are played, so every message is written and read. */
+ * Noise_NNpsk0_25519_AESGCM_SHA256. The test runs both ends, so every message is written and
+ * read. */
 #include "core/noise.h"
 
 #include "base/units.h"
@@ -51,7 +52,7 @@ static size_t hex(const char *text, uint8_t *bytes_p)
     return count;
 }
 
-/* The real provider, but for the ephemeral keys: those of the vector, one after the other. */
+/* The real provider, except that it returns the vector's ephemeral keys in sequence. */
 static struct weft_crypto real;
 static unsigned pairs;
 

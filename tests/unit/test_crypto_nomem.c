@@ -73,8 +73,7 @@ static void crypto_free(void *block, const char *file, int line)
     free(block);
 }
 
-/* A handshake's worth of operations, until the first that fails. *hashed_p: both hashes are right.
- */
+/* The operations of a handshake, until the first one fails. *hashed_p: both hashes are correct. */
 static weft_status everything(bool *hashed_p)
 {
     static const uint8_t key[32] = {1};
@@ -130,7 +129,7 @@ static uint32_t every_allocation_in_turn(bool once)
         until_failure = UINT32_MAX;
         ERR_clear_error();
         if (status == WEFT_OK) {
-            assert_true(hashed); /* never a wrong hash and a good status */
+            assert_true(hashed); /* a wrong hash must not be combined with status OK */
             if (!has_failed) {
                 return failures;
             }
@@ -149,7 +148,7 @@ static void provider_without_memory(void **state)
     /* Once with all memory: libcrypto reads its configuration, seeds its generators. */
     assert_int_equal(everything(&hashed), WEFT_OK);
     assert_true(hashed);
-    assert_true(every_allocation_in_turn(false) > 20); /* else nothing was tried */
+    assert_true(every_allocation_in_turn(false) > 20); /* otherwise no allocation failed */
     assert_true(every_allocation_in_turn(true) > 20);
 }
 
@@ -203,7 +202,7 @@ static void key_without_memory(void **state)
 
 int main(void)
 {
-    /* Before libcrypto allocates for the first time. */
+    /* Must precede libcrypto's first allocation. */
     if (CRYPTO_set_mem_functions(crypto_malloc, crypto_realloc, crypto_free) != 1) {
         return 1;
     }

@@ -1,9 +1,9 @@
-/* The primitives against their published vectors, and AES-GCM against a slow GCM of its own: the
- * vectors with additional data have nonces that a packet number cannot make.
+/* The primitives compared with their published vectors, and AES-GCM with a slow implementation of
+ * GCM: the vectors with additional data use nonces that no packet number yields.
  *
- * Source: RFC 7748 section 5.2; RFC 4231; FIPS 180-4 examples; McGrew and Viega, "The Galois/Counter
- * Mode of Operation", appendix B (the NIST vectors), cases 1, 2, 13, 14; SP 800-38D section 7.
- */
+ * Source: RFC 7748 section 5.2; RFC 4231; FIPS 180-4 examples; McGrew and Viega, "The
+ * Galois/Counter Mode of Operation", appendix B (the NIST vectors), cases 1, 2, 13, 14; SP 800-38D
+ * section 7. */
 #include "crypto/provider.h"
 
 #include "base/prng.h"
@@ -57,7 +57,7 @@ static int close_provider(void **state)
 {
     (void)state;
     weft_provider_free(provider);
-    /* Whatever failed in a test left nothing for the application's own use of libcrypto. */
+    /* A failure in a test must not leave an error in libcrypto's queue for the application. */
     assert_int_equal(ERR_peek_error(), 0);
     return 0;
 }
@@ -158,7 +158,7 @@ static void points_of_small_order_are_refused(void **state)
         uint8_t shared[WEFT_DH_BYTES] = {1, 2, 3};
         bytes_of(points[i], public);
         assert_int_equal(crypto.ops->dh(crypto.self, secret, public, shared), WEFT_PROTO);
-        assert_int_equal(shared[0] + shared[1] + shared[2], 6); /* untouched */
+        assert_int_equal(shared[0] + shared[1] + shared[2], 6); /* unchanged */
     }
 }
 
@@ -220,7 +220,7 @@ static void hmac_vectors(void **state)
         "key needs to be hashed before being used by the HMAC algorithm.";
     hmac_is(key, 131, large_both, sizeof(large_both) - 1,
             "9b09ffa71b942fcb27635fbcd5b0e944bfdc63644f0713938a7f51535c3a35e2");
-    /* No key is the key of no bytes, not the one of the call before. */
+    /* An absent key means an empty key, not the key of the previous call. */
     hmac_is(NULL, 0, "", 0, "b613679a0814d9ec772f95d778c35fc5ff1697c493715653c6c712144292c5ad");
 }
 
@@ -326,7 +326,7 @@ static void gcm_vectors(void **state)
     }
 }
 
-/* Cut `bytes` into up to four spans at places that the seed chooses. */
+/* Split `bytes` into up to four spans at random places. */
 static size_t cut(struct weft_prng *prng, const uint8_t *bytes, size_t count,
                   struct weft_crypto_span spans[4])
 {
@@ -393,7 +393,7 @@ static void gcm_equals_the_oracle(void **state)
                          WEFT_OK);
         assert_memory_equal(out, wanted, packet.text_bytes);
         assert_memory_equal(tag, wanted_tag, 16);
-        /* The same slot opens what it sealed. */
+        /* A slot can open its own output. */
         assert_int_equal(crypto.ops->aead_open(crypto.self, slot, packet.nonce, aad, aad_count, out,
                                                packet.text_bytes, tag),
                          WEFT_OK);
@@ -401,7 +401,8 @@ static void gcm_equals_the_oracle(void **state)
     }
 }
 
-/* Any one bit of tag, additional data, text or nonce; and a good packet still opens afterwards. */
+/* Change any bit of the tag, additional data, text or nonce; a valid packet can still be opened
+ * afterwards. */
 static void one_bit_is_enough(void **state)
 {
     (void)state;
@@ -452,7 +453,7 @@ static void slots_are_apart(void **state)
     static const uint8_t keys[2][16] = {{1}, {2}};
     uint8_t tags[3][16];
     const struct weft_crypto_span aad = {"header", 6};
-    crypto.ops->aead_clear(crypto.self, 2); /* one that never had a key */
+    crypto.ops->aead_clear(crypto.self, 2); /* a slot that never had a key */
     for (uint32_t i = 0; i < 2; i++) {
         assert_int_equal(crypto.ops->aead_set(crypto.self, i, keys[i], 16), WEFT_OK);
     }

@@ -7,11 +7,11 @@ enum { MESSAGES = 24, ELEMS = 352 * 30 };
 static float source[ELEMS];
 static float memory[MESSAGES][ELEMS];
 
-/* Each datagram that arrives. */
+/* Counts of arriving datagrams. */
 static struct {
     uint64_t count, hash;
-    uint64_t late_ns; /* at most, from when it was due */
-    uint64_t newest;  /* packet number from end 0 */
+    uint64_t late_ns; /* maximum delay after the due time */
+    uint64_t newest;  /* highest packet number from end 0 */
     uint64_t overtaken;
 } arrivals;
 
@@ -130,7 +130,7 @@ static void packets_keep_the_gap(void **state)
     net_free(net);
 }
 
-/* A tenth is lost, more or less, and is sent again. */
+/* About a tenth is lost and retransmitted. */
 static void datagrams_are_lost(void **state)
 {
     (void)state;
@@ -168,7 +168,8 @@ static void datagrams_are_overtaken(void **state)
     net_free(net);
 }
 
-/* It does nothing, and afterwards receives the datagrams of that time, with their arrival times. */
+/* A frozen end does nothing, and afterwards receives the datagrams of that time with their arrival
+ * times. */
 static void a_frozen_end_takes_all_afterwards(void **state)
 {
     (void)state;

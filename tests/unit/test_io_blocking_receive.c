@@ -61,11 +61,13 @@ static void not_before_so_many_answers(void **state)
     answer(1);
     assert_true(weft_blocking_receive_due(&blocking, LONG_NS));
     assert_true(weft_blocking_receive_due(&blocking, WEFT_NEVER));
-    assert_false(weft_blocking_receive_due(&blocking, 100 * WEFT_NS_PER_US)); /* worth a timer */
+    /* near: needs a timer */
+    assert_false(weft_blocking_receive_due(&blocking, 100 * WEFT_NS_PER_US));
     answer(1000);
     weft_blocking_receive_note(&blocking, false);
     answer(3);
-    assert_false(weft_blocking_receive_due(&blocking, LONG_NS)); /* in a row */
+    /* not enough consecutive replies */
+    assert_false(weft_blocking_receive_due(&blocking, LONG_NS));
     answer(1);
     assert_true(weft_blocking_receive_due(&blocking, LONG_NS));
 }
@@ -125,7 +127,7 @@ static void only_its_own_is_a_wake(void **state)
     (void)close(stranger);
 }
 
-/* Without a datagram and without a wake. */
+/* The call ends without a datagram and without a wake. */
 static void the_call_ends_by_itself(void **state)
 {
     (void)state;

@@ -32,12 +32,12 @@ struct pair {
     struct weft_rx *rx;
     struct weft_socket_counters counters;
     struct weft_tx *bursts;
-    /* What arrived, in order. */
+    /* Received datagrams, in order. */
     uint32_t count;
     uint32_t bytes[DATAGRAMS_MAX];
     uint8_t first[DATAGRAMS_MAX]; /* first byte of each */
     enum weft_ecn ecn[DATAGRAMS_MAX];
-    uint64_t sum; /* of all bytes, weighted by place, so that order counts */
+    uint64_t sum; /* sum of all bytes, weighted by position, so that it depends on the order */
 };
 
 static int open_socket(const char *host, bool gro, struct weft_addr *addr_p)
@@ -289,7 +289,7 @@ static void a_signal_ends_a_sleep(void **state)
     assert_int_equal(fcntl(pair->to_fd, F_SETFL, flags & ~O_NONBLOCK), 0);
     assert_int_equal(setsockopt(pair->to_fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)), 0);
     assert_int_equal(pthread_create(&thread, NULL, call, &caller), 0);
-    for (int i = 0; i < 20; i++) { /* by either call */
+    for (int i = 0; i < 20; i++) { /* by both calls */
         const struct weft_rx_buffer *buffers;
         uint32_t count;
         uint64_t now_ns;

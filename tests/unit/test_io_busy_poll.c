@@ -1,4 +1,4 @@
-/* io/busy_poll.h: when a look before a sleep is worth it. */
+/* io/busy_poll.h: when polling before a sleep saves time. */
 #include "io/busy_poll.h"
 
 #include <setjmp.h>
@@ -8,7 +8,7 @@
 
 #include <time.h>
 
-static const uint64_t look_ns = 60 * WEFT_NS_PER_S; /* none of these ends by its time */
+static const uint64_t look_ns = 60 * WEFT_NS_PER_S; /* none of these polls times out */
 
 static bool look(struct weft_busy_poll *poll, bool found)
 {
@@ -56,7 +56,7 @@ static void looks_that_find_nothing_are_left_out(void **state)
     while (!look(&poll, true)) {
     }
     assert_int_equal(looks(&poll, 100, true), 100);
-    /* One in four is still worth it. */
+    /* One success in four is still enough. */
     for (uint32_t i = 0; i < 100; i++) {
         assert_int_equal(looks(&poll, 3, false), 3);
         assert_true(look(&poll, true));
@@ -77,7 +77,7 @@ static void turn_that_takes_long_ends_the_looking_for_a_while(void **state)
     assert_true(poll.off_ns > 0);
     poll.off_until = WEFT_NEVER - 1;
     assert_int_equal(looks(&poll, 100, true), 0);
-    /* The next one soon after it: twice as long. */
+    /* A second slow round soon afterwards doubles the pause. */
     poll.off_until = weft_clock_now_ns();
     poll.off_ns = WEFT_NS_PER_S;
     assert_true(weft_busy_poll_begin(&poll, WEFT_NEVER));

@@ -1,4 +1,4 @@
-/* The clock, and arrival stamps moved onto it. */
+/* The clock, and the conversion of arrival timestamps to it. */
 #include "io/clock.h"
 
 #include <setjmp.h>
@@ -33,7 +33,8 @@ static void stamp_moves_by_the_difference(void **state)
                      3 * WEFT_NS_PER_S);
 }
 
-/* The monotonic clock may be ahead too: a machine without a battery starts in 1970. */
+/* The monotonic clock may also be ahead: a machine without a battery-backed clock starts in
+ * 1970. */
 static void realtime_may_be_behind(void **state)
 {
     (void)state;

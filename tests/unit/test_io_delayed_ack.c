@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Replaces the endpoint. */
+/* Takes the place of the endpoint. */
 static struct {
     bool owned;
     uint64_t sent;
@@ -157,7 +157,7 @@ static void the_thread_sends_while_the_owner_is_away(void **state)
         wait_for_sent(ack, round);
         take(ack);
         assert_int_equal(shared.sent, round);
-        pause_us(round % 2 * 8000); /* time to go to sleep, now and then */
+        pause_us(round % 2 * 8000); /* sometimes long enough for the thread to sleep */
     }
     weft_delayed_ack_free(ack);
 }
@@ -185,13 +185,14 @@ static void what_is_delayed_at_the_end_is_not_sent(void **state)
     ack = make(WEFT_NEVER);
     lend(ack);
     weft_delayed_ack_free(ack);
-    assert_true(shared.sent <= 1); /* unless it was first */
+    assert_true(shared.sent <= 1); /* unless the thread was first */
     weft_delayed_ack_free(NULL);
     assert_false(weft_delayed_ack_enter(NULL));
     assert_int_equal(weft_delayed_ack_sent(NULL), 0);
 }
 
-/* A forked process has no such thread: it must neither wait for it nor for what that slept on. */
+/* A forked process has no such thread: it must wait neither for the thread nor for the condition on
+ * which the thread slept. */
 static void a_forked_process_does_not_wait_for_the_thread(void **state)
 {
     (void)state;
@@ -220,7 +221,7 @@ static void a_delay_pays_after_a_short_absence(void **state)
     (void)state;
     struct weft_delayed_ack *ack = make(100);
     assert_false(weft_delayed_ack_pays(ack));
-    weft_delayed_ack_return(ack, 50); /* never left */
+    weft_delayed_ack_return(ack, 50); /* without leave */
     assert_false(weft_delayed_ack_pays(ack));
     weft_delayed_ack_leave(ack, false, 1000);
     weft_delayed_ack_return(ack, 1100);
@@ -247,7 +248,7 @@ static void entering_does_not_stop_the_thread(void **state)
     wait_for_sent(ack, sent + 1);
     take(ack);
     sent = weft_delayed_ack_sent(ack);
-    weft_delayed_ack_exit(ack, false); /* it was not lent: it is not now */
+    weft_delayed_ack_exit(ack, false); /* it was not lent and stays so */
     assert_false(weft_delayed_ack_enter(ack));
     weft_delayed_ack_free(ack);
     assert_int_equal(shared.sent, sent);

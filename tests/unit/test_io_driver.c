@@ -157,7 +157,7 @@ static void test_hand(void **state)
     assert_int_equal(s->e.refused, s->e.chunks / 3);
     assert_int_equal(pair.b.chunks, s->e.chunks);
     assert_memory_equal(sent, pair.b.by_event, COUNT * sizeof(float));
-    /* The expectation takes a second one. */
+    /* The expectation accepts a second message. */
     pair.b.refuse_every = 0;
     node_send(&pair.a, (struct weft_msg_send){.peer = pair.peer, .base = sent, .total = 1,
                                               .tag = 5, .user = 2});
@@ -167,7 +167,7 @@ static void test_hand(void **state)
     pair_close(&pair);
 }
 
-/* A caller that lays its chunks out itself. */
+/* The caller chooses the chunk layout. */
 static void test_own_grid(void **state)
 {
     enum { COUNT = 10000 };
@@ -194,7 +194,8 @@ static void test_own_grid(void **state)
     pair_close(&pair);
 }
 
-/* A message without memory blocks no other message, and arrives once when memory is posted. */
+/* A message without memory blocks no other message, and arrives exactly once after memory is
+ * posted. */
 static void test_memory_comes_late(void **state)
 {
     enum { COUNT = 300000 };
@@ -258,7 +259,7 @@ static void test_window(void **state)
     struct weft_msg_send more = {.peer = pair.peer, .base = sent, .total = 1, .tag = 99};
     assert_int_equal(node_try_send(&pair.a, more), WEFT_AGAIN);
     nodes_run(&pair.a, &pair.b, 10 * WEFT_NS_PER_MS);
-    for (uint64_t i = WEFT_MSGS_MAX; i > 0; i--) { /* the newest first */
+    for (uint64_t i = WEFT_MSGS_MAX; i > 0; i--) { /* newest first */
         node_expect(&pair.b, (struct weft_msg_expect){.sink = WEFT_SINK_COPY, .tag = i - 1,
                                                       .memory = got + COUNT * (i - 1),
                                                       .memory_bytes = COUNT * 4, .user = i - 1});
@@ -322,8 +323,8 @@ static void test_deadline_without_memory(void **state)
 }
 
 struct cut {
-    bool sender;   /* its deadline ends the message */
-    bool receiver; /* its timeout does */
+    bool sender;   /* the sender's deadline ends the message */
+    bool receiver; /* the receiver's timeout ends it */
     uint32_t bound_ppm;
     const uint64_t *critical_mask;
     enum weft_msg_outcome outcome;
@@ -347,8 +348,8 @@ static void check_cut(struct pair *pair, const struct cut *cut, const float *sum
     }
 }
 
-/* The receiver stops looking for a while: a deadline (either end's) after `span_ns` cuts the
- * message, and both ends have the same mask. False: it had passed before anything arrived. */
+/* The receiver stops reading for a while. A deadline of one end after `span_ns` ends the message,
+ * and both ends have the same mask. False: the deadline passed before any chunk arrived. */
 static bool cut_after(void **state, const struct cut *cut, uint64_t span_ns)
 {
     enum { COUNT = 6 << 20 };
@@ -372,7 +373,7 @@ static bool cut_after(void **state, const struct cut *cut, uint64_t span_ns)
     }
     bool opened = node_find(&pair.b, WEFT_EVENT_OPEN, 1) != NULL;
     if (opened) {
-        nodes_run(&pair.a, NULL, 2 * span_ns); /* fills what lies between */
+        nodes_run(&pair.a, NULL, 2 * span_ns); /* fills the buffers in between */
         check_cut(&pair, cut, sum, COUNT);
         pair.a.scribble = NULL;
         copies(&pair, 1000, 10);
@@ -409,7 +410,8 @@ static void test_cut_within_bound(void **state)
                             .outcome = WEFT_MSG_COMPLETE});
 }
 
-/* Within the bound, and a chunk that must not be missing is (TCP sends the last one last). */
+/* The number of missing chunks is within the bound, but a critical chunk is missing (over TCP the
+ * last chunk is sent last). */
 static void test_cut_critical(void **state)
 {
     static uint64_t last[NODE_MASK_WORDS];
@@ -601,7 +603,7 @@ static void test_nobody_there(void **state)
     node_close(&b);
 }
 
-/* Both connect to each other at the same time: both connections work. */
+/* Both ends connect to each other at the same time: both connections work. */
 static void test_call_each_other(void **state)
 {
     struct pair pair;
@@ -659,7 +661,7 @@ static void test_silence_and_idle(void **state)
     pair_close(&pair);
 }
 
-/* A refused peer is told that the refusal is permanent. */
+/* A refused peer is notified that the refusal is permanent. */
 static void test_refused_for_good(void **state)
 {
     struct pair pair;
@@ -757,7 +759,7 @@ static void test_table_full(void **state)
     node_close(&b);
 }
 
-/* Keys are replaced many times over, both ways, in the middle of messages. */
+/* Keys are replaced many times in both directions, in the middle of messages. */
 static void test_rekey(void **state)
 {
     struct pair pair;

@@ -17,7 +17,7 @@ static const uint64_t LIMIT_NS = 120 * WEFT_NS_PER_S;
 
 enum { COUNT = 20000, BURST = 24 };
 
-static enum weft_driver_kind kind; /* what carries the messages in the tests now */
+static enum weft_driver_kind kind; /* driver of the current tests */
 
 static int over_udp(void **state)
 {
@@ -58,7 +58,7 @@ static weft_peer connect_engines(struct weft_engine *from, struct weft_engine *t
     return peer;
 }
 
-/* The next event of a type; others are passed over. */
+/* Wait for the next event of a type; skip others. */
 static struct weft_msg_event await(struct weft_engine *engine, enum weft_msg_event_type type)
 {
     struct weft_msgr msgr = weft_engine_msgr(engine);
@@ -169,8 +169,8 @@ static void a_message_and_its_mask(void **state)
     free(values);
 }
 
-/* BURST messages close while a ring of two is not polled: the engine waits, still answers commands,
- * and afterwards delivers every event. */
+/* BURST messages close while a ring of two is not polled: the engine waits, still executes
+ * commands, and afterwards delivers every event. */
 static void full_ring_holds_the_engine_up(void **state)
 {
     (void)state;

@@ -193,7 +193,7 @@ static void an_open_that_is_refused_names_the_field(void **state)
     }
 }
 
-/* Some value of the list that this driver refuses, on this side of the range. */
+/* True: the list has a value that this driver refuses on this side of the range. */
 static bool has_value(const struct weft_ep_config_field *field, uint32_t driver, bool above)
 {
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(values); i++) {
@@ -207,7 +207,7 @@ static bool has_value(const struct weft_ep_config_field *field, uint32_t driver,
     return false;
 }
 
-/* No row of the table is without values above. */
+/* Every row of the table has values in the list above. */
 static void every_field_has_its_values(void **state)
 {
     (void)state;
@@ -274,7 +274,7 @@ static void names_and_providers(void **state)
             assert_non_null(strstr(error.text, "cc_name is \"pigeon\""));
             assert_null(driver);
         } else {
-            assert_int_equal(status, WEFT_OK); /* TCP's is tcp_cc */
+            assert_int_equal(status, WEFT_OK); /* TCP uses tcp_cc */
         }
         weft_driver_close(driver);
     }

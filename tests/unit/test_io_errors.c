@@ -1,5 +1,5 @@
-/* Errors of the kernel when it rejects a datagram: each one from a fake kernel, and, in a network
- * namespace with a short MTU (skipped if none can be created), from the real one. */
+/* Errors of the kernel when it rejects a datagram: each from a fake kernel and, in a network
+ * namespace with a short MTU (skipped if none can be created), from the real kernel. */
 #define _GNU_SOURCE /* sendmmsg, unshare */
 
 #include "io/driver.h"
@@ -136,7 +136,7 @@ static void a_socket_that_stays_full_loses_packets(void **state)
     assert_int_equal(kernel.taken, 0);
     assert_int_equal(counters.send_dropped, 4);
     assert_int_equal(counters.datagrams_sent, 0);
-    assert_true(kernel.calls <= 4); /* no spinning */
+    assert_true(kernel.calls <= 4); /* no busy loop */
     assert_true(sender.gso);
 }
 
@@ -198,7 +198,7 @@ static void too_long_is_told_and_gso_stays(void **state)
 static void refused_gso_without_a_long_datagram_is_off(void **state)
 {
     (void)state;
-    kernel.mtu = 1400; /* of a whole message: this kernel does no GSO */
+    kernel.mtu = 1400; /* limit of a whole message: this kernel does not split GSO bursts */
     fill(&bursts[0], 3, 1000, 500);
     weft_sender_send(&sender, bursts, 1, &counters);
     assert_int_equal(kernel.taken, 3);

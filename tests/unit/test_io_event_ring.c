@@ -62,7 +62,7 @@ static void mask_is_lent_until_the_next_pop(void **state)
     assert_ptr_not_equal(event.mask, mask);
     assert_int_equal(event.mask[0], 1);
     assert_int_equal(event.mask[3], 4);
-    assert_false(weft_event_ring_has_room(&ring)); /* lent, not yet given back */
+    assert_false(weft_event_ring_has_room(&ring)); /* lent, not yet returned */
     assert_true(weft_event_ring_pop(&ring, &event));
     assert_true(weft_event_ring_has_room(&ring));
     assert_int_equal(event.mask[3], 99);

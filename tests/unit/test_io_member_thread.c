@@ -1,5 +1,5 @@
 /* The member thread against a coordinator on a real socket: joining, the list, publishing, being
- * replaced, a coordinator that restarts at the same port, and the error text without an answer. */
+ * replaced, a coordinator that restarts at the same port, and the error text without a reply. */
 #include "coordinator.h"
 #include "free_port.h"
 
@@ -75,7 +75,8 @@ static void joins_and_lists(void **state)
     weft_member_thread_stop(worker, true);
     weft_member_thread_stop(second, true);
     struct pollfd fd = {.fd = weft_member_thread_fd(server), .events = POLLIN};
-    assert_int_equal(poll(&fd, 1, 120000), 1); /* reported by a heartbeat */
+    assert_int_equal(poll(&fd, 1, 120000), 1); /* the coordinator reports it in reply to a
+                                                * heartbeat */
     weft_member_thread_state(server, &seen);
     assert_true(seen.is_over);
     weft_member_thread_stop(server, true);
@@ -123,12 +124,12 @@ static void survives_the_coordinator(void **state)
     assert_int_equal(wait_for(server, WEFT_MEMBER_WAIT_LISTED, &seen, &error), WEFT_OK);
     uint64_t epoch = seen.grant.epoch;
     weft_coordinator_stop(&c);
-    (void)coordinator_start(&c, port, 1, lease_ns); /* which remembers nothing */
+    (void)coordinator_start(&c, port, 1, lease_ns); /* a coordinator without state */
     struct weft_member_thread *worker = member_start(port, WEFT_ROLE_WORKER, 1, 1);
     assert_int_equal(wait_for(worker, WEFT_MEMBER_WAIT_LISTED, &seen, &error), WEFT_OK);
     assert_int_equal(seen.list.addresses[0].port, 7700);
     weft_member_thread_state(server, &seen);
-    /* Its own, unless the worker joined first and was given that one. */
+    /* Its own shard, unless the worker joined first and was assigned it. */
     assert_in_range(seen.grant.epoch, epoch, epoch + 1);
     weft_member_thread_stop(worker, false);
     weft_member_thread_stop(server, false);
@@ -169,7 +170,7 @@ static void drop_events(void *driver, uint64_t now_ns)
     }
 }
 
-/* A server takes the connection, and would never answer what is for a coordinator. */
+/* A server accepts the connection, but never replies to requests for a coordinator. */
 static void no_coordinator_is_there(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Sleeps end at their deadline and not before, whatever deadline the timer had earlier. */
+/* Sleeps end at their deadline and not before, whatever the timer's previous deadline. */
 #include "io/clock.h"
 #include "io/poller.h"
 
@@ -115,7 +115,7 @@ static void a_wake_of_another_thread_ends_a_sleep_without_end(void **state)
     (void)state;
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, wake_later, NULL), 0);
-    /* A timer left over from before fires meanwhile. */
+    /* The timer of an earlier sleep fires meanwhile. */
     signal_fd(fd);
     assert_false(weft_poller_wait(&poller, weft_clock_now_ns() + WEFT_NS_PER_MS));
     uint64_t value;
@@ -126,7 +126,8 @@ static void a_wake_of_another_thread_ends_a_sleep_without_end(void **state)
     assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
-/* For a thread that waits for many: readable at the moment or before, never long after. */
+/* For a thread that waits for many pollers: readable at or before the deadline, never long after
+ * it. */
 static void a_prepared_descriptor_turns_readable(void **state)
 {
     (void)state;
@@ -145,7 +146,7 @@ static void a_prepared_descriptor_turns_readable(void **state)
     assert_int_equal(read(fd, &value, sizeof(value)), sizeof(value));
     weft_poller_wake(&poller);
     assert_int_equal(poll(&wait, 1, -1), 1);
-    weft_poller_prepare(&poller, WEFT_NEVER); /* and the wake */
+    weft_poller_prepare(&poller, WEFT_NEVER); /* clears the wake */
     assert_int_equal(poll(&wait, 1, 0), 0);
 }
 

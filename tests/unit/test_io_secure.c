@@ -1,6 +1,7 @@
-/* Real sockets with real cryptography: an engine's endpoint sends through a relay to one that this
- * thread turns. The relay looks for the payload and flips bits. What core does about keys and
- * attackers is in test_core_security.c; here is that provider, key and drivers fit together. */
+/* Real sockets with real cryptography: an engine's endpoint sends through a relay to an endpoint
+ * that this thread progresses. The relay searches for the payload and flips bits.
+ * test_core_security.c tests keys and attackers; this test checks that provider, key and drivers
+ * work together. */
 #define _GNU_SOURCE /* memmem */
 #include "crypto/job_key.h"
 #include "crypto/provider.h"
@@ -29,11 +30,11 @@ static const uint64_t LIMIT_NS = 120 * WEFT_NS_PER_S;
 
 /* ---- the relay ------------------------------------------------------------------------------- */
 
-/* Two sockets: `near` is what the sender connects to, `far` talks to the receiver. */
+/* Two sockets: the sender connects to `near`; `far` is connected to the receiver. */
 struct relay {
     int near;
     int far;
-    uint16_t port; /* of near */
+    uint16_t port; /* port of `near` */
     struct sockaddr_in sender;
     struct sockaddr_in receiver;
     uint32_t count;
@@ -132,7 +133,7 @@ struct pair {
     struct weft_engine *sender;
     struct weft_driver *receiver;
     struct relay relay;
-    weft_peer peer; /* at the sender */
+    weft_peer peer; /* the receiver, as seen by the sender */
     uint32_t up;
     uint32_t down;
     uint32_t sent;
@@ -273,7 +274,8 @@ static void transfer(uint8_t mode, uint32_t flip_every, bool *payload_seen_p)
         assert_int_equal(hint_of(pair.sender), WEFT_HINT_NONE);
     } else {
         assert_true(pair.relay.flipped > 10);
-        /* Bits of version, class and connection id are noticed before the tag. */
+        /* Changed bits of version, class and connection id are detected before the tag is
+         * checked. */
         assert_true(bad > pair.relay.flipped / 2 && bad <= pair.relay.flipped);
     }
     assert_true(at_sender.rekeys > 0);

@@ -50,8 +50,8 @@ static void nonsense_is_no_address(void **state)
     }
 }
 
-/* Addresses are compared bytewise by the endpoint: what a sender's packets carry must equal what
- * was parsed. */
+/* The endpoint compares addresses bytewise: the address of a sender's packets must equal the parsed
+ * one. */
 static void sender_equals_parsed(void **state)
 {
     (void)state;
@@ -60,7 +60,7 @@ static void sender_equals_parsed(void **state)
     assert_int_equal(weft_sock_addr_parse("127.0.0.1", 77, &parsed, NULL), WEFT_OK);
     uint8_t noise[sizeof(struct sockaddr_storage)];
     memset(noise, 0xaa, sizeof(noise));
-    memcpy(noise, parsed.bytes, 8); /* sin_zero holds noise */
+    memcpy(noise, parsed.bytes, 8); /* random bytes in sin_zero */
     weft_sock_addr_canonical(noise, &seen);
     assert_memory_equal(&seen, &parsed, sizeof(seen));
 

@@ -1,4 +1,4 @@
-/* Failures specific to TCP: connections that break, strangers that connect, bytes changed in
+/* Failures specific to TCP: broken connections, connections from strangers, bytes changed in
  * transit. Common behaviour with UDP is in test_io_driver.c. This test accesses internal state. */
 #define _GNU_SOURCE /* accept4 */
 #include "driver_pair.h"
@@ -117,7 +117,7 @@ static void test_torn(void **state)
     ends_close(&ends);
 }
 
-/* A process that connects again while its old connection still looks alive replaces it. */
+/* A process that reconnects while its old connection seems alive replaces that connection. */
 static void test_replaced(void **state)
 {
     (void)state;
@@ -148,8 +148,8 @@ static void test_told_at_once(void **state)
     float *x = ramp(COUNT, 1.0F);
     float *y = calloc(COUNT, sizeof(float));
     assert_non_null(y);
-    /* The receiver closes it by its timeout, while the sender's socket is full: its memory is free
-     * when that batch is written. */
+    /* The receiver's timeout closes the message while the sender's socket is full: the sender's
+     * memory is returned when that batch is written. */
     node_expect(&ends.b, (struct weft_msg_expect){.sink = WEFT_SINK_COPY, .tag = 1, .memory = y,
                                                   .memory_bytes = COUNT * 4ull,
                                                   .timeout_ns = 1, .user = 1});
@@ -167,9 +167,9 @@ static void test_told_at_once(void **state)
             (void)weft_driver_step(ends.b.driver, 0, node_handle, &ends.b);
         }
     }
-    assert_true(left); /* a step had ended with SENT untold */
+    assert_true(left); /* a step has ended without reporting SENT */
     assert_int_equal(node_find(&ends.a, WEFT_EVENT_SENT, 1)->e.outcome, WEFT_MSG_SHORT);
-    /* And the end of a connection, requested between two steps. */
+    /* The end of a connection, requested between two steps. */
     weft_driver_disconnect(ends.a.driver, ends.peer);
     uint64_t sleeps = counters_of(&ends.a).socket.sleeps;
     (void)weft_driver_step(ends.a.driver, WEFT_NS_PER_S, node_handle, &ends.a);
@@ -180,8 +180,8 @@ static void test_told_at_once(void **state)
     ends_close(&ends);
 }
 
-/* A child that was forked has the descriptors too, so closing one does not take it out of epoll:
- * the parent must not be woken by a closed connection. */
+/* A forked child also has the descriptors, so closing one does not remove it from epoll. The parent
+ * must not be woken by a closed connection. */
 static void test_forked(void **state)
 {
     (void)state;
@@ -190,7 +190,7 @@ static void test_forked(void **state)
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        (void)alarm(600); /* should the test end before it is killed */
+        (void)alarm(600); /* in case the test ends without killing it */
         (void)pause();
         _exit(0);
     }
@@ -268,7 +268,8 @@ static void test_slept(void **state)
     float x = 1.0F;
     node_send(&ends.a, (struct weft_msg_send){.peer = ends.peer, .base = &x, .total = 1, .tag = 1,
                                               .user = 1});
-    t->peers[ends.peer].quiet_ns -= timeout_ns + timeout_ns / 10; /* instead of standing still */
+    /* instead of suspending the process */
+    t->peers[ends.peer].quiet_ns -= timeout_ns + timeout_ns / 10;
     weft_tcp_timers(t, weft_clock_now_ns());
     assert_int_equal(t->peers[ends.peer].state, TCP_PEER_OPEN);
     assert_true(t->peers[ends.peer].pinged);
@@ -300,7 +301,7 @@ static void say(int fd, const void *bytes, size_t count)
     assert_int_equal(send(fd, bytes, count, MSG_NOSIGNAL), (ssize_t)count);
 }
 
-/* Until the stranger is accepted; then its 5 s are ten minutes. */
+/* Wait until the stranger is accepted; then extend its 5 s to ten minutes. */
 static void stranger_waits(struct node *n)
 {
     struct weft_tcp *t = inside(n);
@@ -314,7 +315,7 @@ static void stranger_waits(struct node *n)
     }
 }
 
-/* Run the node until the other end closes; its last bytes are stored in answer. */
+/* Run the node until the other end closes; store its last bytes in answer. */
 static size_t answer_of(struct node *n, int fd, uint8_t *answer, size_t room)
 {
     uint64_t end_ns = weft_clock_now_ns() + node_limit_ns;
@@ -343,13 +344,13 @@ static void test_garbage(void **state)
     say(fd, http, sizeof(http) - 1);
     assert_int_equal(answer_of(&ends.b, fd, answer, sizeof(answer)), 0);
     assert_int_equal(counters_of(&ends.b).ep.bad_class, 1);
-    /* A record before a handshake, as long as records get. */
+    /* A record of maximum length instead of a handshake. */
     static uint8_t record[WEFT_WIRE_RECORD_BYTES_MAX];
     weft_wire_record_head_encode(record, WEFT_CLASS_PLAIN, WEFT_FLAG_DATA, 65532);
     fd = stranger(&ends.b);
     (void)!send(fd, record, sizeof(record), MSG_NOSIGNAL);
     assert_int_equal(answer_of(&ends.b, fd, answer, sizeof(answer)), 0);
-    /* The right class, all else wrong. */
+    /* A valid class; all other fields are invalid. */
     uint8_t hello[WEFT_HELLO_BYTES];
     memset(hello, 0xee, sizeof(hello));
     hello[0] = VERSION | WEFT_CLASS_HELLO;
@@ -368,13 +369,13 @@ static void test_garbage(void **state)
     assert_int_equal(refused.version, WEFT_WIRE_VERSION);
     assert_int_equal(weft_driver_hint(ends.b.driver), WEFT_HINT_VERSION);
     assert_int_equal(node_count(&ends.b, WEFT_EVENT_PEER_UP), 1);
-    assert_int_equal(conns_of(&ends.b), 1); /* the honest one */
+    assert_int_equal(conns_of(&ends.b), 1); /* the honest peer */
     ends_close(&ends);
 }
 
 /* ---- a recorded HELLO ------------------------------------------------------------------------ */
 
-/* A provider that counts Diffie-Hellman operations, which a stranger must not be able to cause. */
+/* A provider that counts Diffie-Hellman operations: a stranger must not be able to cause any. */
 static uint64_t dh_count;
 static const struct weft_crypto_ops *counted_ops;
 
@@ -424,14 +425,14 @@ static void record_hello(uint8_t hello[WEFT_HELLO_BYTES])
     node_close(&honest);
 }
 
-/* An attacker with one recorded HELLO and some descriptors: each is used again and again, the
- * oldest first, and kept open meanwhile or closed at once. */
+/* An attacker with one recorded HELLO and some descriptors. It reuses the descriptors, oldest
+ * first, and either keeps each connection open or closes it at once. */
 enum { REPLAY_SOCKETS = 200 };
 
 struct replayer {
     uint8_t hello[WEFT_HELLO_BYTES];
     bool leaves;  /* closes each connection after sending HELLO */
-    bool insists; /* sends HELLO again after an answer */
+    bool insists; /* sends HELLO again after a reply */
     int fds[REPLAY_SOCKETS];
     uint32_t sent;
 };
@@ -470,7 +471,7 @@ static void replayed_hello(bool leaves, bool insists)
     struct weft_driver_config config = node_config(&tcp_auth, 1);
     config.udp.ep.peers_max = 64;
     config.udp.ep.hello_rate_max =
-        1; /* behind the 64 at once: how slow this machine is counts little */
+        1; /* after the burst of 64, so that the speed of this machine matters little */
     node_open(&server, &config);
     count_dh(&server);
     while (r.sent < BEFORE) {
@@ -489,7 +490,7 @@ static void replayed_hello(bool leaves, bool insists)
         }
     }
     uint32_t again = 0;
-    for (uint32_t w = 0; w < WORKERS; w++) { /* each attempt that fails doubles the pause */
+    for (uint32_t w = 0; w < WORKERS; w++) { /* each failed attempt doubles the pause */
         again += inside(&worker[w])->peers[0].retry_interval_ns > 10 * WEFT_NS_PER_MS;
     }
     print_message("%u copies, %llu Diffie-Hellmans, %u of %u workers had to try again\n", r.sent,
@@ -555,7 +556,7 @@ static void test_false_cookie(void **state)
     node_close(&n);
 }
 
-/* The other end of a mode-none handshake by hand, up to a first record. */
+/* The test implements the other end of a handshake in mode none, up to a first record. */
 static int shaken(struct node *n)
 {
     struct weft_wire_hello hello = {.mode = WEFT_MODE_NONE, .connection_id = 5, .incarnation = 6,
@@ -564,7 +565,7 @@ static int shaken(struct node *n)
     struct weft_writer w = weft_writer_make(bytes, sizeof(bytes));
     weft_wire_hello_encode(&w, &hello);
     int fd = stranger(n);
-    say(fd, bytes, 60); /* in two pieces, and then with the first record behind it */
+    say(fd, bytes, 60); /* in two pieces, then together with the first record */
     stranger_waits(n);
     nodes_run(n, NULL, 2 * WEFT_NS_PER_MS);
     say(fd, bytes + 60, sizeof(bytes) - 60);
@@ -604,7 +605,7 @@ static void test_first_record(void **state)
     say(fd, record, 44);
     assert_int_equal(answer_of(&n, fd, answer, sizeof(answer)), 0);
     assert_int_equal(node_count(&n, WEFT_EVENT_PEER_UP), 0);
-    /* A good one: up; then one byte at a time. */
+    /* A valid handshake succeeds, also one byte at a time. */
     fd = shaken(&n);
     for (size_t i = 0; i < sizeof(ping); i++) {
         say(fd, ping + i, 1);
@@ -613,7 +614,7 @@ static void test_first_record(void **state)
     assert_int_equal(node_count(&n, WEFT_EVENT_PEER_UP), 1);
     assert_int_equal(node_find(&n, WEFT_EVENT_PEER_UP, 0)->e.name, 77);
     assert_int_equal(recv(fd, answer, sizeof(answer), 0), 4 + 2 + WEFT_ACK_BYTES);
-    /* A protocol violation ends the connection, with CLOSE as the reason. */
+    /* A protocol violation ends the connection; CLOSE contains the reason. */
     static const uint8_t bad[] = {VERSION, 0x02, 0, 3, 0, 1, 18};
     say(fd, bad, sizeof(bad));
     assert_int_equal(answer_of(&n, fd, answer, sizeof(answer)), 4 + 2 + WEFT_CLOSE_BYTES);
@@ -716,7 +717,7 @@ static void test_too_early(void **state)
     }
 }
 
-/* Many silent connections: the oldest are evicted, memory does not grow, and an honest peer can
+/* With many silent connections the oldest are evicted, memory does not grow, and an honest peer can
  * connect. */
 static void test_silent_strangers(void **state)
 {
@@ -768,7 +769,7 @@ static void test_slow_stranger(void **state)
     for (uint32_t i = 0; i < t->conns_max; i++) {
         t->conns[i].since_ns = now_ns - 4990 * WEFT_NS_PER_MS; /* instead of waiting */
     }
-    /* It sleeps until then, and not for the minute that it may. */
+    /* The step sleeps until then, not for the allowed minute. */
     assert_int_equal(weft_tcp_deadline(t), now_ns + 10 * WEFT_NS_PER_MS);
     while (conns_of(&n) > 0) {
         (void)weft_driver_step(n.driver, 60 * WEFT_NS_PER_S, node_handle, &n);
@@ -779,7 +780,7 @@ static void test_slow_stranger(void **state)
     node_close(&n);
 }
 
-/* Began `ago_ns` ago: whether it is still there after a step. */
+/* Returns whether a connection that began `ago_ns` ago still exists after a step. */
 static bool stays(struct node *n, uint64_t ago_ns)
 {
     struct weft_tcp *t = inside(n);
@@ -791,7 +792,7 @@ static bool stays(struct node *n, uint64_t ago_ns)
     return conns_of(n) == 1;
 }
 
-/* A peer that received ACCEPT may be suspended before its first packet. */
+/* A peer may be suspended after ACCEPT and before its first packet. */
 static void test_slow_friend(void **state)
 {
     (void)state;
@@ -805,8 +806,8 @@ static void test_slow_friend(void **state)
     node_close(&n);
 }
 
-/* No descriptor is left: the node unwatches its listener instead of spinning, and watches it again.
- */
+/* Without free descriptors the node stops watching its listener instead of spinning, and resumes
+ * later. */
 static void test_no_descriptors(void **state)
 {
     (void)state;
@@ -911,7 +912,7 @@ static void flipped(uint8_t mode, uint64_t at)
         assert_int_equal(nodes_await(&ends.b, NULL, WEFT_EVENT_PEER_DOWN, 0)->e.down,
                          WEFT_DOWN_PROTOCOL);
         const struct node_event *r = node_find(&ends.b, WEFT_EVENT_RECEIVED, 1);
-        if (r != NULL) { /* messages received before are unchanged */
+        if (r != NULL) { /* messages received earlier are unchanged */
             for (uint32_t i = 0; i < 20000; i++) {
                 bool there = weft_bits_test(r->mask, i / r->e.chunk_elems);
                 assert_true(y[i] == (there ? x[i] : 0.0F));
@@ -955,7 +956,7 @@ static void test_tuning(void **state)
     config.udp.loss.loss_ppm = 0;
 
     struct ends ends;
-    config.tcp_cc = "reno"; /* is in every kernel */
+    config.tcp_cc = "reno"; /* every kernel has it */
     node_open(&ends.a, &config);
     struct weft_driver_config other = node_config(&tcp_none, 2);
     other.tcp_cc = "reno";
@@ -978,7 +979,7 @@ static void test_tuning(void **state)
     ends_close(&ends);
 }
 
-/* The option is young: where the kernel has it, its effect is measured; where not, the words. */
+/* The option is new: if the kernel has it, test its effect, otherwise the error text. */
 static void test_rto_min(void **state)
 {
     (void)state;
@@ -1042,12 +1043,12 @@ static void test_ipv6(void **state)
     ends_close(&ends);
 }
 
-/* Held, then released at once, or at a later time and then at once: all its chunks are sent, at
- * their rate. */
+/* Held, then released at once, or at a later time and then at once: all its chunks are sent, at the
+ * granted rate. */
 static void test_paced(void **state)
 {
     enum { COUNT = 1 << 18, BYTES = COUNT * 4 };
-    static const uint64_t rate_bps = 100000000; /* 84 ms for all */
+    static const uint64_t rate_bps = 100000000; /* 84 ms for all chunks */
     (void)state;
     struct ends ends;
     ends_open(&ends, &tcp_none);

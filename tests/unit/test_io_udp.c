@@ -1,5 +1,5 @@
-/* Endpoints on real sockets: messages both ways, loss on purpose, no GSO, garbage, wake, close.
- * Both ends are stepped by one thread; it waits for conditions, with a limit far above need. */
+/* Endpoints on real sockets: messages in both directions, injected loss, no GSO, garbage, wake,
+ * close. One thread steps both ends and waits for conditions, with a generous timeout. */
 #include "base/bits.h"
 #include "io/clock.h"
 #include "io/driver.h"
@@ -34,7 +34,7 @@ struct node {
     uint32_t holes;      /* chunks missing in masks of RECEIVED */
     weft_peer peer;      /* of the last event */
     enum weft_msg_down why;
-    uint8_t *by_event; /* HAND: chunks are put here */
+    uint8_t *by_event; /* HAND: destination of chunks */
 };
 
 static void on_event(struct node *node, const struct weft_msg_event *event)
@@ -94,7 +94,7 @@ static void open_node(const struct weft_udp_config *config, struct node *node)
     node->msgr = weft_driver_msgr(node->driver);
 }
 
-/* Step both until *count reaches target. */
+/* Step both ends until *count reaches target. */
 static void run_until(struct node *a, struct node *b, const uint32_t *count, uint32_t target)
 {
     uint64_t end_ns = weft_clock_now_ns() + LIMIT_NS;
@@ -143,7 +143,7 @@ static void expect_floats(struct node *node, enum weft_msg_sink sink, float *mem
     assert_int_equal(node->msgr.ops->expect(node->msgr.self, &expect, &id), WEFT_OK);
 }
 
-/* Whole numbers: sums are exact. */
+/* Whole numbers, so that sums are exact. */
 static float *numbers(uint32_t count)
 {
     float *values = calloc(count, sizeof(*values));
@@ -154,7 +154,7 @@ static float *numbers(uint32_t count)
     return values;
 }
 
-/* `rounds` vectors from a to b through `sink`, then one back; all must be right to the last bit. */
+/* `rounds` vectors from a to b through `sink`, then one back; all must be bit-identical. */
 static void transfer(struct node *a, struct node *b, const char *host, enum weft_msg_sink sink,
                      uint32_t rounds)
 {
@@ -295,7 +295,7 @@ static void garbage_is_counted(void **state)
         for (size_t word = 0; word < WEFT_ARRAY_COUNT(bytes); word++) {
             bytes[word] = weft_prng_u64(&prng);
         }
-        size_t count = weft_prng_below(&prng, sizeof(bytes)); /* empty ones too */
+        size_t count = weft_prng_below(&prng, sizeof(bytes)); /* including empty ones */
         assert_int_equal(sendto(fd, bytes, count, 0, (struct sockaddr *)&to, sizeof(to)), count);
         if (i % 50 == 0) {
             (void)weft_driver_step(b.driver, 0, drain, &b);
@@ -412,7 +412,8 @@ static void sleep_ends_at_its_time(void **state)
     weft_driver_close(a.driver);
 }
 
-/* One vector from `from` to the other node, which is not stepped any more once it has arrived. */
+/* Send one vector from `from` to the other node. The receiver is not stepped after it has
+ * arrived. */
 static void send_one(struct node *from, struct node *to, weft_peer peer, const float *values,
                      float *memory, uint32_t count)
 {
@@ -422,7 +423,7 @@ static void send_one(struct node *from, struct node *to, weft_peer peer, const f
     run_until(from, to, &to->received, received);
 }
 
-/* The receiver does nothing after the message has arrived, and the sender learns of it. */
+/* The receiver is not stepped after the message has arrived, and the sender is still notified. */
 static void what_is_held_is_said_without_its_owner(void **state)
 {
     (void)state;
@@ -433,7 +434,7 @@ static void what_is_held_is_said_without_its_owner(void **state)
     struct node a;
     struct node b;
     small(&config);
-    config.ep.peer_timeout_ns = 60 * WEFT_NS_PER_S; /* a machine may stand still */
+    config.ep.peer_timeout_ns = 60 * WEFT_NS_PER_S; /* the machine may be suspended */
     open_node(&config, &a);
     config.delayed_ack_ns = WEFT_NEVER;
     open_node(&config, &b);
@@ -459,7 +460,7 @@ static void called_by_nobody(void *arg)
     (void)arg;
 }
 
-/* It would be called by the thread that sends what is delayed. */
+/* The thread that sends delayed acknowledgements would call the hook. */
 static void delayed_acks_do_not_go_with_before_send(void **state)
 {
     (void)state;
@@ -474,7 +475,7 @@ static void delayed_acks_do_not_go_with_before_send(void **state)
     assert_null(driver);
 }
 
-/* Whatever the thread and the owner do at the same time. */
+/* Concurrent use by the thread and the owner. */
 static void delayed_acks_lose_nothing(void **state)
 {
     (void)state;
@@ -485,7 +486,7 @@ static void delayed_acks_lose_nothing(void **state)
     struct node a;
     struct node b;
     small(&config);
-    config.ep.peer_timeout_ns = 60 * WEFT_NS_PER_S; /* a machine may stand still */
+    config.ep.peer_timeout_ns = 60 * WEFT_NS_PER_S; /* the machine may be suspended */
     config.delayed_ack_ns = WEFT_NEVER;
     open_node(&config, &a);
     open_node(&config, &b);
@@ -542,7 +543,7 @@ static void blocking_receive_loses_nothing(void **state)
     pthread_t thread;
     float there[4] = {0}, here[4], back[4];
     small(&config);
-    config.ep.peer_timeout_ns = 60 * WEFT_NS_PER_S; /* a machine may stand still */
+    config.ep.peer_timeout_ns = 60 * WEFT_NS_PER_S; /* the machine may be suspended */
     config.blocking_receive = 1;
     open_node(&config, &server.node);
     config.delayed_ack_ns = WEFT_NEVER;

@@ -29,7 +29,7 @@ struct node {
     struct weft_msgr msgr;
     uint32_t up;
     uint32_t down;
-    uint64_t down_ns[4]; /* of each peer; 0 = it is not */
+    uint64_t down_ns[4]; /* time of PEER_DOWN per peer; 0 = not down */
     enum weft_msg_down why[4];
 };
 
@@ -149,13 +149,14 @@ static void nobody_ever_comes(void **state)
         assert_true(weft_clock_now_ns() < from_ns + LIMIT_NS);
         (void)weft_driver_step(client.driver, STEP_NS, drain, &client);
     }
-    assert_true(client.down_ns[peer] - from_ns >= 290 * WEFT_NS_PER_MS); /* not when it was told */
+    /* not at the time of the report */
+    assert_true(client.down_ns[peer] - from_ns >= 290 * WEFT_NS_PER_MS);
     assert_int_equal(client.why[peer], WEFT_DOWN_SILENT);
     assert_non_null(strstr(words(&client), "nothing listens"));
     weft_driver_close(client.driver);
 }
 
-/* A process of its own, so that it can die without a word. Returns its port. */
+/* A server in a separate process, so that it can be killed. Returns its port. */
 static pid_t server_fork(uint16_t *port_p)
 {
     int pipes[2];
@@ -179,7 +180,7 @@ static pid_t server_fork(uint16_t *port_p)
 
 /* Its server is killed, so each packet is answered by ICMP; meanwhile another connection is being
  * established, so the socket receives these errors. The established connection ends by its own
- * timeout, no sooner. */
+ * timeout, not earlier. */
 static void a_connection_that_is_up_is_never_torn(void **state)
 {
     (void)state;
@@ -211,10 +212,11 @@ static void a_connection_that_is_up_is_never_torn(void **state)
     }
     assert_true(client.down_ns[up] - killed_ns >= timeout_ns);
     assert_int_equal(client.why[up], WEFT_DOWN_SILENT);
-    assert_in_range(unreached(&client), 1, 14); /* HELLOs; of the other's probes none counts */
+    assert_in_range(unreached(&client), 1, 14); /* HELLOs only; probes of the other connection are
+                                                 * not counted */
     char dead[32];
     snprintf(dead, sizeof(dead), ":%u:", (unsigned)port);
-    assert_null(strstr(words(&client), dead)); /* of that one no error was received */
+    assert_null(strstr(words(&client), dead)); /* no error is reported for that connection */
     assert_int_equal(weft_udp_counters(weft_driver_udp(client.driver))->send_dropped, 0);
     weft_driver_close(client.driver);
 }

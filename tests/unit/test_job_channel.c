@@ -1,4 +1,5 @@
-/* Messages between a supervisor and its processes: whole, in pieces, several at once, and none. */
+/* Messages between a supervisor and its processes: complete, in pieces, several at once, and
+ * none. */
 #define _GNU_SOURCE
 #include "job/channel.h"
 
@@ -16,7 +17,7 @@
 #include <unistd.h>
 
 struct pair {
-    struct weft_channel here; /* does not block */
+    struct weft_channel here; /* non-blocking */
     int there;
 };
 
@@ -37,7 +38,7 @@ static int close_pair(void **state)
     struct pair *pair = *state;
     weft_channel_fini(&pair->here);
     assert_int_equal(pair->here.fd, -1);
-    weft_channel_fini(&pair->here); /* a closed one is fine */
+    weft_channel_fini(&pair->here); /* closing twice is allowed */
     if (pair->there >= 0) {
         (void)close(pair->there);
     }
@@ -50,7 +51,7 @@ static void put(const struct pair *pair, const char *text)
     assert_int_equal(write(pair->there, text, strlen(text)), (ssize_t)strlen(text));
 }
 
-/* The event of the next message, which it must be. */
+/* The next message must be this event. */
 static void expect(struct pair *pair, const char *event)
 {
     cJSON *object = NULL;
@@ -118,7 +119,7 @@ static void *send_large(void *arg)
     return weft_channel_send(channel, event) == WEFT_OK ? NULL : channel;
 }
 
-/* More than the socket and a read hold. */
+/* Larger than the socket's buffer and one read. */
 static void large(void **state)
 {
     struct pair *pair = *state;

@@ -1,5 +1,6 @@
 /* The journal: appended records are read back, a tail torn at any byte is truncated, damage is
- * refused. It is rewritten without losing a record, whichever system call fails or is the last. */
+ * refused. It is rewritten without losing a record, whichever system call fails, and whichever is
+ * the last one executed. */
 #define _GNU_SOURCE
 #include "job/coordinator_journal.h"
 
@@ -141,7 +142,7 @@ static void torn_at_any_byte(void **state)
         spit(whole, cut);
         assert_int_equal(open_it(&journal, &heard, &torn), WEFT_OK);
         assert_int_equal(heard.count, cut >= count ? 2 : cut >= 52 ? 1 : 0);
-        append(journal, 34, 3); /* later records are intact again */
+        append(journal, 34, 3); /* later records are valid again */
         weft_coordinator_journal_close(journal);
         uint32_t before = heard.count;
         assert_int_equal(open_it(&journal, &heard, &torn), WEFT_OK);
@@ -149,7 +150,7 @@ static void torn_at_any_byte(void **state)
         assert_int_equal(heard.count, before + 1);
         weft_coordinator_journal_close(journal);
     }
-    /* A tail of zeros, which a file system leaves. */
+    /* A tail of zeros, as a file system may leave. */
     memset(whole + count, 0, 500);
     spit(whole, count + 500);
     assert_int_equal(open_it(&journal, &heard, &torn), WEFT_OK);
@@ -179,7 +180,7 @@ static void damage_is_refused(void **state)
     }
     spit((const uint8_t *)"hello", 5);
     assert_int_equal(open_it(&journal, &heard, &torn), WEFT_DATA);
-    assert_int_equal(slurp(bad), 5); /* and left alone */
+    assert_int_equal(slurp(bad), 5); /* and unchanged */
 }
 
 /* Damage in the last synced record: its length is complete, so it was not torn, and may have been
@@ -195,7 +196,7 @@ static void damage_at_the_end_is_refused(void **state)
     assert_int_equal(open_it(&journal, &heard, &torn), WEFT_OK);
     append(journal, 32, 200);
     append(journal, 33, 250);
-    append(journal, 34, 200); /* over a boundary of 512 */
+    append(journal, 34, 200); /* crosses a 512-byte boundary */
     weft_coordinator_journal_close(journal);
     size_t count = slurp(whole);
     size_t last = count - 16 - 200;
@@ -204,9 +205,9 @@ static void damage_at_the_end_is_refused(void **state)
         bad[at] ^= 0x41;
         spit(bad, count);
         assert_int_equal(open_it(&journal, &heard, &torn), WEFT_DATA);
-        assert_int_equal(slurp(bad), count); /* and left alone */
+        assert_int_equal(slurp(bad), count); /* and unchanged */
     }
-    /* Zeros from a sector on are what a disk did not write. */
+    /* Zeros from a sector boundary on: sectors that the disk did not write. */
     memcpy(bad, whole, count);
     memset(bad + 512, 0, count - 512);
     assert_true(last < 512 && 512 < count);
@@ -219,8 +220,8 @@ static void damage_at_the_end_is_refused(void **state)
 
 /* ---- compaction ------------------------------------------------------------------------------ */
 
-/* Calls that may fail are counted; the fail_at-th fails, or that and all after it do (a crash: what
- * a dead process would have done is not done). 0 = none. */
+/* Calls that may fail are counted; call number fail_at fails, or that call and all later ones (a
+ * crash: later calls have no effect). 0 = none. */
 static struct {
     uint32_t count;
     uint32_t fail_at;
@@ -240,7 +241,7 @@ ssize_t __real_write(int fd, const void *bytes, size_t count);
 ssize_t __wrap_write(int fd, const void *bytes, size_t count);
 ssize_t __wrap_write(int fd, const void *bytes, size_t count)
 {
-    if (fails()) { /* half of it was written */
+    if (fails()) { /* write only half */
         (void)!__real_write(fd, bytes, calls.crash && calls.count > calls.fail_at ? 0 : count / 2);
         return -1;
     }
@@ -380,9 +381,9 @@ static void written_anew(void **state)
     weft_coordinator_journal_close(journal);
 }
 
-/* The calls of writing anew: asprintf, unlink (which may fail), open, flock, the magic and three
- * records, fsync, rename, fdatasync, the folder's open and fsync. With one of them failing, or all
- * later ones not executed: the journal has all records, in the old or the new form, and can be
+/* The calls of a rewrite: asprintf, unlink (which may fail), open, flock, the magic and three
+ * records, fsync, rename, fdatasync, the folder's open and fsync. If one of them fails, or all
+ * later ones are not executed, the journal has all records, in the old or the new form, and can be
  * appended to. */
 static void whatever_fails(bool crash)
 {
@@ -432,7 +433,7 @@ static void any_call_is_the_last(void **state)
     whatever_fails(true);
 }
 
-/* The name must be on the disk before an answer rests on the new file. */
+/* The name must be on the disk before a reply depends on the new file. */
 static void the_folder_cannot_be_synced(void **state)
 {
     (void)state;
@@ -443,7 +444,7 @@ static void the_folder_cannot_be_synced(void **state)
     calls.count = 0;
     calls.fail_at = 0;
     assert_int_equal(weft_coordinator_journal_compact(journal, supply, NULL, &error), WEFT_OK);
-    uint32_t steps = calls.count; /* the last is the folder's fsync */
+    uint32_t steps = calls.count; /* the last call is the folder's fsync */
     fill_until_long(journal);
     calls.count = 0;
     calls.fail_at = steps;

@@ -1,5 +1,5 @@
-/* The launch environment: every source, their order, and refusals. Environments are given as lists
- * "NAME=value"; the result is compared as one line. */
+/* The launch environment: every source, their precedence, and refusals. Environments are given as
+ * lists "NAME=value"; the result is compared as one line. */
 #include "job/launch.h"
 
 #include <setjmp.h>
@@ -29,8 +29,8 @@ struct row {
     enum weft_launch_role role;
     uint32_t shards_per_server;
     const char *variables[VARIABLES_MAX];
-    const char *text;  /* of weft_launch_text */
-    const char *error; /* a part of it; NULL = none */
+    const char *text;  /* expected weft_launch_text */
+    const char *error; /* a part of the error text; NULL = none */
 };
 
 static const struct row rows[] = {
@@ -42,7 +42,7 @@ static const struct row rows[] = {
      "worker 3 (WEFT_RANK), 48 workers (WEFT_WORKERS), coordinator ps-0.job:7690 "
      "(WEFT_COORDINATOR)",
      NULL},
-    /* WEFT_SCHEDULER names none. */
+    /* WEFT_SCHEDULER does not name a coordinator. */
     {WEFT_LAUNCH_COORDINATOR,
      1,
      {"WEFT_ROLE=scheduler", "WEFT_COORDINATOR=a:7690"},
@@ -80,7 +80,11 @@ static const struct row rows[] = {
      {"WEFT_RANK=4", "WEFT_WORKERS=4"},
      NULL,
      "rank 4 (from WEFT_RANK) does not exist in a job of 4 workers (from WEFT_WORKERS)"},
-    {WEFT_LAUNCH_ANY, 1, {"WEFT_ROLE=boss"}, NULL, "must be worker, server, aggregator or coordinator"},
+    {WEFT_LAUNCH_ANY,
+     1,
+     {"WEFT_ROLE=boss"},
+     NULL,
+     "must be worker, server, aggregator or coordinator"},
     {WEFT_LAUNCH_SERVER, 1, {"WEFT_ROLE=worker"}, NULL, "WEFT_ROLE says that this process is a"},
     {WEFT_LAUNCH_WORKER, 1, {"WEFT_COORDINATOR=host"}, NULL, "it must be HOST:PORT"},
     {WEFT_LAUNCH_WORKER, 1, {"WEFT_COORDINATOR=host:0"}, NULL, "it must be HOST:PORT"},
@@ -152,7 +156,7 @@ static const struct row rows[] = {
      1,
      {"RANK=x", "WORLD_SIZE=1", "WEFT_RANK=0", "WEFT_WORKERS=1"},
      "worker 0 (WEFT_RANK), 1 workers (WEFT_WORKERS)",
-     NULL}, /* not requested, so not checked */
+     NULL}, /* not needed, so not checked */
     /* Open MPI, also with its own PMIX_RANK and within a Slurm job */
     {WEFT_LAUNCH_WORKER,
      1,

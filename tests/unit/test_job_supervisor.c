@@ -1,4 +1,4 @@
-/* Processes in slots: started, watched, restarted, stopped, and none left behind, nor a descriptor.
+/* Processes in slots: started, watched, restarted, stopped; no process and no descriptor is leaked.
  * Children are `sh`, or functions of this file. */
 #define _GNU_SOURCE
 #include "job/supervisor.h"
@@ -235,7 +235,8 @@ static void retire(void **state)
     expect_end(&supervisor, 1, "ended with exit status 3");
     assert_int_equal(supervisor.slots[1].pid, first);
     assert_true(supervisor.slots[0].is_running);
-    assert_true(weft_supervisor_retire(&supervisor, &supervisor.slots[0])); /* it is free again */
+    /* the spare slot is free again */
+    assert_true(weft_supervisor_retire(&supervisor, &supervisor.slots[0]));
     weft_supervisor_stop(&supervisor, "worker");
     assert_int_equal(supervisor.slots[1].wait_status, SIGTERM);
     weft_supervisor_fini(&supervisor);
@@ -254,7 +255,7 @@ static void a_stopped_one_ends_by_sigterm(void **state)
     supervisor.slots[1].role = "server";
     weft_supervisor_stop(&supervisor, "worker");
     assert_int_equal(supervisor.slots[0].wait_status,
-                     SIGTERM); /* and not of SIGKILL: its grace is long */
+                     SIGTERM); /* not by SIGKILL, because the grace period is long */
     assert_true(supervisor.slots[1].is_running);
     weft_supervisor_stop(&supervisor, NULL);
     assert_false(supervisor.slots[1].is_running);
@@ -305,7 +306,7 @@ static pid_t await_pid(const char *path)
     return pid;
 }
 
-/* The wait status of a process that becomes ours when its parent has died. */
+/* The wait status of a process that this process inherits when its parent dies. */
 static int await_orphan(pid_t pid)
 {
     const struct timespec pause = {.tv_nsec = 1000000};
@@ -341,8 +342,8 @@ static void grandchildren_end_with_the_child(void **state)
     assert_int_equal(access(folder, F_OK), -1);
 }
 
-/* A process with a supervisor is killed, and with it processes that the kernel does not associate
- * with it. Returns how its grandchild ended. */
+/* Kill a process with a supervisor; its grandchildren must be killed, too, although the kernel does
+ * not do that. Returns the wait status of a grandchild. */
 static int kill_supervisor(int orphan_signal)
 {
     char folder[64];
@@ -372,7 +373,7 @@ static int kill_supervisor(int orphan_signal)
     assert_int_equal(await_orphan(parent), SIGKILL);
     int status = await_orphan(grandchild);
     while (waitpid(-1, NULL, 0) > 0 ||
-           errno == EINTR) { /* the child, and the watchdog at its end */
+           errno == EINTR) { /* the child, and the watchdog when it ends */
     }
     assert_int_equal(access(folder, F_OK), -1);
     return status;
@@ -387,7 +388,7 @@ static void watchdog(void **state)
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
-/* Standard output or error go to a file until they are read. */
+/* Redirect standard output or error to a file. */
 struct capture {
     int fd;
     int saved;
@@ -435,8 +436,8 @@ static void lines(void **state)
     weft_supervisor_fini(&supervisor);
 }
 
-/* It fills its pipe faster than lines can be printed: time-outs are kept, and it is ended in the
- * end. */
+/* A process fills its pipe faster than lines are printed: timeouts still work, and it can be
+ * stopped. */
 static void a_loud_one_starves_nobody(void **state)
 {
     (void)state;
@@ -510,7 +511,7 @@ static void output_elsewhere(void **state)
     init(&supervisor, &plain, 1, 0);
     supervisor.slots[0].stdout_fd = STDERR_FILENO;
     capture_begin(&err, STDERR_FILENO);
-    start_sh(&supervisor, 0, "echo hello; cat"); /* and standard input is empty */
+    start_sh(&supervisor, 0, "echo hello; cat"); /* standard input is empty */
     expect(&supervisor, WEFT_SUPERVISOR_EXITED, 0);
     capture_end(&err, text, sizeof(text));
     assert_string_equal(text, "hello\n");
@@ -548,7 +549,7 @@ static void channel(void **state)
         start(&supervisor, 0);
         expect_message(&supervisor, 0, "ready");
         assert_int_equal(weft_channel_send(&slot->channel, weft_channel_event("go")), WEFT_OK);
-        /* All its output is delivered before its end, however late it is polled. */
+        /* All output is delivered before the exit event, however late it is polled. */
         siginfo_t info;
         assert_int_equal(waitid(P_PID, (id_t)slot->pid, &info, WEXITED | WNOWAIT), 0);
         expect_message(&supervisor, 0, "done");
@@ -559,7 +560,7 @@ static void channel(void **state)
     weft_supervisor_fini(&supervisor);
 }
 
-/* Descriptors above what a child has its own on. */
+/* Open descriptors above those reserved for a child. */
 static int count_fds(void)
 {
     int count = 0;
@@ -582,7 +583,7 @@ static int look(void *context, const struct weft_slot *slot)
         return 1;
     }
     if (fcntl(WEFT_CONTROL_FD, F_GETFD) != 0 || fcntl(WEFT_KEY_FD, F_GETFD) != 0) {
-        return 2; /* or they would not outlive an exec */
+        return 2; /* otherwise exec would close them */
     }
     return count_fds() == *(const int *)context ? 0 : 3;
 }
@@ -600,7 +601,7 @@ static void descriptors(void **state)
 {
     (void)state;
     struct weft_supervisor supervisor;
-    /* What a test is started with is not ours. */
+    /* Descriptors inherited by the test are ignored. */
     int before = count_fds();
     init(&supervisor, &plain, 3, 0);
     for (uint32_t i = 0; i < 2; i++) { /* a child could inherit their descriptors */
@@ -680,6 +681,7 @@ int main(void)
         cmocka_unit_test(descriptors),
         cmocka_unit_test(fork_elsewhere),
     };
-    (void)prctl(PR_SET_CHILD_SUBREAPER, 1); /* orphans become ours: how they ended can be seen */
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1); /* orphans become children of this process, so their
+                                             * wait status is available */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

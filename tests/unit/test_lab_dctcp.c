@@ -1,4 +1,5 @@
-/* The arithmetic of DCTCP, as the kernel's program computes it, against RFC 8257's formulas. */
+/* The arithmetic of DCTCP, as the kernel's program computes it, compared with the formulas of RFC
+ * 8257. */
 #include "lab/dctcp_bpf.h"
 
 #include "base/prng.h"
@@ -40,7 +41,7 @@ static void test_alpha_reaches_both_ends(void **state)
         alpha = next;
         windows++;
     }
-    /* From one to the last bit: ln(2^20) / -ln(15/16) = 215 windows if nothing were rounded. */
+    /* From one to the last bit: ln(2^20) / -ln(15/16) = 215 windows without rounding. */
     assert_in_range(windows, 150, 215);
     assert_int_equal(weft_dctcp_alpha_next(0, 10, 0), 0);
     for (int i = 0; i < 400; i++) {
@@ -52,8 +53,8 @@ static void test_alpha_reaches_both_ends(void **state)
 static void test_alpha_of_odd_windows(void **state)
 {
     (void)state;
-    /* Nothing delivered: no division; more marks than packets: the kernel counted both since
-     * different moments, and F is a fraction. */
+    /* With no packet delivered there is no division by zero. More marks than packets are possible,
+     * because the kernel counts both from different times; F is then limited to 1. */
     assert_int_equal(weft_dctcp_alpha_next(1600, 0, 0), 1500);
     assert_int_equal(weft_dctcp_alpha_next(1600, 0, 3), 1500);
     assert_int_equal(weft_dctcp_alpha_next(WEFT_DCTCP_ONE, 3, 9), WEFT_DCTCP_ONE);

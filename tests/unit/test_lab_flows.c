@@ -41,12 +41,12 @@ static void test_reads_what_is_published(void **state)
     parse("0 0\n100 50\n300 100"); /* percent; no newline at the end */
     assert_true(fabs(sizes.mean_bytes - 125) < 1e-9);
     assert_true(fabs(sizes.points[1].share - 0.5) < 1e-12);
-    /* The collection's own mean comes first and is ignored. */
+    /* The file's first line is the mean, which is ignored. */
     parse("# sizes\n\n  777.5 \n0\t0 # none\r\n100 0.5\n300 1.0\n\n");
     assert_true(fabs(sizes.mean_bytes - 125) < 1e-9);
-    parse("50 0.25\n150 1\n"); /* a quarter has exactly 50 */
+    parse("50 0.25\n150 1\n"); /* a quarter of the flows has exactly 50 bytes */
     assert_true(fabs(sizes.mean_bytes - (0.25 * 50 + 0.75 * 100)) < 1e-9);
-    parse("1000 1\n"); /* all alike */
+    parse("1000 1\n"); /* all of one size */
     assert_true(fabs(sizes.mean_bytes - 1000) < 1e-9);
     assert_int_equal(weft_flow_sizes_at(&sizes, 0), 1000);
     assert_int_equal(weft_flow_sizes_at(&sizes, 0.999), 1000);
@@ -108,7 +108,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The distribution function itself, by searching the points from the start. */
+/* The distribution function itself, by a linear search of the points. */
 static double share_below(double bytes)
 {
     double below = 0;
@@ -124,8 +124,8 @@ static double share_below(double bytes)
     return 1;
 }
 
-/* Kolmogorov-Smirnov distance of 100,000 samples, and their mean. The distance of a good sample of
- * that size is below 1.63 / sqrt(n) = 0.0052 with 99 %; the seed is fixed. */
+/* Kolmogorov-Smirnov distance of 100,000 samples, and their mean. The distance of a correct sample
+ * of that size is below 1.63 / sqrt(n) = 0.0052 with a probability of 99 %; the seed is fixed. */
 static void test_samples_follow_the_distribution(void **state)
 {
     (void)state;
@@ -144,7 +144,7 @@ static void test_samples_follow_the_distribution(void **state)
         qsort(drawn, SAMPLES, sizeof(*drawn), by_size);
         double distance = 0;
         for (int i = 0; i < SAMPLES; i++) {
-            /* Sizes are whole bytes: those of half a byte about it fall on it. */
+            /* Sizes are whole bytes: values within half a byte are rounded to one size. */
             distance = fmax(distance, (double)(i + 1) / SAMPLES - share_below(drawn[i] + 0.5));
             distance = fmax(distance, share_below(drawn[i] - 0.5) - (double)(i + 1) / SAMPLES);
         }
@@ -181,11 +181,11 @@ static void test_arrivals_are_poisson_at_the_load(void **state)
     double mean = sum / FLOWS;
     double variance = squares / FLOWS - mean * mean;
     assert_true(fabs(mean / want_ns - 1) < 0.01);
-    assert_true(fabs(sqrt(variance) / mean - 1) < 0.02); /* 1 is exponential */
+    assert_true(fabs(sqrt(variance) / mean - 1) < 0.02); /* 1 for an exponential distribution */
     for (int i = 0; i < HOSTS; i++) {
         assert_int_equal(pairs[i][i], 0);
         for (int j = 0; j < HOSTS; j++) {
-            /* Binomial: 10,000 expected, deviation 98. */
+            /* Binomial: expected 10,000, standard deviation 98. */
             assert_true(i == j || abs((int)pairs[i][j] - FLOWS / HOSTS / (HOSTS - 1)) < 500);
         }
     }

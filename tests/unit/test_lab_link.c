@@ -1,5 +1,5 @@
-/* Gilbert's model as the kernel's program steps it: fraction lost, length of bursts, and that a
- * burst ends. */
+/* Gilbert's model as computed by the kernel's program: the fraction lost, the length of bursts, and
+ * that every burst ends. */
 #include "lab/link_bpf.h"
 
 #include "base/prng.h"
@@ -31,7 +31,8 @@ static void check(double loss, double packets)
         bursts += now && !before;
         before = now;
     }
-    /* Bursts are independent: four standard errors of their number, with room for their lengths. */
+    /* Bursts are independent: allow four standard errors of their number, and a margin for their
+     * lengths. */
     double slack = 4 * sqrt(2.0 / bursts);
     assert_true(fabs((double)lost / steps / loss - 1) < slack);
     assert_true(fabs((double)lost / bursts / packets - 1) < slack);

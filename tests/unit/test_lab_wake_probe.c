@@ -1,4 +1,4 @@
-/* The steal monitor's probe (lab/wake_probe.h): it writes down its wakes in order, and ends. */
+/* The steal monitor's probe (lab/wake_probe.h): it records its wake-ups in order, and ends. */
 #define _GNU_SOURCE /* CPU_ISSET, sched_getaffinity */
 #include "lab/wake_probe.h"
 
@@ -25,7 +25,7 @@ static int own_processor(void)
     return processor;
 }
 
-/* Wait until it wakes, however long this machine needs. */
+/* Wait until it has woken, without a time limit. */
 static uint64_t wait_for(struct weft_wake_probe *probe)
 {
     uint64_t time_ns;

@@ -73,13 +73,18 @@ static void request_refused(void **state)
         size_t at;
         uint8_t value;
     } breaks[] = {
-        {4, 0},    {4, 2} /* a worker with shards */, {4, 3},      {5, 1} /* flag of LEAVE */,
-        {7, 1} /* count is not span */,               {28, 1} /* workers beyond 65,535 */,
-        {34, 1} /* 256 + 65 shards */,                {43, 0} /* span */,
+        {4, 0},
+        {4, 2} /* a worker with shards */,
+        {4, 3},
+        {5, 1} /* flag of LEAVE */,
+        {7, 1} /* count is not span */,
+        {28, 1} /* workers above 65,535 */,
+        {34, 1} /* 256 + 65 shards */,
+        {43, 0} /* span */,
         {43, 65},
         {63, 1} /* version without LIST */,
         {64, '/'},
-        {70, 'x'} /* after the end */,
+        {70, 'x'} /* a byte after the end */,
         {114, 1} /* reserved in an address */,
         {119, 1},
     };
@@ -91,7 +96,7 @@ static void request_refused(void **state)
         }
     }
     memcpy(bad, good, count);
-    bad[7] = 1; /* one address of two, and the length to go with it */
+    bad[7] = 1; /* one address instead of two, with the matching length */
     assert_int_equal(weft_member_request_unpack(WEFT_MEMBER_REGISTER, bad,
                                                 count - WEFT_MEMBER_ADDRESS_BYTES, &out),
                      WEFT_PROTO);
@@ -108,7 +113,7 @@ static void request_refused(void **state)
     bad[113] = 0; /* port 0 */
     assert_int_equal(weft_member_request_unpack(WEFT_MEMBER_REGISTER, bad, count, &out),
                      WEFT_PROTO);
-    for (unsigned op = 0; op < 256; op++) { /* addresses go with REGISTER alone */
+    for (unsigned op = 0; op < 256; op++) { /* only REGISTER has addresses */
         assert_int_equal(weft_member_request_unpack((uint8_t)op, good, count, &out),
                          op == WEFT_MEMBER_REGISTER ? WEFT_OK : WEFT_PROTO);
     }
@@ -155,7 +160,7 @@ static void reply_round_trip(void **state)
     bytes[55] = 1; /* reserved */
     assert_int_equal(weft_member_reply_unpack(bytes, count, &back), WEFT_PROTO);
     bytes[55] = 0;
-    bytes[52] = 2; /* a flag that is none */
+    bytes[52] = 2; /* an undefined flag */
     assert_int_equal(weft_member_reply_unpack(bytes, count, &back), WEFT_PROTO);
 }
 

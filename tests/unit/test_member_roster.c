@@ -15,7 +15,7 @@ enum { S = 1000000000 };
 struct bench {
     struct weft_roster *roster;
     struct weft_member_reply reply;
-    struct weft_member_request record; /* of the last change */
+    struct weft_member_request record; /* record of the last change */
     bool changed;
 };
 
@@ -90,7 +90,7 @@ static void ranks_are_given(void **state)
     assert_int_equal(b->reply.workers, 2);
     assert_true(b->changed && b->record.rank == 0 && b->record.epoch == b->reply.epoch);
     uint64_t epoch = b->reply.epoch;
-    assert_int_equal(join(b, &q, 1), WEFT_MEMBER_OK); /* again: the same lease, nothing new */
+    assert_int_equal(join(b, &q, 1), WEFT_MEMBER_OK); /* again: the same lease, no change */
     assert_int_equal(b->reply.epoch, epoch);
     assert_false(b->changed);
     q = worker(11, WEFT_MEMBER_NONE);
@@ -99,7 +99,8 @@ static void ranks_are_given(void **state)
     assert_true(b->reply.epoch > epoch);
     q = worker(12, WEFT_MEMBER_NONE);
     assert_int_equal(join(b, &q, 2), WEFT_MEMBER_FULL);
-    assert_int_equal(b->reply.retry_ms, 5000); /* the first to lapse is 10, at 5 s + 1 ns */
+    assert_int_equal(b->reply.retry_ms, 5000); /* the first lease to lapse is that of member 10, at
+                                                * 5 s + 1 ns */
     q = worker(12, 2);
     assert_int_equal(join(b, &q, 2), WEFT_MEMBER_RANGE);
 }
@@ -164,11 +165,11 @@ static void shards_have_one_server(void **state)
     assert_int_equal(b->reply.first, 2); /* the free slot */
     q = server(22, WEFT_MEMBER_NONE, 0);
     assert_int_equal(join(b, &q, 1 * (uint64_t)S), WEFT_MEMBER_FULL);
-    /* 20 lapses at 5 s, 21 lives. */
+    /* The lease of member 20 lapses at 5 s; that of 21 does not. */
     assert_int_equal(join(b, &q, 5 * (uint64_t)S), WEFT_MEMBER_OK);
     assert_int_equal(b->reply.first, 0);
     assert_true(b->reply.epoch > epoch);
-    /* The replaced one is told, with any request. */
+    /* The replaced process is notified in reply to any request. */
     q = server(20, 0, 7700);
     q.epoch = epoch;
     q.count = 0;
@@ -191,7 +192,7 @@ static void a_lapsed_lease_comes_back(void **state)
     assert_false(weft_roster_lapse(b->roster, 5 * (uint64_t)S - 1, &who));
     assert_true(weft_roster_lapse(b->roster, 5 * (uint64_t)S, &who));
     assert_int_equal(who.member, 20);
-    assert_false(weft_roster_lapse(b->roster, 9 * (uint64_t)S, &who)); /* once */
+    assert_false(weft_roster_lapse(b->roster, 9 * (uint64_t)S, &who)); /* reported once */
     assert_int_equal(weft_roster_deadline(b->roster), WEFT_NEVER);
     assert_int_equal(ask(b, WEFT_MEMBER_HEARTBEAT, &q, 10 * (uint64_t)S), WEFT_MEMBER_OK);
     assert_int_equal(b->reply.epoch, q.epoch);
@@ -235,8 +236,8 @@ static void a_later_incarnation_takes_over(void **state)
     uint64_t epoch = b->reply.epoch;
     q.incarnation = 2;
     q.count = 0;
-    q.epoch = epoch; /* even one that pretends to have it still gets another */
-    assert_int_equal(join(b, &q, 1), WEFT_MEMBER_OK); /* at once: no lease is waited for */
+    q.epoch = epoch; /* a process that claims to have the old epoch still gets a new one */
+    assert_int_equal(join(b, &q, 1), WEFT_MEMBER_OK); /* at once, without waiting for a lease */
     assert_int_equal(b->reply.first, 0);
     assert_true(b->reply.epoch > epoch);
     assert_true(b->changed);
@@ -245,7 +246,7 @@ static void a_later_incarnation_takes_over(void **state)
     assert_int_equal(ask(b, WEFT_MEMBER_HEARTBEAT, &q, 2), WEFT_MEMBER_SUPERSEDED);
     assert_int_equal(join(b, &q, 2), WEFT_MEMBER_SUPERSEDED);
     q.incarnation = 3;
-    q.span = 1; /* not what this place is */
+    q.span = 1; /* not the span of this slot */
     assert_int_equal(join(b, &q, 2), WEFT_MEMBER_BAD_REQUEST);
 }
 
@@ -263,7 +264,7 @@ static void over_when_all_are_done(void **state)
     assert_int_equal(ask(b, WEFT_MEMBER_LEAVE, &q[0], 1), WEFT_MEMBER_UNKNOWN_MEMBER);
     assert_int_equal(ask(b, WEFT_MEMBER_LEAVE, &q[1], 1), WEFT_MEMBER_OK);
     assert_true(b->record.flags == WEFT_MEMBER_DONE && b->changed);
-    assert_false(weft_roster_is_over(b->roster)); /* rank 0 left, but was not done */
+    assert_false(weft_roster_is_over(b->roster)); /* rank 0 left without being done */
     q[0] = worker(12, WEFT_MEMBER_NONE);
     assert_int_equal(join(b, &q[0], 2), WEFT_MEMBER_OK);
     assert_int_equal(b->reply.rank, 0); /* a finished rank is not assigned again */
@@ -276,8 +277,8 @@ static void over_when_all_are_done(void **state)
     assert_int_equal(b->reply.flags, WEFT_MEMBER_JOB_DONE);
 }
 
-/* Every record, in order, into a new roster: the same leases, epochs, addresses, and no smaller
- * epoch after it. */
+/* Apply every record, in order, to a new roster: it has the same leases, epochs and addresses, and
+ * assigns no smaller epoch afterwards. */
 static void journal_brings_back(void **state)
 {
     struct bench *b = *state;
@@ -287,7 +288,7 @@ static void journal_brings_back(void **state)
     struct weft_member_request q[] = {server(20, 0, 7700), server(21, 2, 7800), worker(10, 0),
                                       worker(11, 1),       server(20, 0, 7900), worker(10, 0),
                                       server(22, 2, 7950)};
-    q[4].incarnation = 2; /* takes over */
+    q[4].incarnation = 2; /* replaces the process */
     for (uint32_t i = 0; i < WEFT_ARRAY_COUNT(q); i++) {
         uint8_t op = i == 5 ? WEFT_MEMBER_LEAVE : WEFT_MEMBER_REGISTER;
         uint64_t now_ns = i == 6 ? 6 * (uint64_t)S : 0; /* 21 has expired, and is replaced */
@@ -320,12 +321,12 @@ static void journal_brings_back(void **state)
     beat.epoch = records[6].epoch;
     assert_int_equal(ask(&anew, WEFT_MEMBER_HEARTBEAT, &beat, 101 * (uint64_t)S), WEFT_MEMBER_OK);
     struct weft_member_request late = worker(12, WEFT_MEMBER_NONE);
-    assert_int_equal(join(&anew, &late, 101 * (uint64_t)S), WEFT_MEMBER_FULL); /* 0 is done */
+    assert_int_equal(join(&anew, &late, 101 * (uint64_t)S), WEFT_MEMBER_FULL); /* rank 0 is done */
     late.rank = 0;
     assert_int_equal(join(&anew, &late, 101 * (uint64_t)S), WEFT_MEMBER_OK);
     assert_true(anew.reply.epoch > records[6].epoch);
     weft_roster_free(anew.roster);
-    /* Another job's. */
+    /* A record of another job. */
     config.shards = 3;
     assert_int_equal(weft_roster_new(&config, &anew.roster), WEFT_OK);
     assert_int_equal(weft_roster_restore(anew.roster, ops[0], &records[0], 0), WEFT_DATA);
@@ -345,7 +346,8 @@ static void members_bring_back(void **state)
     assert_int_equal(b->reply.epoch, 42);
 }
 
-/* An epoch that no coordinator can have given would leave none to give, or none above it. */
+/* Epochs that no coordinator can have assigned: no epoch, or no higher one, would be left to
+ * assign. */
 static void absurd_epochs_are_refused(void **state)
 {
     struct bench *b = *state;
@@ -380,7 +382,7 @@ static void a_journal_with_an_absurd_epoch_is_not_taken(void **state)
 static void table_is_bounded(void **state)
 {
     struct bench *b = *state;
-    for (uint64_t m = 0; m < 40; m++) { /* each lapses before the next one joins */
+    for (uint64_t m = 0; m < 40; m++) { /* each lease lapses before the next member joins */
         struct weft_member_request q = worker(100 + m, m % 2);
         assert_int_equal(join(b, &q, m * 10 * S), WEFT_MEMBER_OK);
     }
@@ -408,7 +410,7 @@ static void limits(void **state)
 
 enum { RECORDS_MAX = 32 };
 
-/* All of them, packed; returns how many. */
+/* Pack all records. Returns their number. */
 static uint32_t records_of(const struct weft_roster *roster, uint8_t ops[RECORDS_MAX],
                            uint8_t bytes[RECORDS_MAX][WEFT_MEMBER_REQUEST_BYTES_MAX])
 {
@@ -424,8 +426,7 @@ static uint32_t records_of(const struct weft_roster *roster, uint8_t ops[RECORDS
     return n;
 }
 
-/* A roster that is made from another one's records has the same ones, and gives the same answers.
- */
+/* A roster restored from another one's records has the same records and gives the same replies. */
 static void compare_restored(struct bench *b, const struct weft_roster_config *config)
 {
     static uint8_t bytes[2][RECORDS_MAX][WEFT_MEMBER_REQUEST_BYTES_MAX];
@@ -469,7 +470,7 @@ static void records_say_all(void **state)
         weft_prng_init(&prng, seed);
         weft_roster_config_default(&config);
         config.members_max = 8;
-        config.workers = weft_prng_below(&prng, 2) ? 2 : 0; /* otherwise from the first member */
+        config.workers = weft_prng_below(&prng, 2) ? 2 : 0; /* otherwise set by the first member */
         config.shards = 0;
         assert_int_equal(weft_roster_new(&config, &b.roster), WEFT_OK);
         assert_int_equal(records_of(b.roster, (uint8_t[RECORDS_MAX]){0},
@@ -487,7 +488,7 @@ static void records_say_all(void **state)
             q.incarnation = 1 + weft_prng_below(&prng, 3);
             uint64_t what = weft_prng_below(&prng, 4);
             if (what == 0) {
-                /* The slot that it really has. */
+                /* Check its actual slot. */
                 (void)join(&b, &q, 0);
                 q.epoch = b.reply.epoch;
                 q.count = 0;
@@ -535,21 +536,21 @@ static void aggregators(void **state)
     struct weft_member_request q = aggregator(100, 3, 7, 0);
     assert_int_equal(aggregator_of(b, 0, 0), WEFT_MEMBER_NONE);
     assert_int_equal(join(b, &q, 0), WEFT_MEMBER_OK);
-    assert_false(b->changed); /* nothing for the journal */
+    assert_false(b->changed); /* no journal record */
     assert_int_equal(b->reply.rank, 3);
     assert_int_equal(aggregator_of(b, 0, 0), WEFT_MEMBER_NONE); /* not reachable yet */
     q = aggregator(100, 3, 7, 5000);
     assert_int_equal(join(b, &q, 0), WEFT_MEMBER_OK);
     q = aggregator(101, 5, 8, 6000);
     assert_int_equal(join(b, &q, 0), WEFT_MEMBER_OK);
-    /* By place, else by rank. */
+    /* Selected by rack, else by rank. */
     assert_int_equal(aggregator_of(b, 0, 7), 3);
     assert_int_equal(aggregator_of(b, 1, 7), 3);
     assert_int_equal(aggregator_of(b, 0, 8), 5);
     assert_int_equal(aggregator_of(b, 0, 9), 3);
     assert_int_equal(aggregator_of(b, 1, 9), 5);
     assert_int_equal(aggregator_of(b, 1, 0), 5);
-    /* Its number is another's; its shards are not the job's. */
+    /* Its number is in use; its number of shards is not the job's. */
     q = aggregator(102, 5, 8, 6500);
     assert_int_equal(join(b, &q, 0), WEFT_MEMBER_CLAIMED);
     assert_int_equal(b->reply.detail, 5);
@@ -576,7 +577,7 @@ static void aggregators(void **state)
     assert_int_equal(join(b, &q, UINT64_C(6) * S), WEFT_MEMBER_OK);
     weft_roster_aggregator(b->roster, 0, 7, &after);
     assert_int_not_equal(before.version, after.version);
-    for (uint16_t port = 5001; port < 5004; port++) { /* and other ports, each */
+    for (uint16_t port = 5001; port < 5004; port++) { /* each other port is a new version, too */
         before = after;
         q.addresses[3].port = port;
         assert_int_equal(join(b, &q, UINT64_C(6) * S), WEFT_MEMBER_OK);
@@ -591,7 +592,7 @@ static void aggregators(void **state)
     assert_false(b->changed);
 }
 
-/* None is ever written, and its shards would be nowhere. */
+/* Such a record is never written, and its shards would not exist. */
 static void a_journal_with_an_aggregator_is_not_taken(void **state)
 {
     struct bench *b = *state;

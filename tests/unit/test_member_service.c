@@ -1,5 +1,5 @@
-/* Coordinator and members over a transport in memory: joining, the list that waits, records before
- * answers, a journal that fails, connections that break, and peers that are no members. */
+/* Coordinator and members over a transport in memory: joining, waiting for the list, records before
+ * replies, a failing journal, broken connections, and peers that are not members. */
 #include "fake_msgr.h"
 
 #include "member/client.h"
@@ -18,12 +18,12 @@ struct bench {
     struct fake_net *net;
     struct weft_roster *roster;
     struct weft_member_service *service;
-    struct weft_member_client *clients[MEMBERS + 1]; /* of node 1 .. */
+    struct weft_member_client *clients[MEMBERS + 1]; /* client of node 1, 2, .. */
     uint64_t now_ns;
     uint32_t records;
-    uint32_t synced; /* records that were safe at the last sync */
+    uint32_t synced; /* records on the disk at the last sync */
     bool broken;
-    uint32_t paused; /* a node that does nothing; 0 = none */
+    uint32_t paused; /* a suspended node; 0 = none */
     char notes[256];
 };
 
@@ -67,7 +67,7 @@ static struct bench bench_make(uint64_t seed)
     return b;
 }
 
-/* Once the bench has its place. */
+/* Call when the bench is at its final address. */
 static void serve(struct bench *b)
 {
     const struct weft_member_service_config config = {.peers_max = PEERS,
@@ -108,7 +108,8 @@ static void bench_free(struct bench *b)
     fake_net_free(b->net);
 }
 
-/* Process events and deadlines at all nodes, and deliver one chunk, until nothing moves. */
+/* Process events and deadlines at all nodes, and deliver one chunk, until no chunk can be
+ * delivered. */
 static void settle(struct bench *b)
 {
     bool moved = true;
@@ -120,7 +121,8 @@ static void settle(struct bench *b)
         }
         if (b->service != NULL) {
             weft_member_service_progress(b->service, b->now_ns);
-            assert_true(b->broken || b->synced == b->records); /* no answer before it is safe */
+            /* no reply before its record is synced */
+            assert_true(b->broken || b->synced == b->records);
         }
         for (uint32_t n = 1; n <= MEMBERS; n++) {
             if (b->clients[n] == NULL || b->net->nodes[n].dead || n == b->paused) {
@@ -147,7 +149,7 @@ static const struct weft_member_state *state_of(const struct bench *b, uint32_t 
     return weft_member_client_state(b->clients[node]);
 }
 
-/* A new lease-time's worth of heartbeats. */
+/* Run for the duration of a lease, with heartbeats. */
 static void pass(struct bench *b, uint64_t span_ns)
 {
     for (uint64_t end_ns = b->now_ns + span_ns; b->now_ns < end_ns;) {
@@ -172,7 +174,7 @@ static void any_order(void **state)
         settle(&b);
         assert_int_equal(state_of(&b, 1)->phase, WEFT_MEMBER_JOINED);
         assert_int_equal(state_of(&b, 1)->grant.rank, 0);
-        assert_int_equal(state_of(&b, 1)->list.version, 0); /* it waits */
+        assert_int_equal(state_of(&b, 1)->list.version, 0); /* the member waits */
         add(&b, 2, WEFT_ROLE_SERVER, WEFT_MEMBER_NONE);
         add(&b, 3, WEFT_ROLE_SERVER, WEFT_MEMBER_NONE);
         settle(&b);
@@ -181,10 +183,10 @@ static void any_order(void **state)
         assert_int_equal(state_of(&b, 1)->list.version, 0);
         publish(&b, 3, 7800);
         settle(&b);
-        assert_int_equal(state_of(&b, 1)->list.count, 4); /* and is notified at once */
+        assert_int_equal(state_of(&b, 1)->list.count, 4); /* the member is notified at once */
         uint16_t first = state_of(&b, 1)->list.addresses[0].port;
         assert_true(first == (state_of(&b, 2)->grant.first == 0 ? 7700 : 7800));
-        pass(&b, 12 * WEFT_NS_PER_S); /* longer than a lease: heartbeats keep all */
+        pass(&b, 12 * WEFT_NS_PER_S); /* longer than a lease: heartbeats keep all leases */
         assert_int_equal(weft_roster_counters(b.roster)->expired, 0);
         bench_free(&b);
     }
@@ -267,10 +269,10 @@ static void coordinator_dies_and_returns(void **state)
     pass(&b, 20 * WEFT_NS_PER_S);
     assert_int_equal(state_of(&b, 2)->phase, WEFT_MEMBER_JOINED); /* the work continues */
     assert_false(state_of(&b, 2)->is_connected);
-    for (uint32_t i = 0; i < FAKE_EXPECTS; i++) { /* memory for answers that will not arrive */
+    for (uint32_t i = 0; i < FAKE_EXPECTS; i++) { /* buffers for replies that will not arrive */
         assert_false(b.net->nodes[2].expects[i].live);
     }
-    /* Another one, that remembers nothing. */
+    /* Another coordinator without state. */
     struct bench other = bench_make(7);
     b.roster = other.roster;
     fake_net_free(other.net);
@@ -286,7 +288,7 @@ static void coordinator_dies_and_returns(void **state)
     bench_free(&b);
 }
 
-/* A worker that slept finds that its place was given away and has become free again. */
+/* A suspended worker finds that its slot was given to another process and is free again. */
 static void registers_again(void **state)
 {
     (void)state;
@@ -307,12 +309,13 @@ static void registers_again(void **state)
     pass(&b, 2 * WEFT_NS_PER_S);
     assert_int_equal(state_of(&b, 1)->phase, WEFT_MEMBER_JOINED);
     assert_int_equal(weft_roster_members(b.roster), 1);
-    assert_true(state_of(&b, 1)->grant.epoch > epoch + 1); /* above that of the one in between */
+    /* above that of the process in between */
+    assert_true(state_of(&b, 1)->grant.epoch > epoch + 1);
     bench_free(&b);
 }
 
-/* A server that slept: its lease lapses, and is renewed by its next message; if another process has
- * the slot meanwhile, the next heartbeat reports that. */
+/* The lease of a suspended server lapses, and its next message renews it. If another process has
+ * the slot meanwhile, the reply to the next heartbeat reports that. */
 static void a_server_sleeps(void **state)
 {
     (void)state;
@@ -341,8 +344,8 @@ static void a_server_sleeps(void **state)
     bench_free(&b);
 }
 
-/* The same, replaced by a later process of its own place, as a supervisor starts it: the heartbeat
- * itself is refused. */
+/* The same if a supervisor has started a later process in the slot: the heartbeat itself is
+ * refused. */
 static void a_server_sleeps_and_its_supervisor_replaces_it(void **state)
 {
     (void)state;
@@ -381,13 +384,13 @@ static void broken_journal(void **state)
     assert_true(weft_member_service_is_broken(b.service));
     assert_int_equal(state_of(&b, 2)->phase, WEFT_MEMBER_JOINING);
     assert_int_equal(state_of(&b, 2)->refusal.status, WEFT_MEMBER_UNAVAILABLE);
-    pass(&b, 6 * WEFT_NS_PER_S); /* heartbeats are still answered */
+    pass(&b, 6 * WEFT_NS_PER_S); /* heartbeats still get replies */
     assert_int_equal(state_of(&b, 1)->phase, WEFT_MEMBER_JOINED);
     assert_int_equal(state_of(&b, 2)->phase, WEFT_MEMBER_JOINING);
     bench_free(&b);
 }
 
-/* A message that is no request of a member gets no answer, and its memory is posted again. */
+/* A message that is not a request of a member gets no reply, and its buffer is posted again. */
 static void strangers(void **state)
 {
     (void)state;
@@ -415,7 +418,7 @@ static void strangers(void **state)
                                                            .number = 1}),
             .deadline_ns = WEFT_NEVER};
         uint64_t seq;
-        if (i >= 6) { /* a member's, but torn */
+        if (i >= 6) { /* of a member, but truncated */
             b.net->nodes[2].name = weft_rpc_name(WEFT_ROLE_MEMBER, 2);
             fake_connect(b.net, 2, COORDINATOR);
             send.total -= i - 5;

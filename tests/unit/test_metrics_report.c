@@ -58,7 +58,8 @@ static void latencies_go_there_and_back(void **state)
     assert_memory_equal(&back[0].w_proc, &all[0].w_proc, sizeof(all[0].w_proc));
     assert_memory_equal(&back[1].ps_wait, &all[1].ps_wait, sizeof(all[1].ps_wait));
     assert_int_equal(back[0].n_tx.count, 0);
-    assert_int_equal(weft_report_unpack_add(object, back), WEFT_OK); /* another worker's */
+    /* the report of another worker */
+    assert_int_equal(weft_report_unpack_add(object, back), WEFT_OK);
     assert_int_equal(back[0].w_proc.count, 2000);
     cJSON *quantiles = weft_report_quantiles_us(of);
     const cJSON *push = cJSON_GetObjectItemCaseSensitive(quantiles, "push");

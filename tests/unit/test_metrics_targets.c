@@ -1,5 +1,5 @@
-/* The metrics addresses of the processes of a job: the last report counts, workers' files are read
- * each time, and foreign lists are validated. */
+/* The metrics addresses of the processes of a job: the last report is used, workers' files are read
+ * each time, and lists from other sources are validated. */
 #include "metrics/target_file.h"
 #include "metrics/targets.h"
 
@@ -80,7 +80,7 @@ static void workers_write_files(void **state)
     assert_int_equal(setenv("WEFT_METRICS_TARGETS", folder, 1), 0);
     weft_target_file_write(&file, "worker", 2, "http://127.0.0.1:50/metrics");
     expect(&targets, "[" GROUP("127.0.0.1:50", "worker", "2") "]");
-    targets.workers = 2; /* no rank of this job */
+    targets.workers = 2; /* not a rank of this job */
     expect(&targets, "[]");
     targets.workers = 3;
     weft_target_file_remove(&file);

@@ -1,5 +1,5 @@
-/* The Adult line parser: the features of one row against the rule written out by hand, spellings
- * that must mean the same, and what is refused. */
+/* The Adult line parser: the features of one row compared with the rule written out by hand,
+ * spellings with equal meaning, and refused lines. */
 #include "ml/adult.h"
 #include "ml_text.h"
 
@@ -38,7 +38,7 @@ static const char header[] =
 
 enum { HASHES = 1 << 20 };
 
-/* How often each hash occurs, from the texts alone: the oracle. */
+/* The oracle: how often each hash occurs, computed from the texts alone. */
 static uint8_t *count_hashes(const char *const *texts, size_t text_count)
 {
     uint8_t *counts = calloc(HASHES, 1);
@@ -88,7 +88,7 @@ static void a_row_has_the_documented_features(void **state)
     weft_ml_row_fini(&row);
 }
 
-/* adult3: what adult has, and the triples. */
+/* adult3: the features of adult, and the triples. */
 static void triples_come_on_top(void **state)
 {
     (void)state;
@@ -119,7 +119,7 @@ static void triples_come_on_top(void **state)
     free(counts);
 }
 
-/* The worked example of docs/MODELS.md, so that the document cannot drift. */
+/* The worked example of docs/MODELS.md, so that the document stays correct. */
 static void hashes_of_the_worked_example(void **state)
 {
     (void)state;
@@ -247,7 +247,7 @@ static void what_is_refused(void **state)
                   "column hr_per_week: \"?\" is not a whole number");
 }
 
-/* Found by fuzzing: the zero byte matched the end of the known header. */
+/* Found by fuzzing: a zero byte matched the end of the known header. */
 static void a_header_ends_where_it_ends(void **state)
 {
     (void)state;

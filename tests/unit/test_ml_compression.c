@@ -1,5 +1,5 @@
-/* What updates of a topic model have in common: by hand where that can be, and what must hold on
- * documents that are drawn. */
+/* Overlap of the updates of a topic model: computed by hand in simple cases, and invariants on
+ * random documents. */
 #include "base/prng.h"
 #include "ml/compression.h"
 #include "ml/model.h"
@@ -72,9 +72,9 @@ static struct weft_ml_dataset drawn(uint32_t words)
     return ml_load("docword", text);
 }
 
-/* Rows do not depend on the topics. With more topics, changes of several workers meet
- * less often (with very few of them, a token seldom changes its topic at all). The sum of
- * one update is that update; of more, at most their number is saved. */
+/* Rows do not depend on the topics. With more topics, changes of several workers overlap less often
+ * (with very few topics, a token seldom changes its topic). The sum of one update is that update;
+ * summing N updates saves at most a factor of N. */
 static void more_topics_have_less_in_common(void **state)
 {
     (void)state;

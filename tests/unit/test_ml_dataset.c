@@ -1,4 +1,4 @@
-/* Data sets: what a file becomes, where its rows go, and which line an error names. */
+/* Data sets: the rows loaded from a file, their split, and the line that an error names. */
 #include "ml/dataset.h"
 
 #include <setjmp.h>
@@ -53,7 +53,7 @@ static void check_invariants(const struct weft_ml_dataset *set)
     for (uint32_t f = 1; f < set->feature_count; f++) {
         assert_true(set->feature_ids[f] > set->feature_ids[f - 1]);
     }
-    /* The two lists ascend and share out the rows between them. */
+    /* The two lists ascend, and each row is in one of them. */
     uint32_t train = 0;
     uint32_t test = 0;
     for (uint32_t r = 0; r < set->row_count; r++) {
@@ -107,8 +107,8 @@ static void the_bias_has_a_twin(void **state)
 static void known_hashes_split(void **state)
 {
     (void)state;
-    /* XXH64 of "" is ef46db3751d8e999 and of "abc" 44bc2cf5ad770999 (published test values);
-     * mod 5 they leave 1 and 4. The others were computed once with the reference library. */
+    /* XXH64 of "" is ef46db3751d8e999 and of "abc" 44bc2cf5ad770999 (published test values); modulo
+     * 5 they are 1 and 4. The others were computed once with the reference library. */
     static const struct {
         const char *line;
         bool is_test;
@@ -140,7 +140,7 @@ static void the_split_does_not_see_line_ends(void **state)
         assert_int_equal(set.train_count, 1);
         weft_ml_dataset_fini(&set);
     }
-    /* But it does see everything else: a blank more is another line. */
+    /* All other characters count: an additional blank makes another line. */
     assert_false(weft_ml_is_test_line("0 4:1 ", 6));
 }
 
@@ -172,7 +172,7 @@ static void errors_name_the_line(void **state)
     }
 }
 
-/* Many lines, packed, and cut: the line named is the first that is not whole. */
+/* Many lines, compressed and truncated: the error names the first incomplete line. */
 static void a_cut_stream_names_the_line(void **state)
 {
     (void)state;
@@ -263,7 +263,7 @@ static void targets_are_ratings_or_labels(void **state)
     weft_ml_dataset_fini(&set);
 }
 
-/* A parser sees one line; that all have the same fields is seen here. */
+/* A parser handles one line; here all lines must have the same number of fields. */
 static void rows_of_a_table_are_alike(void **state)
 {
     (void)state;

@@ -46,7 +46,7 @@ static int unload(void **state)
 
 struct run {
     const char *model;
-    uint32_t epochs; /* 0 = the default; so are the next two */
+    uint32_t epochs; /* 0 = the default; also for the next two */
     float learning_rate;
     float l2;
     uint32_t loss_ppm;
@@ -76,8 +76,9 @@ static struct weft_ml_quality train(struct run run)
     return quality;
 }
 
-/* One round of regularised means: each column's is its residuals' sum / (its count + pull), the
- * residuals being against the mean and the other side's. `side` is 0 for users, 1 for items. */
+/* One round of regularised means. A column's mean is the sum of its residuals / (its count + pull).
+ * Residuals are relative to the global mean and the other side's mean. `side` is 0 for users, 1 for
+ * items. */
 static void mean_round(double mean, double pull, uint64_t side, double *weights, double *sums)
 {
     double *counts = sums + set.feature_count;

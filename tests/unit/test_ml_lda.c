@@ -1,5 +1,5 @@
 /* Topics of documents: counts are conserved in every draw, a planted set is learnt as well as
- * possible, and one step draws from the formula's distribution. */
+ * possible, and one step samples the formula's distribution. */
 #include "base/prng.h"
 #include "ml/lda.h"
 #include "ml/reference.h"
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More topics than were planted: with as many, two of them may stay one. */
+/* More topics than planted: with the same number, two planted topics may be merged. */
 enum { DOCUMENTS = 240, TOKENS = 40, PLANTED = 4, WORDS_OF_TOPIC = 12, TOPICS = 8 };
 
 static const struct weft_ml_model_kind *lda(void)
@@ -25,8 +25,8 @@ static const struct weft_ml_model_kind *lda(void)
     return kind;
 }
 
-/* Every document has one topic, and words of it alone, equally frequent: no model predicts better
- * than one in WORDS_OF_TOPIC. */
+/* Every document has one topic and only words of that topic, all equally frequent: no model
+ * predicts better than 1 / WORDS_OF_TOPIC. */
 static struct weft_ml_dataset planted(uint64_t seed)
 {
     static char text[DOCUMENTS * TOKENS * 16];
@@ -54,11 +54,12 @@ static struct weft_ml_reference_options options_for(uint32_t workers, uint64_t s
     return options;
 }
 
-/* Each word has as many topics as tokens, and the totals are the sums over the words. */
+/* Each word has as many topic counts as tokens, and the totals are the sums over the words. */
 static void check_counts(const struct weft_ml_reference *reference)
 {
     const struct weft_ml_dataset *set = reference->dataset;
-    uint32_t totals = set->feature_count - 1; /* the bias has the largest id here */
+    uint32_t totals = set->feature_count - 1; /* the totals have the id of the bias, the largest
+                                               * one */
     double tokens[PLANTED * WORDS_OF_TOPIC] = {0}, of_topic[TOPICS] = {0};
     assert_true(set->feature_ids[totals] == WEFT_ML_BIAS_ID);
     for (uint32_t r = 0; r < set->train_count; r++) {
@@ -126,8 +127,8 @@ static void a_seed_repeats_the_run(void **state)
     weft_ml_dataset_fini(&set);
 }
 
-/* One token, drawn many times against counts that stay: topic k in proportion to
- * (0 + alpha) (n_wk + beta) / (n_k + W beta). A count below 0 counts as 0. */
+/* One token, drawn many times with constant counts: topic k in proportion to (0 + alpha) (n_wk +
+ * beta) / (n_k + W beta). A count below 0 counts as 0. */
 static void draws_follow_the_formula(void **state)
 {
     (void)state;
@@ -147,7 +148,7 @@ static void draws_follow_the_formula(void **state)
             0.5 * (fmax((double)pulled[k], 0) + 0.25) / (fmax((double)pulled[FEW + k], 0) + 0.25);
         sum += expected[k];
     }
-    for (int n = 0; n < DRAWS; n++) { /* each time as if for the first */
+    for (int n = 0; n < DRAWS; n++) { /* each draw as if it were the first */
         float changed[2 * FEW];
         assert_int_equal(weft_ml_model_init(&model, lda(), &settings, (uint64_t)n, &set), WEFT_OK);
         loss = weft_ml_model_gradient(&model, &batch, pulled, changed);
@@ -166,7 +167,7 @@ static void draws_follow_the_formula(void **state)
     weft_ml_dataset_fini(&set);
 }
 
-/* Drawn again, a token leaves its old topic: the pushed changes sum to zero. */
+/* A token that is drawn again leaves its old topic: the pushed changes sum to zero. */
 static void a_second_draw_moves_tokens(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The libsvm line parser: one line in, a row or one clear sentence out. */
+/* The libsvm line parser: a line becomes a row or an error text. */
 #include "ml/libsvm.h"
 
 #include <setjmp.h>

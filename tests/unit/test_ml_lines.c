@@ -1,4 +1,5 @@
-/* Lines: their ends, their numbers, and a longest one. Compared with a loop over the whole text. */
+/* Lines: their ends, their numbers, and the maximum length. Compared with a loop over the whole
+ * text. */
 #include "base/prng.h"
 #include "ml/lines.h"
 
@@ -50,7 +51,7 @@ static void ends_of_lines(void **state)
         {"\n", "[1:]"},
         {"\r\n", "[1:]"},
         {"\n\na\n", "[1:][2:][3:a]"},
-        {"a\r\r\n", "[1:a\r]"}, /* one line end is removed, no more */
+        {"a\r\r\n", "[1:a\r]"}, /* only one line end is removed */
         {"a\rb\n", "[1:a\rb]"},
         {"a\r", "[1:a\r]"}, /* not a line end */
         {" a \t\n", "[1: a \t]"},

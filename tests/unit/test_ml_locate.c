@@ -1,4 +1,4 @@
-/* Finding data files. Works in a directory of its own below the working directory. */
+/* Finding data files. Uses a separate directory below the working directory. */
 #include "ml/locate.h"
 
 #include <setjmp.h>

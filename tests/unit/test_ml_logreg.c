@@ -1,4 +1,4 @@
-/* Batches and gradients of the logistic regression, against slow and obvious versions. */
+/* Batches and gradients of the logistic regression, compared with slow and obvious versions. */
 #include "base/prng.h"
 #include "ml/kinds.h"
 #include "ml/metrics.h"
@@ -50,7 +50,7 @@ static int compare_u64(const void *left_p, const void *right_p)
     return (left > right) - (left < right);
 }
 
-/* Every id of the rows, sorted, repeats removed: with qsort instead of stamps and radix passes. */
+/* All distinct ids of the rows, sorted: with qsort instead of stamps and radix passes. */
 static uint32_t slow_ids(const struct weft_ml_dataset *set, const uint32_t *rows, uint32_t count,
                          uint64_t *ids)
 {
@@ -205,7 +205,8 @@ static void the_gradient_is_the_slope_of_the_loss(void **state)
             exact[k] = kept - step;
             double below = slow_loss(&batch, exact);
             exact[k] = kept;
-            /* Central differences err by step^2; float32 sums of 20 rows by about 1e-7. */
+            /* The error of central differences is step^2; that of float32 sums of 20 rows about
+             * 1e-7. */
             assert_true(fabs((above - below) / (2 * step) - (double)gradient[k]) < 1e-6);
         }
         weft_ml_batch_fini(&batch);
@@ -248,7 +249,7 @@ static void evaluation_is_loss_and_auc_of_the_margins(void **state)
     assert_true(fabs(quality.log_loss - slow_loss(&batch, exact)) < 1e-6);
 
     weights[0] = NAN;
-    weights[batch.id_count - 1] = NAN; /* the bias: every margin */
+    weights[batch.id_count - 1] = NAN; /* the bias, which is part of every margin */
     assert_int_equal(weft_ml_model_evaluate(&model, &batch, weights, &quality), WEFT_DATA);
     weft_ml_batch_fini(&batch);
     weft_ml_dataset_fini(&set);

@@ -1,4 +1,5 @@
-/* Metrics: AUC against the definition counted pair by pair, and the tails of the logistic curve. */
+/* Metrics: AUC compared with its definition counted pair by pair, and the tails of the logistic
+ * curve. */
 #include "base/prng.h"
 #include "ml/metrics.h"
 

@@ -1,6 +1,6 @@
 /* The model with a hidden layer: its score from the definition in float64, its gradient as the
- * slope of the objective, the same results from a batch of all features, and where its rows begin.
- */
+ * slope of the objective, the same results from a batch of all features, and the initial weights of
+ * its rows. */
 #include "base/init.h"
 #include "base/prng.h"
 #include "ml/model.h"
@@ -38,7 +38,7 @@ static const struct weft_ml_model_kind *mlp(void)
 struct slow {
     double loss;
     double objective; /* with L2 */
-    double closest;   /* of all hidden units to their kink at 0 */
+    double closest;   /* smallest distance of a hidden unit from its kink at 0 */
 };
 
 static double slow_margin(const struct weft_ml_batch *batch, const uint32_t *local, uint32_t row,
@@ -132,7 +132,7 @@ static void the_gradient_is_the_slope_of_the_objective(void **state)
         double exact[FLOATS_MAX];
         assert_int_equal(weft_ml_model_init(&model, mlp(), &settings, n, &set), WEFT_OK);
         assert_int_equal(weft_ml_batch_init(&batch, &set), WEFT_OK);
-        /* A few rows, which do not have all features. */
+        /* A few rows without all features. */
         assert_int_equal(weft_ml_model_batch(&model, &batch, set.train_rows, 6), WEFT_OK);
         assert_int_equal(batch.id_count, set.feature_count);
         draw_rows(&model, &batch, &prng, rows, exact);
@@ -142,7 +142,7 @@ static void the_gradient_is_the_slope_of_the_objective(void **state)
     }
 }
 
-/* A batch of the features of its rows, as prediction has it, gives the same scores. */
+/* A batch with only the features of its rows, as in prediction, gives the same scores. */
 static void a_batch_of_some_features(void **state)
 {
     (void)state;
@@ -192,7 +192,7 @@ static void a_batch_of_no_rows(void **state)
     for (uint32_t k = 0; k < FLOATS_MAX; k++) {
         gradient[k] = 7;
     }
-    /* With zeros: the push has the whole vector. */
+    /* Including zeros: the push contains the whole vector. */
     assert_true(weft_ml_model_gradient(&model, &batch, rows, gradient) == 0);
     for (uint32_t k = 0; k < FLOATS_MAX; k++) {
         assert_true(gradient[k] == (k < (set.feature_count + 2) * HIDDEN ? 0 : 7));
@@ -222,7 +222,7 @@ static void widths_of_rows(void **state)
     static const struct {
         const char *name;
         uint32_t factors, dim;
-        bool is_good; /* such rows are the model's */
+        bool is_good; /* the model accepts such rows */
     } cases[] = {
         {"lr", 0, 1, true},   {"lr", 0, 2, false},     {"fm", 0, 1, false},
         {"fm", 63, 64, true}, {"mf", 255, 256, true},  {"mf", 0, 257, false},

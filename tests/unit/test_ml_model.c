@@ -1,5 +1,5 @@
-/* The models with factors against slow and obvious versions: the score from its definition, the
- * gradient as the slope of the objective, L2 included. */
+/* The models with factors compared with slow and obvious versions: the score from its definition,
+ * the gradient as the slope of the objective, L2 included. */
 #include "base/init.h"
 #include "base/prng.h"
 #include "ml/kinds.h"
@@ -28,7 +28,7 @@ static struct weft_ml_dataset random_ratings(struct weft_prng *prng)
     return ml_load("movielens", text);
 }
 
-/* From the definition: every pair of features, each factor in turn. */
+/* By definition: every pair of features, each factor in turn. */
 static double slow_score(const struct weft_ml_model *model, const struct weft_ml_batch *batch,
                          uint32_t r, uint64_t at, const double *rows)
 {
@@ -51,8 +51,8 @@ static double slow_score(const struct weft_ml_model *model, const struct weft_ml
 }
 
 struct slow {
-    double loss;      /* as weft_ml_model_gradient returns it */
-    double objective; /* what the gradient is the slope of */
+    double loss;      /* as returned by weft_ml_model_gradient */
+    double objective; /* the objective whose slope is the gradient */
 };
 
 static struct slow slow_objective(const struct weft_ml_model *model,
@@ -104,7 +104,8 @@ static void check_slopes(const struct weft_ml_model *model, const struct weft_ml
         exact[k] = kept - step;
         double below = slow_objective(model, batch, exact).objective;
         exact[k] = kept;
-        /* Central differences err by step^2; float32 sums of 20 rows by about 1e-7 each. */
+        /* The error of central differences is step^2; that of float32 sums of 20 rows about 1e-7
+         * each. */
         assert_true(fabs((above - below) / (2 * step) - (double)gradient[k]) < 2e-6);
     }
     float scores[ROWS_MAX];

@@ -40,7 +40,7 @@ static void what_a_rating_becomes(void **state)
     check_row("4294967295,4294967295,5,18446744073709551615", UINT32_MAX, UINT32_MAX, 5, 1);
 }
 
-/* A reused row keeps none of its old contents. */
+/* A reused row has none of its old contents. */
 static void rows_are_reused(void **state)
 {
     (void)state;

@@ -94,7 +94,7 @@ static weft_status whole_run(void)
     return status;
 }
 
-/* Search for a rate, in the text above many times over. */
+/* Search for a rate with many copies of the text above. */
 static weft_status whole_search(void)
 {
     enum { TIMES = 60 };
@@ -133,7 +133,7 @@ static void every_allocation_may_fail_in(weft_status whole(void))
         assert_int_equal(live_blocks, live_before);
     }
     assert_int_equal(status, WEFT_OK);
-    assert_true(run > 20); /* the run does allocate that often; fewer means the wrap is off */
+    assert_true(run > 20); /* fewer allocations would mean that the wrap is not effective */
 }
 
 static void every_allocation_may_fail(void **state)

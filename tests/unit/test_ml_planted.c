@@ -1,6 +1,6 @@
-/* Models with factors against what was planted: training in the reference trainer comes close to
- * the best possible model, and a model without factors does not. A gradient that is wrong in its
- * sign, its cross term or its scale fails here. */
+/* Models with factors compared with the planted optimum: the reference trainer comes close to the
+ * best possible model, and a model without factors does not. A gradient that is wrong in its sign,
+ * its cross term or its scale fails here. */
 #include "ml/metrics.h"
 #include "ml/reference.h"
 #include "planted.h"

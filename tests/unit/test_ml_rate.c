@@ -1,5 +1,5 @@
-/* The search for a learning rate: it follows the scale of the values, improves training, is a
- * function of the data, and keeps the default if a sample is not informative. */
+/* The search for a learning rate: it follows the scale of the values, improves training, depends on
+ * the data alone, and keeps the default if a sample is not informative. */
 #include "ml/rate.h"
 
 #include "base/prng.h"
@@ -23,7 +23,7 @@ static double uniform(struct weft_prng *prng)
 }
 
 /* Like a bag of words: ids of very different frequency, each with a planted weight, values of
- * scale/2 to scale. A row is positive where the weighted sum is; every tenth label is a coin. */
+ * scale/2 to scale. A row is positive where the weighted sum is; every tenth label is random. */
 static struct weft_ml_dataset make(uint32_t rows, double scale)
 {
     struct weft_prng prng;
@@ -61,7 +61,7 @@ static struct weft_ml_dataset make(uint32_t rows, double scale)
     return set;
 }
 
-/* As in a job of the default settings. */
+/* As in a job with default settings. */
 static uint32_t steps_of(const struct weft_ml_dataset *set)
 {
     return weft_ml_share_steps(set, 4, WEFT_ML_DEFAULT_BATCH_ROWS);
@@ -98,7 +98,7 @@ static void the_rate_follows_the_scale(void **state)
     static const double scales[] = {64, 8, 1, 0.125};
     for (int o = WEFT_ML_ADAGRAD; o <= WEFT_ML_SGD; o++) {
         float before = 0;
-        /* SGD is held by the bias, whose value is 1: at a rate above 8 it swings. */
+        /* The bias, whose value is 1, limits SGD: at a rate above 8 it oscillates. */
         size_t count = WEFT_ARRAY_COUNT(scales) - (o == WEFT_ML_SGD);
         for (size_t i = 0; i < count; i++) {
             struct weft_ml_dataset set = make(4000, scales[i]);
@@ -121,7 +121,7 @@ static void small_values_are_learnt_from(void **state)
     double usual = loss_at(&set, WEFT_ML_ADAGRAD, WEFT_ML_DEFAULT_ADAGRAD_RATE);
     double found = loss_at(&set, WEFT_ML_ADAGRAD, find(&set, WEFT_ML_ADAGRAD).rate);
     print_message("log-loss %.4f at the usual rate, %.4f at the one found\n", usual, found);
-    assert_true(usual > 0.66); /* log 2 is 0.693: hardly anything was learnt */
+    assert_true(usual > 0.66); /* log 2 is 0.693: almost nothing was learnt */
     assert_true(found < usual - 0.05);
     weft_ml_dataset_fini(&set);
 }

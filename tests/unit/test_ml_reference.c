@@ -1,5 +1,5 @@
-/* The reference trainer: its arithmetic on a case small enough to do by hand, and the quality that
- * docs/MODELS.md claims for the shipped data, with and without loss. */
+/* The reference trainer: its arithmetic on a case that can be computed by hand, and the quality
+ * that docs/MODELS.md claims for the shipped data, with and without loss. */
 #include "ml/reference.h"
 
 #include "ml/defaults.h"
@@ -156,7 +156,7 @@ static void adult_with_sgd(void **state)
     assert_true(train(&adult, &options, WEFT_ML_DEFAULT_EPOCHS).auc >= 0.90);
 }
 
-/* A second layer learns what the crosses of adult do not say. */
+/* A hidden layer learns more than the crosses of adult contain. */
 static void adult_with_a_hidden_layer(void **state)
 {
     (void)state;

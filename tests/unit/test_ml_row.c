@@ -1,4 +1,4 @@
-/* Rows: growing, and adding up features that share an id, against counting. */
+/* Rows: growth, and summing features with equal ids, compared with counting. */
 #include "base/prng.h"
 #include "ml/row.h"
 

@@ -1,4 +1,4 @@
-/* Shares: every training row exactly once per epoch, in batches that no process disagrees about. */
+/* Shares: every training row exactly once per epoch, in batches on which all processes agree. */
 #include "ml/share.h"
 
 #include <setjmp.h>
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A data set with nothing but a training list; row numbers unlike positions. */
+/* A data set that has only a training list; row numbers differ from positions. */
 static struct weft_ml_dataset bare_dataset(uint32_t train_count)
 {
     struct weft_ml_dataset set = {.train_count = train_count, .row_count = train_count * 3};
@@ -67,7 +67,7 @@ static void check_order(const struct weft_ml_dataset *set, uint64_t seed, uint32
 {
     struct weft_ml_share share;
     assert_int_equal(weft_ml_share_init(&share, set, worker, 2, seed), WEFT_OK);
-    weft_ml_share_begin_epoch(&share, 7); /* what came before must not matter */
+    weft_ml_share_begin_epoch(&share, 7); /* must not depend on earlier epochs */
     weft_ml_share_begin_epoch(&share, epoch);
     bool is_equal = memcmp(share.order, expected, share.row_count * sizeof(*expected)) == 0;
     assert_int_equal(is_equal, equal);
@@ -89,8 +89,8 @@ static void the_order_depends_on_seed_epoch_and_worker_alone(void **state)
     weft_ml_dataset_fini(&set);
 }
 
-/* Computed by a program written from docs/MODELS.md alone: a change of the generator or of the
- * shuffle would make old and new workers disagree. */
+/* Computed by a program written from docs/MODELS.md alone. A change of the generator or of the
+ * shuffle would make old and new workers use different batches. */
 static void a_known_order(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The byte source: every packing gives the same bytes back, and a stream that is cut anywhere is an
- * error and never a shorter file. */
+/* The byte source: every compression yields the same bytes, and a stream truncated anywhere is an
+ * error, never a shorter file. */
 #include "base/prng.h"
 #include "ml/source.h"
 
@@ -28,7 +28,7 @@ static struct bytes bytes_new(size_t count)
     return bytes;
 }
 
-/* Text that compresses, but not to nothing. */
+/* Compressible text, but not highly compressible. */
 static struct bytes sample(size_t count)
 {
     struct bytes text = bytes_new(count);
@@ -71,7 +71,7 @@ static struct bytes joined(struct bytes left, struct bytes right)
     return both;
 }
 
-/* Read everything in pieces; *plain_p owns its bytes whatever the status. */
+/* Read everything in pieces; *plain_p owns its bytes, also after an error. */
 static weft_status read_all(struct bytes packed, size_t piece, struct weft_error *error,
                             struct bytes *plain_p)
 {
@@ -148,7 +148,8 @@ static void frames_in_a_row_are_one_stream(void **state)
     free(with_skippable.at);
 }
 
-/* Cut behind the magic number at every place; whatever was handed out is a prefix of the truth. */
+/* Truncate at every offset after the magic number; the bytes returned before the error are a prefix
+ * of the original. */
 static void check_every_cut(struct bytes packed, struct bytes plain, size_t step)
 {
     for (size_t count = 4; count < packed.count; count += step) {
@@ -190,7 +191,7 @@ static void what_came_before_the_cut_is_handed_out(void **state)
     (void)state;
     struct bytes plain = sample(200000);
     struct bytes gzip = pack_gzip(plain);
-    gzip.count -= 8; /* the trailer alone is missing */
+    gzip.count -= 8; /* only the trailer is missing */
     struct weft_error error = {0};
     struct bytes got;
     assert_int_equal(read_all(gzip, 1 << 19, &error, &got), WEFT_DATA);
@@ -243,7 +244,8 @@ static void bytes_after_the_end_are_an_error(void **state)
     free(gzip_rest.at);
 }
 
-/* A file in the working directory with this ending; unlink and free the name. */
+/* Create a file in the working directory with this suffix; the caller unlinks it and frees the
+ * name. */
 static char *write_file(const char *ending, const void *bytes, size_t count)
 {
     char *name = malloc(64);

@@ -1,5 +1,5 @@
-/* The parsers of tables of categories: every field's text against the rule written out by hand,
- * the buckets of integers, missing values, and what is refused. */
+/* The parsers of tables of categories: every field's text compared with the rule written out by
+ * hand, the buckets of integers, missing values, and refused lines. */
 #include "ml/tsv.h"
 #include "ml_text.h"
 
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-/* Whether the row has exactly these texts, the oracle being XXH64 itself. */
+/* True: the row has exactly these texts; the oracle uses XXH64 directly. */
 static void check_texts(const struct weft_ml_row *row, const char *const *texts, uint32_t count)
 {
     assert_int_equal(row->count, count);

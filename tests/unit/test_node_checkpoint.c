@@ -1,6 +1,6 @@
-/* Counts of admission through the files of a checkpoint (src/node/checkpoint_data.c,
- * checkpoint_load.c): the key that they were made with is restored with them; files of releases
- * without keys are read; filters with different keys are not merged. */
+/* Admission counts stored in and restored from a checkpoint (src/node/checkpoint_data.c,
+ * checkpoint_load.c): their key is restored with them; files of releases without keys are read;
+ * filters with different keys are not merged. */
 #include "node/checkpoint_data.h"
 #include "ps/shard_internal.h"
 #include "ps_cluster.h"
@@ -36,7 +36,7 @@ static int remove_folder(void **state)
     return rmdir(folder);
 }
 
-/* Shards whose processes have keys of these bytes; 0: as releases before there were any. */
+/* Shards whose processes have keys of these bytes; 0: no keys, as in earlier releases. */
 static void start(struct cluster *c, uint32_t shards, int process, int filter)
 {
     struct cluster_config config = cluster_config(shards, 1);
@@ -69,7 +69,7 @@ static uint64_t id_of(uint32_t i)
     return i * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-/* Every id once, the first hundred twice. */
+/* Push every id once, the first hundred twice. */
 static void push(struct cluster *c)
 {
     static uint64_t ids[IDS];
@@ -85,7 +85,7 @@ static void push(struct cluster *c)
     }
 }
 
-/* A data file of one shard. */
+/* Write a data file of one shard. */
 static struct weft_ckpt_file write_file(struct cluster *c, uint32_t s)
 {
     void *memory = aligned_alloc(8, COPIES);
@@ -120,7 +120,7 @@ static void supply(struct weft_shard *shard)
     }
 }
 
-/* All shards' files of `from` into shard s of `to`. */
+/* Load the files of all shards of `from` into shard s of `to`. */
 static weft_status restore(struct cluster *from, struct cluster *to, uint32_t s)
 {
     struct weft_ckpt_set set = {.number = 1, .shards = from->shards, .file_count = from->shards};
@@ -152,7 +152,7 @@ static void assert_same(const struct weft_admission *a, const struct weft_admiss
     free(copies[1]);
 }
 
-/* Restored by another process: the same key, the same ids next to each other, the same hand. */
+/* Restored by another process: the same key, the same order of ids, the same clock hand. */
 static void the_key_comes_back(void **state)
 {
     (void)state;
@@ -172,8 +172,8 @@ static void the_key_comes_back(void **state)
     }
 }
 
-/* Without a key the file has nothing that earlier releases did not write. A filter stays as it was;
- * ids go to where the new process's key has them. */
+/* Without a key the file is as earlier releases wrote it. A filter is unchanged; counters are
+ * placed by the key of the new process. */
 static void files_without_a_key(void **state)
 {
     (void)state;
@@ -197,7 +197,7 @@ static void files_without_a_key(void **state)
     }
 }
 
-/* Filters of two shards in one: of one job they have one key. */
+/* Merge the filters of two shards: within one job they have the same key. */
 static void filters_of_two_keys(void **state)
 {
     (void)state;
@@ -210,7 +210,7 @@ static void filters_of_two_keys(void **state)
     assert_int_equal(restore(&from, &one, 0), WEFT_OK);
     assert_int_equal(admission_of(&one, 0)->key[0], 2);
     cluster_stop(&one);
-    /* A server of another job, or of an earlier release. */
+    /* The filter of another job, or of an earlier release. */
     from.shard[1]->tables[0].admission.key[0]++;
     start(&one, 1, 3, 4);
     assert_int_equal(restore(&from, &one, 0), WEFT_DATA);

@@ -1,5 +1,5 @@
-/* The coordinator in its thread: what it logs, what its journal keeps, a lease that lapses, the end
- * of the work. */
+/* The coordinator in its thread: log lines, the journal's contents, a lapsed lease, the end of the
+ * work. */
 #include "node/coordinator.h"
 
 #include "io/member_thread.h"
@@ -21,7 +21,7 @@
 static const uint64_t patience_ns = 120 * WEFT_NS_PER_S;
 enum { PATIENCE_MS = 120000 };
 
-/* What a coordinator says, from its own thread. */
+/* Log lines of a coordinator, written by its thread. */
 struct heard {
     pthread_mutex_t lock;
     char text[4096];
@@ -137,11 +137,11 @@ static void members_come_and_the_work_ends(void **state)
     struct pollfd over = {.fd = c.over_fd, .events = POLLIN};
     assert_int_equal(poll(&over, 1, 0), 0);
     weft_member_thread_stop(worker, true);
-    must_be_readable(weft_member_thread_fd(server)); /* it is told */
+    must_be_readable(weft_member_thread_fd(server)); /* it is notified */
     weft_member_thread_stop(server, true);
     must_be_readable(c.over_fd);
     weft_coordinator_stop(&c);
-    weft_coordinator_stop(&c); /* no harm */
+    weft_coordinator_stop(&c); /* stopping twice is allowed */
     assert_non_null(strstr(heard.text, "the server of shard 0 is at 127.0.0.1 port 7700, epoch "));
     assert_non_null(strstr(heard.text, "\nall shards are registered\n"));
     assert_null(strchr(heard.text, '!'));
@@ -177,7 +177,7 @@ static void a_journal_brings_members_back(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
-/* A process that is killed says nothing: it is forked before there is a thread here. */
+/* A killed process sends no message. It is forked before this process has threads. */
 static void a_lease_lapses(void **state)
 {
     (void)state;
@@ -226,7 +226,7 @@ static void a_port_in_use_is_an_error(void **state)
     must_start(&c, &heard, NULL);
     assert_int_equal(start(&second, &other, weft_coordinator_port(&c), NULL, &error), WEFT_EXISTS);
     assert_string_not_equal(error.text, "");
-    weft_coordinator_stop(&second); /* which never ran */
+    weft_coordinator_stop(&second); /* a coordinator that never ran */
     weft_coordinator_stop(&c);
 }
 

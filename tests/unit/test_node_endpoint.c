@@ -1,5 +1,5 @@
-/* One endpoint, over UDP and TCP, driven by the caller and by a thread: the same calls do the same.
- */
+/* One endpoint, over UDP and TCP, progressed by the caller and by a thread: the same calls have the
+ * same effects. */
 #include "free_port.h"
 #include "io/clock.h"
 #include "node/endpoint.h"
@@ -90,7 +90,7 @@ static void transfer(enum weft_driver_kind kind, bool thread)
     weft_expect_id id;
     open_one(&a, &security, kind, thread, false);
     open_one(&b, &security, kind, thread, true);
-    weft_security_fini(&security); /* an endpoint has what it needs */
+    weft_security_fini(&security); /* an open endpoint no longer needs it */
     struct seen at_a = {.endpoint = &a}, at_b = {.endpoint = &b};
     assert_int_equal(weft_endpoint_connect(&a, "127.0.0.1", weft_endpoint_port(&b), &peer, &error),
                      WEFT_OK);
@@ -121,7 +121,7 @@ static void transfer(enum weft_driver_kind kind, bool thread)
     step_until(&at_a, &at_b, &at_b.down, 1);
     weft_endpoint_close(&a);
     weft_endpoint_close(&b);
-    weft_endpoint_close(&b); /* closed is as never opened */
+    weft_endpoint_close(&b); /* closing again is allowed */
 }
 
 static void a_transfer_in_every_form(void **state)

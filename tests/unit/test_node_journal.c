@@ -18,7 +18,7 @@
 
 enum { HEAD_BYTES = 4096 };
 
-/* The previous process has not ended, and has its file locked and open: the next one starts
+/* The previous process is still alive and has its file locked and open. The next one starts
  * nevertheless, and later records of the first one are not read. */
 static void a_frozen_process_is_in_nobodys_way(void **state)
 {
@@ -33,7 +33,7 @@ static void a_frozen_process_is_in_nobodys_way(void **state)
     assert_int_equal(journal_churn_differ(churn.c.shard[0], twin), 0);
     assert_int_equal(access(rig_path(1), F_OK), -1);
     assert_int_equal(access(rig_path(2), F_OK), 0);
-    journal_churn_push(&churn, 20); /* it thaws */
+    journal_churn_push(&churn, 20); /* it resumes */
     assert_true(journal_churn_differ(churn.c.shard[0], twin) > 0);
     struct weft_journal_file second = rig.files[0];
     struct weft_shard *third = rig_twin(3, 2);
@@ -61,7 +61,7 @@ static void a_start_that_dies_takes_nothing(void **state)
         assert_int_equal(rig.replayed, WEFT_OK);
         assert_int_equal(journal_churn_differ(churn.c.shard[0], twin), 0);
         rig_twin_end(twin, &rig.files[0]);
-        assert_int_equal(rig_files(false), 2); /* the first one's, and this one's */
+        assert_int_equal(rig_files(false), 2); /* the files of the first process and of this one */
     }
     int fd = open(rig_path(6), O_CREAT | O_EXCL | O_RDWR, 0600); /* died before it wrote anything */
     assert_true(fd >= 0 && ftruncate(fd, 1 << 20) == 0);
@@ -92,7 +92,8 @@ static void another_jobs_files_stay(void **state)
     rig_twin_end(twin, &rig.files[0]);
     assert_int_equal(access(rig_path(2), F_OK), 0);
     assert_int_equal(rig_files(false), 2);
-    /* Its name is in use while it is alive; afterwards the file is moved to quarantine. */
+    /* The file name is in use while the process is alive; afterwards the file is moved to
+     * quarantine. */
     rig.fresh = true;
     twin = rig_twin(2, 0);
     assert_int_equal(rig.opened, WEFT_IO);
@@ -152,7 +153,7 @@ static void what_is_not_done_again_is_kept(void **state)
     }
 }
 
-/* What may be more than this release can read ends the start, and stays where it is. */
+/* A file that may be of a later release ends the start, and is not moved. */
 static void what_cannot_be_read_ends_the_start(void **state)
 {
     (void)state;
@@ -175,7 +176,7 @@ static void what_cannot_be_read_ends_the_start(void **state)
     rig_twin_end(twin, &rig.files[0]);
     assert_int_equal(unlink(other), 0);
     assert_int_equal(rename(rig_path(1), other), 0);
-    assert_int_equal(mkfifo(rig_path(1), 0600), 0); /* nobody writes into it */
+    assert_int_equal(mkfifo(rig_path(1), 0600), 0); /* no process writes to it */
     twin = rig_twin(3, 1);
     assert_int_equal(rig.opened, WEFT_IO);
     assert_non_null(strstr(rig.error.text, "is not a regular file of this user"));
@@ -185,7 +186,7 @@ static void what_cannot_be_read_ends_the_start(void **state)
     assert_int_equal(rig.released, WEFT_OK);
     assert_int_equal(journal_churn_differ(churn.c.shard[0], twin), 0);
     rig_twin_end(twin, &rig.files[0]);
-    twin = rig_twin(6, 5); /* one that is not there */
+    twin = rig_twin(6, 5); /* a file that does not exist */
     assert_int_equal(rig.released, WEFT_OK);
     assert_non_null(strstr(rig.news.text, "does not exist"));
     rig_twin_end(twin, &rig.files[0]);
@@ -193,8 +194,8 @@ static void what_cannot_be_read_ends_the_start(void **state)
     rig_stop();
 }
 
-/* The last release's name. Nothing but the name is old here; its format is
- * test_ps_journal_source.c's. */
+/* The file name of the last release. Only the name is old here; test_ps_journal_source.c tests the
+ * old format. */
 static void the_last_releases_name_is_found(void **state)
 {
     (void)state;
@@ -214,10 +215,10 @@ static void the_last_releases_name_is_found(void **state)
     rig_stop();
 }
 
-/* ---- pages that fail --------------------------------------------------------------------------- */
+/* ---- pages that fail ------------------------------------------------------------------------- */
 
-/* The file loses its pages after `bytes` while the shard writes: each store there raises SIGBUS.
- * The shard continues, its journal fails, and the failure is reported. */
+/* Truncate the file to `bytes` while the shard writes: each store beyond raises SIGBUS. The shard
+ * continues, its journal fails, and the failure is reported. */
 static void lose_pages(uint64_t bytes)
 {
     struct weft_journal_file *file = &rig.files[0];
@@ -249,7 +250,7 @@ static void a_page_that_fails_ends_the_journal_alone(void **state)
     uint64_t records = rig.report.records;
     rig_twin_end(then, &rig.files[0]);
     rig.files[0] = first;
-    lose_pages((used + 4095) / 4096 * 4096); /* all that was written stays */
+    lose_pages((used + 4095) / 4096 * 4096); /* all written records stay */
     first = rig.files[0];
     struct weft_shard *twin = rig_twin(3, 1);
     assert_int_equal(rig.replayed, WEFT_OK);
@@ -282,7 +283,7 @@ static void pages_that_are_gone_are_told(void **state)
     }
 }
 
-/* ---- the guard --------------------------------------------------------------------------------- */
+/* ---- the guard ------------------------------------------------------------------------------- */
 
 static sigjmp_buf back;
 static volatile sig_atomic_t others;
@@ -304,7 +305,7 @@ static uint8_t *map_nothing(int *fd_p)
     return memory;
 }
 
-/* Set before the guard, so it is the one that there was. */
+/* Installed before the guard, so it is the previous handler. */
 static void elsewhere_the_old_handler_is_called(void **state)
 {
     (void)state;
@@ -324,7 +325,7 @@ static void elsewhere_the_old_handler_is_called(void **state)
     }
     assert_int_equal(others, 1);
     if (sigsetjmp(back, 1) == 0) {
-        raise(SIGBUS); /* sent, not a store */
+        raise(SIGBUS); /* sent by raise, not caused by a store */
         fail();
     }
     assert_int_equal(others, 2);

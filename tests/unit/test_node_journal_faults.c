@@ -1,6 +1,6 @@
 /* Every call on a journal's files fails in turn, with each of several errors, while a process takes
- * over from one that has written its journal. Either the start fails with a message, and the next
- * start, on a working disk, reaches the same state; or this start does. In no case is a record of
+ * over from one that has written its journal. Either this start reaches the expected state, or it
+ * fails with a message and the next start, on a working disk, reaches it. In no case is a record of
  * the previous process lost. */
 #include "fault_journal.h"
 
@@ -15,22 +15,22 @@
 
 enum { CALLS_MAX = 400, CLAIM_FORMER = 1, CLAIM_LEFT = 2, CLAIM_OWN = 3, CLAIM_NEXT = 4 };
 
-/* All of them for the plain case, some for the others. */
+/* All errors for the plain scenario, some for the others. */
 static const int whys[] = {EIO, EMFILE, 0, ENOSPC, ENOMEM, ESTALE, EINTR};
 enum { WHYS_SOME = 3 };
 
 /* Contents of the directory when the process starts. */
 enum scenario {
-    SCENARIO_PLAIN,   /* the journal of the process before */
-    SCENARIO_LEFT,    /* and one that another process has left half made */
-    SCENARIO_TAKEN,   /* and a file that has our name */
-    SCENARIO_DAMAGED, /* a journal with a record that is not whole */
+    SCENARIO_PLAIN,   /* the journal of the previous process */
+    SCENARIO_LEFT,    /* and an incomplete one of another process */
+    SCENARIO_TAKEN,   /* and a file with the name of this process's journal */
+    SCENARIO_DAMAGED, /* a journal with a damaged record */
     SCENARIO_OTHER,   /* a journal of another job */
     SCENARIOS,
 };
 
 static struct weft_shard *alive;
-static uint8_t *former; /* the bytes of that journal */
+static uint8_t *former; /* contents of the previous process's journal */
 static off_t former_bytes;
 static struct {
     uint32_t calls, failed, went_on;
@@ -48,7 +48,7 @@ static void read_former(void)
     (void)close(fd);
 }
 
-/* Is it there yet, to the byte? */
+/* True: the previous journal still exists, byte for byte. */
 static bool former_is_at(const char *path)
 {
     struct stat info;
@@ -94,7 +94,7 @@ static void set_scenario(enum scenario scenario)
     read_former();
 }
 
-/* Another start, on a disk that works, behind the process that has got so far. */
+/* Another start, on a working disk, after the failed one. */
 static uint32_t differ_next(uint64_t before)
 {
     struct weft_shard *next = rig_twin(CLAIM_NEXT, before);
@@ -104,13 +104,13 @@ static uint32_t differ_next(uint64_t before)
     return differ;
 }
 
-/* One call fails. False: there are fewer calls. */
+/* Make call number `at` fail. False: the run has fewer calls. */
 static bool one(enum scenario scenario, uint32_t call, int why)
 {
     set_scenario(scenario);
     struct weft_journal_file first = rig.files[0];
     bool exact =
-        scenario != SCENARIO_DAMAGED && scenario != SCENARIO_OTHER; /* it can all be done again */
+        scenario != SCENARIO_DAMAGED && scenario != SCENARIO_OTHER; /* the start can be repeated */
     fault_arm(call, why);
     struct weft_shard *twin = rig_twin(CLAIM_OWN, CLAIM_FORMER);
     uint32_t calls = fault_disarm();
@@ -119,7 +119,7 @@ static bool one(enum scenario scenario, uint32_t call, int why)
     if (!ended_well) {
         assert_true(strlen(rig.error.text) > 10);
     }
-    /* Records that were not replayed still exist, and so does a journal that was not taken over. */
+    /* Records that were not replayed still exist, and so does a journal that was not replaced. */
     bool there = former_is_at(rig_path(CLAIM_FORMER));
     assert_true(there || former_is_aside() || (exact && took_over));
     assert_true(ended_well || there);
@@ -160,8 +160,8 @@ static void every_call_of_a_start_fails_in_turn(void **state)
     assert_true(places > 60 && sum.failed > 150 && sum.went_on > 50);
 }
 
-/* While it serves: operations acknowledged before the failed call are recovered by the next
- * process, or the shard knows that its journal has ended. */
+/* While it serves: the next process recovers the operations acknowledged before the failed call, or
+ * the shard has detected that its journal has ended. */
 static void every_call_of_a_server_fails_in_turn(void **state)
 {
     (void)state;
@@ -209,7 +209,8 @@ static void every_call_of_a_server_fails_in_turn(void **state)
     assert_true(hits > 40 && ended > 40);
 }
 
-/* A disk that has no room when the file should grow: it does not, and may when there is. */
+/* A full disk when the file should grow: the file does not grow, and grows later when there is
+ * space. */
 static void a_full_disk_is_no_failure(void **state)
 {
     (void)state;

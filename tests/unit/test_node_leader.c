@@ -16,7 +16,8 @@
 #include <time.h>
 
 static const uint64_t limit_ns = 20 * WEFT_NS_PER_S;
-static const uint64_t later_ns = WEFT_NS_PER_S; /* a wait by then does not follow a begin soon */
+static const uint64_t later_ns = WEFT_NS_PER_S; /* a wait after this time does not follow its begin
+                                                 * soon */
 
 struct owner {
     struct weft_leader leader;
@@ -24,9 +25,9 @@ struct owner {
     pthread_cond_t changed;
     pthread_t thread;
     uint32_t open;
-    atomic_uint steps;    /* of the thread */
-    atomic_bool is_led;   /* by any thread, now */
-    atomic_uint together; /* steps of two leaders at a time: never */
+    atomic_uint steps;    /* steps of the thread */
+    atomic_bool is_led;   /* a thread leads now */
+    atomic_uint together; /* concurrent steps of two leaders: must stay 0 */
     atomic_bool stop;
 };
 
@@ -35,7 +36,7 @@ static void pause_us(long us)
     nanosleep(&(struct timespec){.tv_nsec = us * (long)WEFT_NS_PER_US}, NULL);
 }
 
-/* A leader's step: no two may run at the same time. */
+/* A leader's step: two must never run at the same time. */
 static void lead_once(struct owner *o)
 {
     if (atomic_exchange(&o->is_led, true)) {
@@ -86,7 +87,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Have the lead, as a wait does. Returns behind the lock. */
+/* Acquire the lead, as a wait does. Returns with the lock held. */
 static void take(struct owner *o, uint64_t now_ns)
 {
     pthread_mutex_lock(&o->lock);
@@ -122,16 +123,16 @@ static void the_thread_leads_until_it_is_asked(void **state)
     take(o, later_ns);
     uint32_t before = atomic_load(&o->steps);
     pthread_mutex_unlock(&o->lock);
-    pause_us(5000); /* ten grace periods: the leader keeps the lead */
+    pause_us(5000); /* ten grace periods, in which the leader keeps the lead */
     pthread_mutex_lock(&o->lock);
-    /* The step of the request is counted after it has given up the lead. */
+    /* The thread's step for the request is counted after the thread has given up the lead. */
     assert_in_range(atomic_load(&o->steps), before, before + 1);
     assert_int_equal(o->leader.who, WEFT_LEADS_WAITER);
     leave(o, false);
-    await_steps(o, 3); /* and then it leads again */
+    await_steps(o, 3); /* then the thread leads again */
 }
 
-/* Waits that follow each other closely keep the lead among them. */
+/* Waits that follow each other closely keep the lead from the thread. */
 static void the_thread_sleeps_while_waits_follow_each_other(void **state)
 {
     struct owner *o = *state;
@@ -145,7 +146,7 @@ static void the_thread_sleeps_while_waits_follow_each_other(void **state)
         held += atomic_load(&o->steps) == before;
         leave(o, false);
     }
-    assert_in_range(held, TIMES * 3 / 4, TIMES); /* others may have had the processor */
+    assert_in_range(held, TIMES * 3 / 4, TIMES); /* other processes may have used the processor */
 }
 
 static void what_is_left_to_do_wakes_the_thread(void **state)
@@ -163,14 +164,14 @@ static void what_is_left_to_do_wakes_the_thread(void **state)
     await_steps(o, 1);
 }
 
-/* A begin takes a step itself when waits have followed begins soon, and only then. */
+/* A begin makes a step itself if, and only if, waits have followed begins soon. */
 static void a_begin_leads_where_waits_follow_soon(void **state)
 {
     struct owner *o = *state;
     uint64_t now_ns = 2 * later_ns;
     bool led = false;
     for (uint32_t i = 0; i < 50 && !led; i++) {
-        take(o, now_ns); /* and no thread leads after this */
+        take(o, now_ns); /* afterwards no thread leads */
         weft_leader_leave(&o->leader, weft_clock_now_ns(), false);
         led = weft_leader_begin(&o->leader, 1, now_ns);
         assert_true(led || o->leader.hurry);
@@ -182,7 +183,7 @@ static void a_begin_leads_where_waits_follow_soon(void **state)
     }
     assert_true(led);
     pthread_mutex_lock(&o->lock);
-    o->open = 1; /* no wait follows: the thread leads, and begins are its own again */
+    o->open = 1; /* no wait follows: the thread leads and handles begins again */
     pthread_mutex_unlock(&o->lock);
     await_steps(o, 1);
     take(o, now_ns + later_ns);
@@ -191,8 +192,8 @@ static void a_begin_leads_where_waits_follow_soon(void **state)
     pthread_mutex_unlock(&o->lock);
 }
 
-/* Begins without waits, each within the grace period of the previous one, would keep the lead from
- * the thread, which must overlap them with computing. */
+/* Begins without waits, each within the grace period of the previous one, must not keep the lead
+ * from the thread, which has to overlap them with computing. */
 static void begins_that_no_wait_follows_are_the_threads(void **state)
 {
     struct owner *o = *state;
@@ -208,7 +209,7 @@ static void begins_that_no_wait_follows_are_the_threads(void **state)
         }
     }
     bool hurry = o->leader.hurry;
-    pthread_mutex_unlock(&o->lock); /* before what may fail: the end of the test takes it */
+    pthread_mutex_unlock(&o->lock); /* before an assertion may fail: the teardown locks it */
     assert_true(led[0] && led[1] && led[2]);
     assert_false(led[3]);
     assert_true(hurry);
@@ -233,7 +234,7 @@ static void *take_turns(void *arg)
     return NULL;
 }
 
-/* Never two leaders at a time, and every waiter is served. */
+/* Two leaders never run at a time, and every waiter gets its result. */
 static void several_waiters_and_the_thread_take_turns(void **state)
 {
     struct owner *o = *state;

@@ -1,4 +1,5 @@
-/* Joining a job as a worker and as a server, and where the servers are, now and later. */
+/* Joining a job as a worker and as a server, and the addresses of the servers, initially and after
+ * a move. */
 #include "coordinator.h"
 #include "io/clock.h"
 
@@ -83,7 +84,7 @@ static void a_job_comes_together(void **state)
     assert_string_equal(address.host, "127.0.0.1");
     assert_int_equal(address.port, 4001);
 
-    publish(&server, 5000); /* a server that was started again elsewhere */
+    publish(&server, 5000); /* the server restarted at another address */
     uint64_t end_ns = weft_clock_now_ns() + patience_ns;
     while (address.port != 5001) {
         assert_true(weft_clock_now_ns() < end_ns);

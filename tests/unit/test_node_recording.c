@@ -1,5 +1,5 @@
-/* --records of one process and of several: the file that is made at the end, and what is logged
- * when there is none. */
+/* --records of one process and of several: the file that is written at the end, and the log line if
+ * it is missing. */
 #include "node/recording.h"
 
 #include <setjmp.h>
@@ -14,10 +14,10 @@
 
 #include <cmocka.h>
 
-/* A folder of each test. */
+/* Each test uses a separate folder. */
 struct place {
     char folder[32];
-    char file[64]; /* of records */
+    char file[64]; /* the file of records */
     char heard[2048];
 };
 
@@ -44,7 +44,7 @@ static int setup(void **state)
     return 0;
 }
 
-/* Fails where something is left over. */
+/* Fail if a file is left over. */
 static int teardown(void **state)
 {
     struct place *place = *state;
@@ -94,7 +94,7 @@ static void the_file_is_made_at_the_end(void **state)
     assert_true(weft_recording_close(&recording));
     assert_string_equal(place->heard, "");
     assert_int_equal(access(place->file, F_OK), 0);
-    /* A second run is refused while that file is there. */
+    /* A second run is refused while the file exists. */
     assert_int_equal(
         weft_recording_open(&recording, "worker", 3, (struct weft_node_log){0}, &error),
         WEFT_EXISTS);
@@ -122,7 +122,7 @@ static void records_are_kept_when_the_file_cannot_be_made(void **state)
     recording.path = place->file;
     open_recording(place, &recording, "worker", 3);
     put_rpc(&recording);
-    assert_int_equal(mkdir(place->file, 0755), 0); /* it blocks the file */
+    assert_int_equal(mkdir(place->file, 0755), 0); /* a directory in place of the file */
     assert_false(weft_recording_close(&recording));
     (void)snprintf(spool, sizeof(spool), "%s.spool-worker-3", place->file);
     (void)snprintf(wanted, sizeof(wanted), "! the records are kept: weft trace merge %s -o FILE\n",
@@ -142,7 +142,7 @@ static void spools_of_several_processes_are_merged(void **state)
     static const struct {
         const char *role;
         uint32_t rank;
-    } parts[] = {{"server", 2}, {"worker", 0}}; /* server 0 never began */
+    } parts[] = {{"server", 2}, {"worker", 0}}; /* server 0 never started */
     for (int i = 0; i < 2; i++) {
         struct weft_recording recording = WEFT_RECORDING_DEFAULTS;
         recording.path = place->file;

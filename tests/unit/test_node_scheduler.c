@@ -16,7 +16,7 @@ static const uint64_t patience_ns = 60 * WEFT_NS_PER_S;
 struct end {
     struct weft_driver *driver;
     struct weft_sched_link *link;
-    uint16_t port; /* of the scheduler */
+    uint16_t port; /* the scheduler's port */
 };
 
 static const struct weft_security none = {.mode = WEFT_MODE_NONE};
@@ -78,7 +78,7 @@ static void step(struct end *end)
     (void)weft_driver_step(end->driver, weft_min_u64(wait_ns, 5 * WEFT_NS_PER_MS), handle, end);
 }
 
-/* The next answer to the worker. */
+/* Wait for the next reply to the worker. */
 static struct weft_sched_answer answer(struct end *worker, struct end *shard)
 {
     struct weft_sched_answer answer;

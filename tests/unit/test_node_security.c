@@ -33,7 +33,7 @@ static void in_child(bool (*body)(void))
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* The first byte of the key that is loaded, or -1 - status. */
+/* The first byte of the loaded key, or -1 - status. */
 static int first_byte(struct weft_security *security, bool fresh)
 {
     struct weft_error error = {.text = ""};
@@ -66,7 +66,8 @@ static bool the_variable_is_read_once(void)
     struct weft_security security = WEFT_SECURITY_DEFAULTS;
     setenv("WEFT_JOB_KEY", TEXT_B, 1);
     bool good = first_byte(&security, true) == 0xff && !has_variable();
-    /* Kept for endpoints that the process opens later, and not read again. */
+    /* The key is kept for endpoints that the process opens later; the variable is not read
+     * again. */
     return good && first_byte(&security, false) == 0xff;
 }
 
@@ -97,10 +98,11 @@ static bool what_is_given_comes_first(void)
         .mode = WEFT_MODE_SEAL, .key_file = path, .keep_variable = true};
     bool good = first_byte(&security, false) == 0 && has_variable();
     security.key_fd = (uint32_t)pipe_with("55" TEXT_A);
-    good = good && first_byte(&security, false) == -1 - (int)WEFT_DATA; /* too long: read at all */
+    /* the variable is too long: DATA shows that it is read */
+    good = good && first_byte(&security, false) == -1 - (int)WEFT_DATA;
     security.key_bytes = bytes_c;
     good = good && first_byte(&security, false) == 7 && has_variable();
-    /* A command lets no child inherit it, whichever key it uses. */
+    /* A command removes the variable, whichever key it uses, so that no child inherits it. */
     security.keep_variable = false;
     good = good && first_byte(&security, false) == 7 && !has_variable();
     (void)unlink(path);

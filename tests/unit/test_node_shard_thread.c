@@ -121,9 +121,9 @@ static void a_shard_that_cannot_be_made_is_an_error(void **state)
 struct seen {
     atomic_uint prepared;
     atomic_uint turns;
-    atomic_uint opens; /* messages begun */
+    atomic_uint opens; /* messages opened */
     atomic_bool refuses;
-    atomic_bool stands; /* the next turn does not end while this is set */
+    atomic_bool stands; /* the next step does not end while this is set */
     bool was_prepared_first;
 };
 
@@ -335,14 +335,14 @@ static void shards_told_to_end_do_it_together(void **state)
     for (uint32_t i = 0; i < SHARDS; i++) {
         weft_shard_thread_join(&threads[i]);
     }
-    /* In sequence each would take half a second. */
+    /* One after the other, each would need half a second. */
     const uint64_t took_ns = weft_clock_now_ns() - begun_ns;
     assert_in_range(took_ns, WEFT_NS_PER_S / 4, SHARDS * WEFT_NS_PER_S / 2 - 1);
     weft_driver_close(frozen.driver);
 }
 
-/* It was held up for longer than the time that it has for its last reports: it waits for a reply at
- * least for a moment. */
+/* A thread that was blocked for longer than the timeout of its last reports still waits a short
+ * time for a reply. */
 static void a_shard_held_up_sends_its_reports(void **state)
 {
     (void)state;
@@ -364,7 +364,8 @@ static void a_shard_held_up_sends_its_reports(void **state)
     weft_driver_close(frozen.driver);
 }
 
-/* Its last checkpoint may have been written: what comes now is for the server that follows. */
+/* The last checkpoint may have been written: requests that arrive now are left to the next
+ * server. */
 static void a_shard_told_to_end_takes_no_push(void **state)
 {
     (void)state;
@@ -382,7 +383,7 @@ static void a_shard_told_to_end_takes_no_push(void **state)
     struct weft_ps_table *table = open_table(ps);
     freeze_with(&frozen, 1);
     assert_true(weft_stats_query_ask(&thread.query, ask_to_stand, &seen, patience_ns));
-    weft_shard_thread_end(&thread); /* while it waits between two steps */
+    weft_shard_thread_end(&thread); /* while it is blocked between two steps */
     assert_int_equal(weft_push(table, &id, &row, 1, 0, &op), WEFT_OK);
     atomic_store(&seen.stands, false);
     assert_int_not_equal(weft_ps_flush(ps, 300 * WEFT_NS_PER_MS), WEFT_OK);
@@ -406,7 +407,8 @@ static void hear(void *arg, enum weft_node_level level, const char *text)
                    level == WEFT_NODE_WARNING ? "! " : "", text);
 }
 
-/* Without a word its job would go on without grants. */
+/* The process at the scheduler's address must be logged: otherwise the job would silently run
+ * without grants. */
 static void what_is_no_scheduler_is_named(void **state)
 {
     (void)state;
@@ -418,7 +420,7 @@ static void what_is_no_scheduler_is_named(void **state)
     config.log = (struct weft_node_log){hear, &heard};
     start(&thread, &config);
     freeze_with(&server, 1);
-    weft_driver_close(server.driver); /* and again */
+    weft_driver_close(server.driver); /* closing again is allowed */
     weft_shard_thread_join(&thread);
     const char *said =
         strstr(heard.text, "is not a scheduler, and gets no reports; name the address");
@@ -441,7 +443,7 @@ static void each_kind_of_trouble_is_logged_once(void **state)
     config.security = &security;
     config.log = (struct weft_node_log){hear, &heard};
     start(&thread, &config);
-    for (int i = 0; i < 3; i++) { /* the second has no security at all */
+    for (int i = 0; i < 3; i++) { /* the second one has security none */
         struct weft_ps_config worker = worker_of(&thread, servers);
         worker.security = i == 1 ? WEFT_TRANSPORT_NONE : WEFT_TRANSPORT_AUTH;
         worker.key = i == 1 ? NULL : other_key;

@@ -1,5 +1,5 @@
-/* A replica in a shard's thread, over loopback: conditions of a promotion, peers that it refuses,
- * and its log line about a shard that is too large. */
+/* A replica in a shard's thread, over loopback: conditions of a promotion, refused peers, and the
+ * log line about a shard that is too large. */
 #include "node/shard_thread.h"
 
 #include "io/clock.h"
@@ -62,7 +62,8 @@ static void await(struct weft_shard_thread *thread, enum weft_replica_why why)
 
 /* ---- the lease ------------------------------------------------------------------------------- */
 
-/* The query may arrive long after the death: the server has sent nothing since then. */
+/* The request to promote may arrive long after the death; the lease is compared with the time of
+ * the death. */
 static void the_lease_is_judged_as_of_the_death(void **state)
 {
     (void)state;
@@ -132,7 +133,8 @@ static void turn(void *arg, struct weft_shard *shard)
     }
 }
 
-/* No worker knows a replica's address: every other peer is refused, also several at once. */
+/* No worker knows a replica's address: every peer except the shard is refused, also several at
+ * once. */
 static void visitors_are_turned_away(void **state)
 {
     (void)state;
@@ -158,7 +160,7 @@ static void visitors_are_turned_away(void **state)
             WEFT_OK);
         (void)weft_driver_step(visitors[i].driver, 0, note, &visitors[i]);
     }
-    usleep(50000); /* all have knocked before the next step */
+    usleep(50000); /* all have sent HELLO before the next step */
     atomic_store(&stand.stands, false);
     const uint64_t until_ns = weft_clock_now_ns() + patience_ns / 6;
     for (uint32_t gone = 0; gone < VISITORS;) {
@@ -206,7 +208,7 @@ static void send_piece(struct visitor *shard)
     uint64_t seq;
     weft_piece_head_pack(&head, bytes);
     const struct weft_msg_send send = {
-        .peer = 0, /* the only one */
+        .peer = 0, /* the only peer */
         .base = bytes,
         .total = sizeof(bytes) / WEFT_PIECE_ELEM_BYTES,
         .elem_bytes = WEFT_PIECE_ELEM_BYTES,
@@ -240,7 +242,7 @@ static void a_shard_too_large_is_logged_once(void **state)
         assert_true(weft_clock_now_ns() < until_ns);
         (void)weft_driver_step(shard.driver, WEFT_NS_PER_MS, note, &shard);
     }
-    for (uint32_t i = 0; i < 50; i++) { /* some turns more */
+    for (uint32_t i = 0; i < 50; i++) { /* some more steps */
         (void)may_be_promoted(&replica, WEFT_NEVER);
     }
     weft_shard_thread_join(&replica);
@@ -251,7 +253,7 @@ static void a_shard_too_large_is_logged_once(void **state)
     weft_driver_close(shard.driver);
 }
 
-/* The shard's name shows who it is only at the shard's address: a replica that is told to follow
+/* The shard's name identifies the shard only at the shard's address: a replica configured to follow
  * another replica has the same name. */
 static void one_with_the_name_of_the_shard_is_turned_away(void **state)
 {
@@ -262,7 +264,7 @@ static void one_with_the_name_of_the_shard_is_turned_away(void **state)
     struct weft_shard_thread replica;
     struct weft_error error = {.text = ""};
     weft_peer peer;
-    visitor_open(&shard, name); /* it is stopped at first */
+    visitor_open(&shard, name); /* the shard is stopped at first */
     const struct weft_launch_address address = address_of(weft_driver_port(shard.driver));
     const struct weft_shard_thread_config config = config_for(&address);
     start(&replica, &config);
@@ -280,7 +282,7 @@ static void one_with_the_name_of_the_shard_is_turned_away(void **state)
     }
     send_piece(&shard);
     while (may_be_promoted(&replica, WEFT_NEVER) !=
-           WEFT_REPLICA_TOO_LARGE) { /* it was listened to */
+           WEFT_REPLICA_TOO_LARGE) { /* its message was processed */
         assert_true(weft_clock_now_ns() < until_ns);
         (void)weft_driver_step(shard.driver, WEFT_NS_PER_MS, note, &shard);
     }

@@ -1,5 +1,5 @@
-/* Queries to a thread that owns an object: answered by it in time or not at all; and the copy that
- * is kept for an owner that may not poll. */
+/* Queries to a thread that owns an object: answered in time or not at all; and the copy that is
+ * kept if the owner may not poll. */
 #include "node/stats_query.h"
 
 #include "base/units.h"
@@ -24,12 +24,12 @@ static void pause_ms(unsigned ms)
     (void)nanosleep(&pause, NULL);
 }
 
-/* ---- an owner in a thread ---------------------------------------------------------------------- */
+/* ---- an owner in a thread -------------------------------------------------------------------- */
 
 struct owner {
     struct weft_stats_query query;
     pthread_t thread;
-    pthread_mutex_t lock; /* it sleeps in a condition, and wakes by nothing else */
+    pthread_mutex_t lock; /* the owner sleeps on a condition, and only `wake` ends the sleep */
     pthread_cond_t woken;
     unsigned wakes;
     atomic_bool stop;
@@ -96,13 +96,13 @@ static void every_question_is_answered_by_the_owner(void **state)
         last = value;
     }
     owner_stop(&owner);
-    /* There is no owner any more, so the query does not wait. */
+    /* The owner is gone, so the query does not wait. */
     assert_false(weft_stats_query_ask(&owner.query, copy_value, &value, long_ns));
     assert_int_equal(value, last);
     weft_stats_query_fini(&owner.query);
 }
 
-/* ---- an owner that does not come by, which is the test itself ---------------------------------- */
+/* ---- an owner that does not come by, which is the test itself -------------------------------- */
 
 static void count(void *arg, void *object)
 {
@@ -134,7 +134,7 @@ static void a_copy_is_kept_for_an_owner_that_is_away(void **state)
                                       .copy = count, .stats = &copies, .period_ns = WEFT_NS_PER_MS});
     weft_stats_query_open(&query);
     pause_ms(2);
-    /* Before the first query no copy is made. */
+    /* No copy is made before the first query. */
     weft_stats_query_poll(&query, NULL);
     assert_int_equal(copies, 0);
     assert_true(weft_stats_query_acquire(&query, WEFT_NS_PER_MS) >= WEFT_NS_PER_MS);
@@ -173,7 +173,7 @@ static void a_copy_that_is_fresh_is_not_made_again(void **state)
     weft_stats_query_fini(&query);
 }
 
-/* ---- a fork in the middle of a question -------------------------------------------------------- */
+/* ---- a fork in the middle of a question ------------------------------------------------------ */
 
 static void *ask_for_copy(void *arg)
 {
@@ -182,8 +182,8 @@ static void *ask_for_copy(void *arg)
     return NULL;
 }
 
-/* The forked process ends it without the thread that waits in the other one, and can poll before.
- */
+/* The forked process can poll and close, although the thread that waits in the parent does not
+ * exist there. */
 static void a_fork_while_somebody_waits(void **state)
 {
     (void)state;
@@ -198,7 +198,7 @@ static void a_fork_while_somebody_waits(void **state)
     while (!atomic_load(&query.asked)) {
         pause_ms(10);
     }
-    pause_ms(10); /* as a rule it waits by then; if not this shows less */
+    pause_ms(10); /* usually it waits by then; otherwise the test checks less */
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {

@@ -1,4 +1,4 @@
-/* --trace: off, a file that cannot be made, and what an endpoint writes into one. */
+/* --trace: off, a file that cannot be created, and the records of an endpoint. */
 #include "node/tracing.h"
 
 #include <setjmp.h>
@@ -60,7 +60,7 @@ static void an_endpoint_is_traced(void **state)
     struct weft_udp_config config;
     struct weft_ep *ep = NULL;
     const struct weft_addr addr = {.bytes_used = 4};
-    uint8_t stranger[] = {0x30}; /* of another version: dropped, which is a record */
+    uint8_t stranger[] = {0x30}; /* another version: dropped and recorded */
     int fd = mkstemp(path);
     assert_true(fd >= 0);
     assert_int_equal(close(fd), 0);

@@ -107,7 +107,7 @@ static weft_status open_table(struct weft_worker *worker, uint8_t mode)
     weft_ps_op op;
     weft_status status;
     while ((status = weft_ps_table_open(worker->client, &spec, weft_clock_now_ns(), &op)) ==
-           WEFT_AGAIN) { /* a shard is away */
+           WEFT_AGAIN) { /* a shard is disconnected */
         assert_true(weft_clock_now_ns() < end_ns);
         weft_worker_progress(worker, 10 * WEFT_NS_PER_MS);
     }
@@ -115,7 +115,7 @@ static weft_status open_table(struct weft_worker *worker, uint8_t mode)
     return finish(worker, op);
 }
 
-/* Push ones to rows of both shards. */
+/* Push 1 to rows of both shards. */
 static weft_status push_ones(struct weft_worker *worker)
 {
     uint64_t ids[ROWS];
@@ -128,7 +128,7 @@ static weft_status push_ones(struct weft_worker *worker)
     uint64_t end_ns = weft_clock_now_ns() + limit_ns;
     weft_status status;
     while ((status = weft_ps_push(worker->client, 0, ids, ones, ROWS, 0, weft_clock_now_ns(),
-                                  &op)) == WEFT_AGAIN) { /* a shard is away */
+                                  &op)) == WEFT_AGAIN) { /* a shard is disconnected */
         assert_true(weft_clock_now_ns() < end_ns);
         weft_worker_progress(worker, 10 * WEFT_NS_PER_MS);
     }
@@ -180,7 +180,7 @@ static void work(bool thread, bool tcp)
     assert_false(weft_worker_hint(&worker, hint));
     assert_string_equal(hint, "");
     weft_worker_close(&worker);
-    weft_worker_close(&worker); /* closed is as never opened */
+    weft_worker_close(&worker); /* closing again is allowed */
     site_stop(&site);
 }
 
@@ -213,7 +213,7 @@ static void it_waits_for_a_server_that_starts_late(void **state)
     site.addresses[1] = loopback(free_port());
     struct weft_worker_config config = config_for(&site);
     struct weft_launch_address addresses[SHARDS] = {site.addresses[0], site.addresses[1]};
-    config.servers = addresses; /* not those that the thread writes */
+    config.servers = addresses; /* not the addresses that the thread writes */
     assert_int_equal(pthread_create(&thread, NULL, start_late, &site), 0);
     must_open(&worker, &config); /* the first attempt times out after a second */
     (void)pthread_join(thread, NULL);
@@ -252,7 +252,7 @@ static void what_answers_is_checked(void **state)
     site_stop(&site);
 }
 
-/* Without a connect timeout it is the operations that wait, and fail. */
+/* Without a connect timeout operations wait for the connections and then fail. */
 static void without_waiting_the_first_operation_fails(void **state)
 {
     (void)state;
@@ -283,7 +283,7 @@ static void another_key_is_no_matter_of_waiting(void **state)
     struct site site;
     struct weft_worker worker;
     assert_int_equal(weft_security_load(&security, false, &error), WEFT_OK);
-    site_start(&site, (struct ps_server_options){0}); /* without security */
+    site_start(&site, (struct ps_server_options){0}); /* security none */
     struct weft_worker_config config = config_for(&site);
     config.endpoint.security = &security;
     assert_int_equal(weft_worker_open(&worker, &config), WEFT_PEER);
@@ -349,8 +349,8 @@ static void a_server_comes_back(void **state)
     site_stop(&site);
 }
 
-/* Two are away at once. Whichever is tried first may get the number that the other one's connection
- * had, and what happens to it is no business of the other. */
+/* Two servers are disconnected at once. The first new connection may get the peer number of the
+ * other server's old connection; its events must not affect the other server. */
 static void two_servers_come_back(void **state)
 {
     (void)state;
@@ -391,7 +391,8 @@ static void one_that_stays_away_is_given_up(void **state)
     uint64_t end_ns = weft_clock_now_ns() + limit_ns;
     while (!weft_worker_is_lost(&worker, &shard)) {
         assert_true(weft_clock_now_ns() < end_ns);
-        weft_worker_progress(&worker, WEFT_NEVER); /* while one is away, no sleep lasts */
+        /* while a server is disconnected, every sleep is short */
+        weft_worker_progress(&worker, WEFT_NEVER);
     }
     assert_int_equal(shard, 0);
     assert_int_equal(weft_worker_lost(&worker), WEFT_PEER);
@@ -400,8 +401,8 @@ static void one_that_stays_away_is_given_up(void **state)
     test_server_stop(&site.servers[1]);
 }
 
-/* A job with a coordinator: the shards of a site, and a worker that gets their addresses from
- * it. */
+/* A job with a coordinator: the shards of a site, and a worker that gets their addresses from the
+ * coordinator. */
 struct listed_site {
     struct site site;
     struct weft_coordinator coordinator;
@@ -475,7 +476,7 @@ static struct weft_worker_config config_listed(struct listed_site *job)
     return config;
 }
 
-/* Started again elsewhere: the coordinator knows where. */
+/* The server restarts at another address, which the coordinator reports. */
 static void the_coordinator_knows_where_it_is_now(void **state)
 {
     (void)state;
@@ -529,7 +530,7 @@ static void a_move_before_the_first_look_is_seen(void **state)
     listed_site_stop(&job);
 }
 
-/* It is connecting to the process between, which is dead, too. */
+/* The worker is connecting to the process in between, which is dead, too. */
 static void of_two_moves_the_last_counts(void **state)
 {
     (void)state;
@@ -627,7 +628,7 @@ static void the_older_process_of_a_rank_is_told(void **state)
     uint32_t shard;
     site_start(&site, (struct ps_server_options){0});
     struct weft_worker_config config = config_for(&site);
-    config.client.reconnect_ns = limit_ns; /* which it does not wait for */
+    config.client.reconnect_ns = limit_ns; /* the test ends before this timeout */
     must_open(&older, &config);
     config.endpoint.driver.udp.ep.incarnation++;
     must_open(&newer, &config);

@@ -1,4 +1,4 @@
-/* Distinct workers within a millisecond, against a table of all of them. */
+/* Number of distinct workers within a millisecond, compared with a complete table. */
 #include "obs/active.h"
 
 #include <setjmp.h>
@@ -20,8 +20,8 @@ static void a_worker_counts_once_in_a_window(void **state)
     weft_active_note(&active, 0, 10 * ms + 5, 0, WEFT_NEVER);
     weft_active_note(&active, 3, 11 * ms - 1, 0, WEFT_NEVER);
     assert_int_equal(weft_active_quantile(&active, 1, 500000), 2);
-    weft_active_note(&active, 0, 11 * ms, 0, WEFT_NEVER); /* the next one */
-    weft_active_note(&active, 1, 90 * ms, 0, WEFT_NEVER); /* those in between are empty */
+    weft_active_note(&active, 0, 11 * ms, 0, WEFT_NEVER); /* the next window */
+    weft_active_note(&active, 1, 90 * ms, 0, WEFT_NEVER); /* the windows in between are empty */
     assert_int_equal(weft_active_quantile(&active, 1, 500000), 1);
     assert_int_equal(weft_active_quantile(&active, 1, 1000000), 2);
     weft_active_fini(&active);

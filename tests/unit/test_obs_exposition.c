@@ -36,7 +36,7 @@ static void test_labels(void **state)
     char label[32];
     assert_string_equal(weft_exposition_label(label, sizeof(label), "k", "a\"b\\c\nd"),
                         "k=\"a\\\"b\\\\c\\nd\"");
-    /* Cut, and closed all the same. */
+    /* Truncated, but with a closing quote. */
     char small[8];
     assert_string_equal(weft_exposition_label(small, sizeof(small), "k", "abcdefgh"), "k=\"ab\"");
 }
@@ -55,7 +55,7 @@ static void test_histogram(void **state)
     struct weft_exposition text = {0};
     weft_hist_add(&hist, 1);
     weft_hist_add(&hist, 1023);
-    weft_hist_add(&hist, 1024); /* on the edge: above it */
+    weft_hist_add(&hist, 1024); /* on the edge: counted above it */
     weft_hist_add(&hist, 3000000);
     weft_hist_add(&hist, UINT64_C(60000000000));
     weft_exposition_hist(&text, "h", "part=\"x\"", &hist);
@@ -69,7 +69,7 @@ static void test_histogram(void **state)
     weft_exposition_fini(&text);
 }
 
-/* Longer than any first piece of memory. */
+/* Longer than any initial buffer. */
 static void test_long(void **state)
 {
     (void)state;

@@ -1,5 +1,4 @@
-/* The server of /metrics and the client of `weft top`, against each other and against foreign
- * peers. */
+/* The server of /metrics and the client of `weft top`, with each other and with other peers. */
 #define _GNU_SOURCE
 #include "base/units.h"
 #include "io/http_get.h"
@@ -30,7 +29,7 @@ static void answer(void *arg, const struct weft_http_request *request,
     const char *k = weft_http_query(request, "k");
     (void)arg;
     if (strcmp(weft_http_path(request), "/none") == 0) {
-        return; /* as when there is no memory */
+        return; /* as if out of memory */
     }
     if (strcmp(weft_http_path(request), "/large") == 0) {
         reply_p->bytes = 1 << 20;
@@ -145,8 +144,9 @@ static bool is_open(int fd)
     return got < 0 && errno == EAGAIN;
 }
 
-/* Many clients have sent half a request and then nothing. A scrape is answered meanwhile. It does not wait
- * until they are closed: the newest `open` of them are still connected when it is complete. */
+/* Many clients have sent half a request and then nothing. A scrape succeeds meanwhile, without
+ * waiting until they are closed: the newest `open` of them are still connected when it
+ * completes. */
 static void among_halves(const char *half, int count, int open)
 {
     struct weft_http *http = start("127.0.0.1");
@@ -255,9 +255,9 @@ static void test_fork(void **state)
     if (pid == 0) {
         (void)close(ends[1]);
         (void)close(there[0]);
-        (void)close(there[1]); /* it has given the port back by now */
+        (void)close(there[1]); /* the child has closed the port by now */
         bool over = read(ends[0], &end, 1) == 0;
-        weft_http_stop(http); /* waits for no thread that is not there */
+        weft_http_stop(http); /* does not wait for a thread that does not exist */
         _exit(over ? 0 : 1);
     }
     (void)close(ends[0]);
@@ -326,7 +326,7 @@ static void test_strangers(void **state)
     free(body);
 }
 
-/* The connection is never accepted: the call times out, and not early. */
+/* The connection is never accepted: the call times out, not before its timeout. */
 static void test_silence(void **state)
 {
     (void)state;

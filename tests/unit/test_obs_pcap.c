@@ -1,4 +1,4 @@
-/* A capture file byte by byte: heads of the file, of Ethernet, IPv4 with its checksum, and UDP. */
+/* A capture file byte by byte: headers of the file, Ethernet, IPv4 with its checksum, and UDP. */
 #include "obs/pcap.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* Reading a database of records: impossible rows are refused, several files are merged, and the
- * output agrees with the rows. The verbs are tested in tests/cli/trace_records.sh. */
+/* Reading a database of records: invalid rows are skipped, several files are merged, and the output
+ * matches the rows. The verbs are tested in tests/cli/trace_records.sh. */
 #include "obs/recdb_chrome.h"
 #include "obs/recdb_digest.h"
 #include "obs/recdb_hotness.h"
@@ -37,8 +37,8 @@ static void make_empty(const char *path)
     assert_int_equal(weft_records_make(NULL, 0, path, true, "a test", &sum, &error), WEFT_OK);
 }
 
-/* Pushes of one worker to one server that take 6 us each, a stage 1 us; of the last, PS_wait takes
- * 100 us more. */
+/* Pushes of one worker to one server: 6 us each, 1 us per stage; in the last one PS_wait is 100 us
+ * longer. */
 #define RPCS                                                                                       \
     "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20)"                 \
     " INSERT INTO rpc SELECT 3, 5, i, i, 1, 0, 0, 10, i * 1000000, i * 1000000 + 4000 + wait,"     \
@@ -113,7 +113,7 @@ static void the_slowest_are_found_and_why(void **state)
     assert_int_equal(slowest.count, 3);
     assert_int_equal(slowest.list[0].rpc, 20);
     assert_int_equal(slowest.list[0].total_ns, 106000);
-    assert_int_equal(slowest.list[1].rpc, 1); /* of equal ones the first */
+    assert_int_equal(slowest.list[1].rpc, 1); /* the first of equal ones */
     assert_int_equal(slowest.list[2].rpc, 2);
     struct weft_recdb_blame blame = weft_recdb_blame(&digest, &slowest.list[0]);
     assert_int_equal(blame.stage, WEFT_RECDB_PS_WAIT);

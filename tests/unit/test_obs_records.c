@@ -23,9 +23,9 @@ enum { THREADS = 3, EACH = 5000 };
 
 struct place {
     char folder[64];
-    char file[128];  /* the database to be */
+    char file[128];  /* the database to create */
     char lines[128]; /* the same as lines of JSON */
-    char spool[160]; /* of worker 7 */
+    char spool[160]; /* spool of worker 7 */
 };
 
 static int place_make(void **state)
@@ -77,7 +77,7 @@ static struct weft_recorder *recorder_open(const struct place *place)
 
 static void put_rpc(struct weft_rpc_record_ring *ring, uint32_t worker, uint32_t rpc)
 {
-    /* Every third is not short. */
+    /* Every third record is long. */
     const struct weft_rpc_record_client record = {.worker = worker,
                                            .rpc = rpc,
                                            .kind = 2,
@@ -104,7 +104,7 @@ static void *feed(void *arg)
     return NULL;
 }
 
-/* The one number that a query gives. */
+/* The single number that a query returns. */
 static int64_t ask(const char *path, const char *sql)
 {
     sqlite3 *db;
@@ -136,7 +136,7 @@ static struct weft_records_sum make(const struct place *place, bool replace)
     return make_of((const char *const[]){place->spool}, 1, place->file, replace);
 }
 
-/* Some records of one ring, and an end in order. */
+/* Some records of one ring, and a normal end. */
 static void record_some(const struct place *place, uint32_t count)
 {
     struct weft_recorder *recorder = recorder_open(place);
@@ -173,7 +173,7 @@ static void all_that_was_made_is_there(void **state)
     struct weft_recorder_counts counts;
     weft_recorder_counts(recorder, &counts);
     assert_int_equal(counts.records, THREADS * EACH + 2);
-    assert_true(counts.cpu_ns > 0); /* of a thread that has ended, too */
+    assert_true(counts.cpu_ns > 0); /* also of a thread that has ended */
     weft_recorder_free(recorder);
 
     struct weft_records_sum sum = make(place, false);
@@ -203,7 +203,7 @@ static void all_that_was_made_is_there(void **state)
                      4);
 }
 
-/* A ring that is not emptied drops records, and the process's row has their number. */
+/* A full ring drops records, and the process's row contains their number. */
 static void dropped_are_counted(void **state)
 {
     const struct place *place = *state;
@@ -230,11 +230,11 @@ static void one_file_of_several(void **state)
     make(place, false);
     assert_int_equal(unlink(place->spool), 0);
     record_some(place, 20);
-    assert_int_equal(make(place, false).rpcs, 20); /* added to */
+    assert_int_equal(make(place, false).rpcs, 20); /* appended to */
     assert_int_equal(ask(place->file, "SELECT count(*) FROM rpc"), 30);
     assert_int_equal(ask(place->file, "SELECT count(*) FROM process"), 2);
     assert_int_equal(ask(place->file, "SELECT count(*) FROM rpc WHERE process = 2"), 20);
-    /* A database and a spool into a third. */
+    /* Merge a database and a spool into a third file. */
     struct weft_records_sum sum =
         make_of((const char *const[]){place->file, place->spool}, 2, other, true);
     assert_int_equal(sum.processes, 3);
@@ -244,7 +244,7 @@ static void one_file_of_several(void **state)
     assert_int_equal(ask(place->file, "SELECT count(*) FROM rpc"), 20);
 }
 
-/* Lines of the file that hold the words. */
+/* Number of lines of the file that contain the words. */
 static uint32_t lines_with(const char *path, const char *words)
 {
     char line[1024];
@@ -266,7 +266,7 @@ static void one_file_of_lines_of_several(void **state)
     make_of(&spool, 1, place->lines, false);
     assert_int_equal(unlink(place->spool), 0);
     record_some(place, 20);
-    make_of(&spool, 1, place->lines, false); /* added to */
+    make_of(&spool, 1, place->lines, false); /* appended to */
     assert_int_equal(lines_with(place->lines, "\"table\":\"process\""), 2);
     assert_int_equal(lines_with(place->lines, "\"table\":\"process\",\"id\":2,"), 1);
     assert_int_equal(lines_with(place->lines, "\"process\":1}"), 10);
@@ -359,7 +359,7 @@ static void deleted_spool_is_made_again(void **state)
     }
     put_some(ring, 301, 200);
     await_counts(recorder, 500, 0);
-    assert_int_equal(unlink(place->spool), 0); /* its end looks, too */
+    assert_int_equal(unlink(place->spool), 0); /* finish also checks the file */
     weft_recorder_free(recorder);
     struct weft_records_sum sum = make(place, false);
     assert_int_equal(sum.rpcs, 500);
@@ -435,7 +435,7 @@ static void files_in_the_way(void **state)
 
 /* ---- damage ---------------------------------------------------------------------------------- */
 
-/* Blocks of `each` records: the recorder is requested to write at once. */
+/* Blocks of `each` records: the recorder is told to write at once. */
 static void record_blocks(const struct place *place, uint32_t blocks, uint32_t each)
 {
     struct weft_recorder *recorder = recorder_open(place);
@@ -468,13 +468,14 @@ static void damage(const char *path, uint64_t at)
     close(fd);
 }
 
-/* Whatever byte is wrong, its block is left out and no other. */
+/* If any byte is wrong, its block is skipped and no other. */
 static void damaged_block_is_left_out(void **state)
 {
     const struct place *place = *state;
     record_blocks(place, 4, 3);
     uint64_t bytes = bytes_of(place->spool);
-    uint64_t third = bytes - 128 - 2 * 4 * 128; /* the last is the end; one block after it */
+    uint64_t third = bytes - 128 - 2 * 4 * 128; /* the last block is the end mark, after one more
+                                                 * block */
     const uint64_t places[] = {0, 9, 40, 64, 66, 80, 88, 127, 128, 300, 511};
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(places); i++) {
         damage(place->spool, third + places[i]);
@@ -499,11 +500,11 @@ static void cut_at_every_length(void **state)
     for (uint64_t bytes = all; bytes-- > 0;) {
         assert_int_equal(truncate(place->spool, (off_t)bytes), 0);
         if (bytes % 64 > 1) {
-            continue; /* around the seams only: each makes a file */
+            continue; /* only near block boundaries, because each length needs a file */
         }
         weft_status status = weft_records_make(&spool, 1, place->lines, true, NULL, &sum, &error);
         if (status == WEFT_DATA) {
-            assert_true(bytes > 0 && bytes < 384); /* not one block is whole */
+            assert_true(bytes > 0 && bytes < 384); /* no complete block */
             continue;
         }
         assert_int_equal(status, WEFT_OK);
@@ -528,8 +529,8 @@ static void what_is_no_spool_is_refused(void **state)
 
 /* ---- a full disk ----------------------------------------------------------------------------- */
 
-/* In a child, whose files may not grow beyond a few blocks: the job continues, and the loss is
- * logged once and counted; existing records stay valid. */
+/* In a child process whose files are limited to a few blocks: the job continues, the loss is logged
+ * once and counted, and existing records stay valid. */
 static void full_disk_is_counted(void **state)
 {
     const struct place *place = *state;
@@ -587,7 +588,7 @@ static void lines_are_the_same(void **state)
     assert_int_equal(metas, 6);
 }
 
-/* A command line may hold any bytes; JSON may not. */
+/* A command line may contain any bytes; JSON may not. */
 static void lines_are_json_whatever_was_typed(void **state)
 {
     const struct place *place = *state;
@@ -628,7 +629,7 @@ static void lines_are_no_input(void **state)
     assert_int_equal(weft_records_make(&lines, 1, place->file, true, NULL, &sum, &error),
                      WEFT_DATA);
     assert_non_null(strstr(error.text, "r.jsonl has records as lines of JSON"));
-    assert_int_equal(ask(place->file, "SELECT count(*) FROM rpc"), 10); /* as it was */
+    assert_int_equal(ask(place->file, "SELECT count(*) FROM rpc"), 10); /* unchanged */
 }
 
 int main(void)

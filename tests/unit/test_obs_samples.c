@@ -51,7 +51,7 @@ static void test_labels(void **state)
     assert_false(weft_samples_label(&samples, "a", "ole", value, sizeof(value)));
     assert_false(weft_samples_label(&samples, "b", "role", value, sizeof(value)));
     weft_samples_fini(&samples);
-    /* Cut where there is no room. */
+    /* A value that does not fit the buffer is truncated. */
     samples = parse("a{role=\"a long value\"} 1\n");
     assert_true(weft_samples_label(&samples, "a", "role", value, sizeof(value)));
     assert_string_equal(value, "a long ");

@@ -1,5 +1,5 @@
-/* A trace file written and read again; its limit; files that end early or are something else; what
- * its records add up to. */
+/* A trace file is written and read; its size limit; truncated and invalid files; totals of its
+ * records. */
 #include "obs/qlog.h"
 #include "obs/trace_file.h"
 
@@ -27,12 +27,12 @@ static void drop_one(struct weft_ep *ep, uint64_t now_ns)
 {
     struct weft_addr addr = {.bytes_used = 4};
     static struct weft_tx tx;
-    uint8_t stranger[] = {0x30}; /* of another version */
+    uint8_t stranger[] = {0x30}; /* another version of the file */
     weft_ep_recv(ep, &addr, WEFT_ECN_NOT, stranger, 1, now_ns, now_ns);
     (void)weft_ep_send(ep, now_ns, &tx);
 }
 
-/* Made and removed by each test. */
+/* Created and removed by each test. */
 static char path[64];
 
 static int setup(void **state)
@@ -112,7 +112,8 @@ static void test_roundtrip(void **state)
     assert_false(weft_trace_reader_next(&reader, &block));
     assert_false(reader.bad || reader.truncated);
 
-    /* Truncated anywhere, it returns no more records, and reports the truncation. */
+    /* A file truncated anywhere yields only its complete records, and the truncation is
+     * reported. */
     for (size_t cut = 1; cut < count; cut++) {
         weft_trace_reader_init(&reader, bytes, cut);
         uint64_t records = 0;
@@ -139,7 +140,7 @@ static void test_limit(void **state)
     struct weft_trace_reader reader;
     struct weft_trace_block block;
     struct weft_ep *ep = ep_make();
-    assert_int_equal(weft_trace_writer_open(path, 0, &writer), WEFT_OK); /* the least: 1 MB */
+    assert_int_equal(weft_trace_writer_open(path, 0, &writer), WEFT_OK); /* the minimum: 1 MB */
     weft_trace_feed_init(writer, "x", 0, 0, 0, &feed);
     for (uint64_t i = 0; i < 40000; i++) {
         drop_one(ep, i);
@@ -171,7 +172,7 @@ static void test_refused(void **state)
     struct weft_trace_feed feed;
     struct weft_ep *ep = ep_make();
     weft_trace_feed_init(NULL, "off", 0, 0, 0, &feed);
-    weft_trace_feed_look(&feed, ep, 64, true); /* nothing */
+    weft_trace_feed_look(&feed, ep, 64, true); /* no new records */
     weft_ep_free(ep);
 }
 
@@ -183,7 +184,7 @@ static void make_some(uint8_t *bytes, size_t max, size_t *count_p)
     assert_int_equal(weft_trace_writer_open(path, UINT64_MAX, &writer), WEFT_OK);
     weft_trace_feed_init(writer, "one", 5, 6, 0, &feed);
     for (uint64_t i = 0; i < 10; i++) {
-        drop_one(ep, 100 - i); /* backwards */
+        drop_one(ep, 100 - i); /* in descending order */
     }
     weft_trace_feed_look(&feed, ep, 64, true);
     assert_true(weft_trace_writer_close(writer));
@@ -212,7 +213,7 @@ static void test_doc(void **state)
     assert_true(doc.truncated);
     weft_trace_doc_fini(&doc);
     assert_int_equal(weft_trace_doc_make(bytes, 0, &doc), WEFT_DATA);
-    bytes[6] = 1; /* no first endpoint */
+    bytes[6] = 1; /* the first endpoint is missing */
     assert_int_equal(weft_trace_doc_make(bytes, count, &doc), WEFT_DATA);
     weft_trace_doc_fini(&doc);
 }
@@ -233,7 +234,7 @@ static void test_tally(void **state)
         {.time_ns = 17, .number = 1, .type = WEFT_TRACE_MSG_CLOSED, .flags = WEFT_TRACE_INCOMING},
         {.time_ns = 18, .number = 3, .type = WEFT_TRACE_MSG_CLOSED, .flags = 1 << 1},
         {.time_ns = 19, .type = WEFT_TRACE_TYPE_END},
-        {.time_ns = 20, .a = 1, .type = WEFT_TRACE_RTT}, /* of another endpoint */
+        {.time_ns = 20, .a = 1, .type = WEFT_TRACE_RTT}, /* another endpoint */
         {.time_ns = 40, .number = 1, .type = WEFT_TRACE_MSG_CLOSED},
     };
     struct weft_trace_entry entries[WEFT_ARRAY_COUNT(records)] = {0};

@@ -18,7 +18,7 @@ static void *begin(struct weft_admission *admission, uint8_t kind, uint32_t coun
     return memory;
 }
 
-/* All ids fit: exact, while some leave. */
+/* All ids fit: counts are exact while some ids are removed. */
 static void counter_is_exact(void **state)
 {
     (void)state;
@@ -27,7 +27,7 @@ static void counter_is_exact(void **state)
         weft_prng_init(&prng, seed);
         struct weft_admission a;
         uint32_t threshold = 2 + (uint32_t)seed;
-        /* 7/8 of the cells are used at most. */
+        /* At most 7/8 of the cells are used. */
         void *memory = begin(&a, WEFT_ADMISSION_COUNTER, threshold, IDS * 8 / 7 + 1);
         uint32_t counts[IDS] = {0};
         for (int op = 0; op < 20000; op++) {
@@ -45,7 +45,7 @@ static void counter_is_exact(void **state)
     }
 }
 
-/* An endless stream of ids pushed once; repeated ids are still counted. */
+/* With a long stream of ids pushed once, repeated ids are still counted. */
 static void counter_forgets_the_rare(void **state)
 {
     (void)state;

@@ -136,8 +136,9 @@ static void all_there(void **state)
     bench_close(&b);
 }
 
-/* Clocks wait in the box for one that does not end its own: for a while. A box that dies with them, and a worker
- * whose connection to the shard breaks while they are there: each tells the shard itself. */
+/* Clocks wait in the box for one that does not end its own: for a while. A box that dies with them,
+ * and a worker whose connection to the shard breaks while they are there: each tells the shard
+ * itself. */
 static void clocks_that_wait(void **state)
 {
     (void)state;

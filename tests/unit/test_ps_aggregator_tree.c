@@ -203,8 +203,9 @@ static void own_pushes_are_seen(void **state)
     via_timeout_ns = 2 * WEFT_NS_PER_MS;
 }
 
-/* The shard dies and another process comes, with nothing: boxes at both levels give out no row of before.
- * busy: the transport of the lower boxes takes nothing when they want to tell their parent. */
+/* The shard dies and another process comes, with nothing: boxes at both levels give out no row of
+ * before. busy: the transport of the lower boxes takes nothing when they want to tell their
+ * parent. */
 static void another_process(bool busy)
 {
     struct bench b;

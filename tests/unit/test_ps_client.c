@@ -573,8 +573,8 @@ static void latencies_add_up(void **state)
     assert_int_equal(push_all->n_tx.count, pushes);
     assert_int_equal(pull_all->n_tx.count, result.rpcs);
     assert_true(pushes >= 4); /* 300 rows an RPC at most */
-    /* The clock moves only when looked at or with a step, so each figure is there, and the parts sum
-     * up to the whole: nothing was clamped. */
+    /* The clock moves only when looked at or with a step, so each figure is there, and the parts
+     * sum up to the whole: nothing was clamped. */
     assert_int_equal(pull_all->total.sum, pull_all->n_tx.sum + pull_all->ps_proc.sum +
                                               pull_all->ps_queue.sum + pull_all->ps_wait.sum);
     assert_int_equal(push_all->total.sum, push_all->n_tx.sum + push_all->ps_proc.sum +

@@ -1,5 +1,5 @@
-/* The journal: shards restored with it are equal to the bit, while workers and servers die at random
- * instants. Its ring of records is tested in test_ps_journal_ring.c. */
+/* The journal: shards restored with it are equal to the bit, while workers and servers die at
+ * random instants. Its ring of records is tested in test_ps_journal_ring.c. */
 #include "ps/shard_journal.h"
 #include "ps/journal_ring.h"
 #include "ps/shard_internal.h"
@@ -511,7 +511,7 @@ static void admits_as_the_dead_one(void **state)
     }
 }
 
-/* ---- full, and checkpoints that fail ---------------------------------------------------------- */
+/* ---- full, and checkpoints that fail --------------------------------------------------------- */
 
 enum { SMALL_BYTES = 5 * 4096, COW_BYTES = 1 << 20 };
 /* As much as that is in use only when some of the reserve is. */
@@ -659,7 +659,7 @@ static void full_it_forgets_nobody_who_came_anew(void **state)
     }
 }
 
-/* ---- full, and another process goes on --------------------------------------------------------- */
+/* ---- full, and another process goes on ------------------------------------------------------- */
 
 /* Workers in the place of those that there were. */
 static void workers_come(struct rig *r)

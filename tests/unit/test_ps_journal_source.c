@@ -311,7 +311,7 @@ static void failed_it_writes_nothing(void **state)
     stop();
 }
 
-/* ---- the last release's ------------------------------------------------------------------------ */
+/* ---- the last release's ---------------------------------------------------------------------- */
 
 static uint64_t mix(uint64_t x)
 {

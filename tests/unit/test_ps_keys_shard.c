@@ -2,7 +2,7 @@
 #include "ps/layout.h"
 #include "ps_keys_rig.h"
 
-/* ---- what a shard makes of anything ----------------------------------------------------------- */
+/* ---- what a shard makes of anything ---------------------------------------------------------- */
 
 struct asked {
     struct cluster c;

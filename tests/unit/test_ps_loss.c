@@ -527,7 +527,7 @@ static void what_was_not_sent_never_counts(void **state)
     feedback_stop(&f);
 }
 
-/* ---- not three times -------------------------------------------------------------------------- */
+/* ---- not three times ------------------------------------------------------------------------- */
 
 static void again_start(struct cluster *c)
 {

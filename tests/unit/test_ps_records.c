@@ -1,10 +1,11 @@
-/* Each of the seven durations of an RPC, validated by a delay of known size injected at its place and
- * nowhere else: real clients, a real shard and real endpoints, on virtual time, where everything
- * else takes no time at all. So a duration is off by exactly the delay, or the test fails.
+/* Each of the seven durations of an RPC, validated by a delay of known size injected at its place
+ * and nowhere else: real clients, a real shard and real endpoints, on virtual time, where
+ * everything else takes no time at all. So a duration is off by exactly the delay, or the test
+ * fails.
  *
- * Every node has a clock of its own that a round of progress can hold up: a delay in the middle of it moves the
- * clock, and what the node sends leaves that much later. What arrives meanwhile waits, stamped with
- * its arrival, as in a socket's buffer. */
+ * Every node has a clock of its own that a round of progress can hold up: a delay in the middle of
+ * it moves the clock, and what the node sends leaves that much later. What arrives meanwhile waits,
+ * stamped with its arrival, as in a socket's buffer. */
 #include "../lib/datagram_net.h"
 #include "ps/client.h"
 #include "ps/shard.h"

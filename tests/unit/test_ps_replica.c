@@ -484,8 +484,8 @@ static void waits_for_a_lost_one(void **state)
     stop();
 }
 
-/* Answers do not wait for the first copy of everything, so when that is there they may be farther than
- * the bound from it: until they are not, the replica is not told that it may be promoted. */
+/* Answers do not wait for the first copy of everything, so when that is there they may be farther
+ * than the bound from it: until they are not, the replica is not told that it may be promoted. */
 static void ready_within_the_bound(void **state)
 {
     (void)state;

@@ -344,8 +344,8 @@ static void replayed(void **state)
     }
 }
 
-/* Shards that take no lists come in the place of such that do: pushes that named one go with their ids.
- * They are of one chunk: of one that was begun the chunks with ids would be others. */
+/* Shards that take no lists come in the place of such that do: pushes that named one go with their
+ * ids. They are of one chunk: of one that was begun the chunks with ids would be others. */
 static void some_take_no_lists(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
-/* Values in messages as bf16: the rounding itself; and tables whose pushes and answers carry it, or pushes
- * int8, in every layout. Gradients are whole numbers of so many bits that bf16 rounds them and float32 sums
- * do not: what the tables hold and what workers keep is then just what was pushed. Of int8, whose steps may
- * be any, it is that but for the rounding of those sums. */
+/* Values in messages as bf16: the rounding itself; and tables whose pushes and answers carry it, or
+ * pushes int8, in every layout. Gradients are whole numbers of so many bits that bf16 rounds them
+ * and float32 sums do not: what the tables hold and what workers keep is then just what was pushed.
+ * Of int8, whose steps may be any, it is that but for the rounding of those sums. */
 #include "ps/values.h"
 #include "ps_cluster.h"
 

@@ -2,15 +2,15 @@
  * frozen and restarted, and whose workers are killed: hundreds of runs in virtual time, one seed
  * each.
  *
- * Always: an update is answered in bounded time, once, and a worker is not told to drop an update that it is
- * sending; a scheduler commits an update at most once, and none that no worker sent. Without faults: every
- * update is granted or dropped, none waits for a timeout, no shard sees a delay above tau_max. After the
- * faults: the scheduler plans again. The same seed gives the same run.
+ * Always: an update is answered in bounded time, once, and a worker is not told to drop an update
+ * that it is sending; a scheduler commits an update at most once, and none that no worker sent.
+ * Without faults: every update is granted or dropped, none waits for a timeout, no shard sees a
+ * delay above tau_max. After the faults: the scheduler plans again. The same seed gives the same
+ * run.
  *
  * In two of three jobs reads are admitted by credits; in SSP a read then also waits at the shards
  * for slower workers. A read begins in bounded time; without faults each is admitted, and no more
- * workers than credits are between read and commit, in SSP a few more.
- */
+ * workers than credits are between read and commit, in SSP a few more. */
 #include "base/hash_key.h"
 #include "base/prng.h"
 #include "sched/daemon.h"

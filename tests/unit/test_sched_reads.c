@@ -1,5 +1,5 @@
-/* Admission of reads in real jobs: the planner's order in SSP, and the service with its daemons, in virtual
- * time: who may read when, and each way in which a credit is returned. */
+/* Admission of reads in real jobs: the planner's order in SSP, and the service with its daemons, in
+ * virtual time: who may read when, and each way in which a credit is returned. */
 #include "sched/daemon.h"
 #include "sched/planner.h"
 #include "sched/service.h"

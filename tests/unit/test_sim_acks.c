@@ -166,8 +166,9 @@ static void lossy_paths_have_more(void **state)
     assert_true(lossy.acks > clean.acks + clean.acks / 3);
 }
 
-/* Where senders take turns it is grants that they wait for. With one packet in twenty lost an ACK waits for a
- * third of a turn: 0.58 to 0.60 control packets for a chunk, 0.70 to 0.73 when it waited for four packets. */
+/* Where senders take turns it is grants that they wait for. With one packet in twenty lost an ACK
+ * waits for a third of a turn: 0.58 to 0.60 control packets for a chunk, 0.70 to 0.73 when it
+ * waited for four packets. */
 static void turns_save_some_where_many_are_lost(void **state)
 {
     (void)state;

@@ -2,14 +2,16 @@
  * against the flow level. What the two levels differ in is known and small, where transfers are
  * granted:
  *
- *   - headers: 1,408 of 1,486 bytes of a packet are payload, so a link carries 0.9475 of its rate. The
- *     flow level is run on links of that rate;
- *   - acknowledgements share links with what goes the other way: up to 0.02 where both ways are full;
- *   - a transfer begins with a round trip's wait for credit and ends with one for its confirmation: 0.1 of
- *     10 ms, the time of an update here;
+ *   - headers: 1,408 of 1,486 bytes of a packet are payload, so a link carries 0.9475 of its rate.
+ *     The flow level is run on links of that rate;
+ *   - acknowledgements share links with what goes the other way: up to 0.02 where both ways are
+ *   full;
+ *   - a transfer begins with a round trip's wait for credit and ends with one for its confirmation:
+ *     0.1 of 10 ms, the time of an update here;
  *   - reads are not granted. Credit serves the one with the least left first, fluids share: some
- *     workers have their model earlier, none later. Workers that begin together come out of step by it,
- *     which is worth 4 to 8 % in a run as short as these, if links are not full: such run without reads.
+ *     workers have their model earlier, none later. Workers that begin together come out of step by
+ * it, which is worth 4 to 8 % in a run as short as these, if links are not full: such run without
+ * reads.
  *
  * Hence the bound of 5 %. Where links are not full it is the last that counts, and runs with
  * packets are faster. */
