@@ -82,8 +82,8 @@ static void bloom_is_never_later(void **state)
     }
 }
 
-/* 8 cells an id, threshold 2: the header promises about one in forty too early, once all have been
- * pushed. */
+/* 8 cells an id, threshold 2: the header states that about one id in forty is admitted too early
+ * once all have been pushed. */
 static void bloom_is_seldom_earlier(void **state)
 {
     (void)state;
@@ -126,7 +126,7 @@ static void counts_are_kept(void **state)
         for (uint32_t i = 0; i < copy.count; i++) {
             assert_int_equal(copy.counts[i], counts[copy.ids[i]]);
             weft_admission_restore_count(&b, copy.ids[i], copy.counts[i]);
-            /* The larger stays, and nothing is no count. */
+            /* The larger count stays, and a count of 0 is invalid. */
             weft_admission_restore_count(&b, copy.ids[i], 1);
             weft_admission_restore_count(&b, IDS + i, 0);
         }
@@ -143,8 +143,8 @@ static void counts_are_kept(void **state)
     }
 }
 
-/* Full of ids, and put back: cell by cell where it was, so the same ids are forgotten from here on.
- */
+/* A full set is copied and restored with each id in its old cell, so the same ids are evicted from
+ * here on. */
 static void full_it_goes_on_alike(void **state)
 {
     (void)state;
@@ -155,7 +155,7 @@ static void full_it_goes_on_alike(void **state)
         struct weft_admission a, b;
         void *memory = begin(&a, WEFT_ADMISSION_COUNTER, 4, CELLS);
         void *other = begin(&b, WEFT_ADMISSION_COUNTER, 4, CELLS);
-        b.key[0]++; /* of another process */
+        b.key[0]++; /* the key of another process */
         b.hash_key = weft_hash_key(b.key);
         for (int op = 0; op < 3000; op++) {
             uint64_t id = weft_prng_below(&prng, IDS);
@@ -187,7 +187,7 @@ static void full_it_goes_on_alike(void **state)
     }
 }
 
-/* Accepted keys: for a filter only while it has counted nothing, for ids only a key that is not
+/* A key is accepted for a filter only while it has counted nothing, and for ids only if it is not
  * zero. */
 static void keys_are_taken_once(void **state)
 {
@@ -210,7 +210,7 @@ static void keys_are_taken_once(void **state)
     }
 }
 
-/* Filters of three shards merged: no id is admitted later than before. */
+/* Merged filters of three shards: no id is admitted later than before. */
 static void filters_join(void **state)
 {
     (void)state;
@@ -274,18 +274,18 @@ static void a_table_asks(void **state)
         assert_true(weft_table_wants_slab(&table, &bytes));
         assert_int_equal(bytes, kind == WEFT_ADMISSION_BLOOM ? 4096 : 4096 * 16);
         give_slabs(&table);
-        /* Every occurrence counts; the third gets a row, and so do all after it. */
+        /* Every occurrence counts; the third one and all later ones find a row. */
         assert_true(obtain_chunk(&table, (const uint64_t[]){9, 9, 8, 9}, 4, rows));
         assert_true(rows[0] == NULL && rows[1] == NULL && rows[2] == NULL && rows[3] != NULL);
         assert_int_equal(table.counters.unadmitted, 5 + 3);
-        /* Only 8 is counted: an id with a row needs no cell. */
+        /* Only id 8 is counted: an id with a row needs no cell. */
         assert_int_equal(table.admission.used, kind == WEFT_ADMISSION_COUNTER);
         float block[8] = {1, 1, 1, 1, 1, 1, 2, 3};
         assert_int_equal(weft_table_apply(&table, rows, 0, 4, (const uint8_t *)(void *)block), 1);
         float out[2];
         assert_true(weft_table_read(&table, 9, out));
         assert_true(out[0] == -2 && out[1] == -3);
-        assert_false(weft_table_read(&table, 8, out)); /* a pull counts nothing */
+        assert_false(weft_table_read(&table, 8, out)); /* a pull is not counted */
         assert_false(weft_table_read(&table, 8, out));
         assert_true(obtain_chunk(&table, (const uint64_t[]){8, 9}, 2, rows));
         assert_true(rows[0] == NULL && rows[1] != NULL);
@@ -364,7 +364,7 @@ static void cells_are_limited(void **state)
         assert_int_equal(weft_table_init(&table, &limits), WEFT_OK);
         spec.admission = cases[i].kind;
         spec.admission_cells = cases[i].cells;
-        spec.bytes_max = 1 << 30; /* the worker's limit is not the server's */
+        spec.bytes_max = 1 << 30; /* the worker's limit does not raise the server's */
         assert_int_equal(weft_table_declare(&table, &spec), cases[i].status);
         weft_table_fini(&table);
     }

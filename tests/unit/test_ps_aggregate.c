@@ -1,5 +1,5 @@
-/* A shard applies the sum of an aggregator once, whole or not at all, and counts it as its member
- * pushes. The test acts as the aggregator, and as two workers. */
+/* A shard applies the sum of an aggregator once, as a whole or not at all, and counts it as the
+ * pushes of its members. The test acts as the aggregator and as two workers. */
 #include "ps/aggregate.h"
 #include "ps/id_pack.h"
 #include "ps/shard_journal.h"
@@ -148,7 +148,7 @@ static void declare(struct bench *b, uint32_t node, struct weft_table_spec spec,
     assert_true((b->head.can & WEFT_RPC_CAN_AGGREGATE) != 0);
 }
 
-/* A push of rows first .. ROWS, all of 1; rows go missing when it is held. */
+/* A push of rows first .. ROWS, all values 1; a held push has missing rows. */
 static void push(struct bench *b, uint32_t node, uint32_t clock, uint64_t number)
 {
     uint8_t *message = memory(b);
@@ -181,17 +181,18 @@ static void clock_of(struct bench *b, uint32_t node, uint32_t clock)
     run(b);
 }
 
-/* The pushes of both workers with this number: each row has `count` gradients, `sum` together. */
+/* An aggregate of both workers' pushes with this number: each row has `count` gradients with the
+ * total `sum`. */
 struct aggregate {
     uint64_t number;
     uint32_t session;
-    uint64_t incarnation; /* of the first */
+    uint64_t incarnation; /* incarnation of the first member */
     float sum;
     uint16_t count;
     uint32_t ranks;     /* 0 .. ranks - 1 are members */
-    int32_t longer;     /* bytes more than it should have */
+    int32_t longer;     /* excess length in bytes */
     uint64_t first;     /* id of the first row */
-    uint32_t clocks[2]; /* of the members, if clocks_count is not 0 */
+    uint32_t clocks[2]; /* clocks of the members, if clocks_count is not 0 */
     uint16_t clocks_count;
 };
 
@@ -247,7 +248,7 @@ static uint16_t aggregate(struct bench *b, uint32_t clock, struct aggregate a)
 struct ends {
     uint32_t ranks;
     uint32_t clock;
-    uint32_t session; /* of the last of them; the others' is right */
+    uint32_t session; /* session of the last of them; the others' are valid */
     uint32_t flags;
     uint32_t rows;
 };
@@ -300,12 +301,13 @@ static void counts_once_whichever_way(void **state)
     struct bench *b = opened(asp);
     assert_int_equal(aggregate(b, 1, usual), WEFT_RPC_OK);
     assert_int_equal(rows_with(b->shard, 2), ROWS);
-    push(b, WORKER, 1, 1); /* both sent it direct as well */
+    push(b, WORKER, 1, 1); /* both workers also send it directly */
     assert_int_equal(answer(b), WEFT_RPC_OK);
     push(b, OTHER, 1, 1);
     assert_int_equal(answer(b), WEFT_RPC_OK);
     assert_int_equal(rows_with(b->shard, 2), ROWS);
-    assert_int_equal(aggregate(b, 1, usual), WEFT_RPC_SEND_DIRECT); /* and it comes once more */
+    /* and the aggregate is repeated */
+    assert_int_equal(aggregate(b, 1, usual), WEFT_RPC_SEND_DIRECT);
     assert_int_equal(rows_with(b->shard, 2), ROWS);
     const struct weft_shard_counters *counters = weft_shard_counters(b->shard);
     assert_int_equal(counters->aggregates, 1);
@@ -325,7 +327,8 @@ static void the_other_way_round(void **state)
     push(b, OTHER, 1, 1);
     assert_int_equal(answer(b), WEFT_RPC_OK);
     assert_int_equal(aggregate(b, 1, usual), WEFT_RPC_SEND_DIRECT);
-    assert_int_equal(rows_with(b->shard, 1), ROWS); /* nor is the first one's in it */
+    /* the push of the first member is not applied either */
+    assert_int_equal(rows_with(b->shard, 1), ROWS);
     push(b, WORKER, 1, 1);
     assert_int_equal(answer(b), WEFT_RPC_OK);
     a.number = 2;
@@ -354,7 +357,8 @@ static void begun_direct(void **state)
     }
 }
 
-/* CLOCKs of several ranks as one message: all of them or none, and twice is once. */
+/* CLOCKs of several ranks in one message: all or none are accepted, and a repetition has no
+ * effect. */
 static void clocks_together(void **state)
 {
     (void)state;
@@ -364,7 +368,7 @@ static void clocks_together(void **state)
     const struct ends first = {
         .ranks = 2, .clock = 1, .session = SESSION, .flags = WEFT_AGGREGATE_ENDS};
     struct ends e = first;
-    e.session = SESSION + 1; /* one of another session: none is applied */
+    e.session = SESSION + 1; /* one member has another session: none is applied */
     assert_int_equal(ends(b, e), WEFT_RPC_SEND_DIRECT);
     assert_int_equal(b->head.rows, 2); /* 1 + its rank */
     e.session = 0;
@@ -392,13 +396,13 @@ static void clocks_together(void **state)
     assert_int_equal(b->head.clock, 1);
     assert_int_equal(rows_with(b->shard, 2), ROWS);
     assert_int_equal(ends(b, first), WEFT_RPC_OK);
-    clock_of(b, WORKER, 1); /* and by itself */
+    clock_of(b, WORKER, 1); /* and sent directly */
     assert_int_equal(counters->clocks, 2);
     assert_int_equal(counters->clocks_duplicate, 3);
     e = first;
     e.clock = 2;
     clock_of(b, WORKER, 2);
-    assert_int_equal(ends(b, e), WEFT_RPC_OK); /* the other one's is new */
+    assert_int_equal(ends(b, e), WEFT_RPC_OK); /* the other member's clock is new */
     assert_int_equal(weft_shard_clock(b->shard, 0), 2);
     assert_int_equal(counters->clocks, 4);
     assert_int_equal(counters->aggregate_clocks, 6);
@@ -458,7 +462,7 @@ static void contradicts_itself(void **state)
     a.sum = __builtin_inff();
     assert_int_equal(aggregate(b, 1, a), WEFT_RPC_NOT_FINITE);
     a = usual;
-    a.first = 5000; /* 1,000 rows are the limit, and 50 of these are not there */
+    a.first = 5000; /* the limit is 1,000 rows, and 50 of these do not exist yet */
     for (uint32_t i = 0; i < 20; i++, a.number++) {
         a.first += ROWS;
         assert_int_equal(aggregate(b, 1, a), WEFT_RPC_OK);
@@ -466,13 +470,13 @@ static void contradicts_itself(void **state)
     a.first += ROWS;
     assert_int_equal(aggregate(b, 1, a), WEFT_RPC_FULL);
     assert_int_equal(rows_with(b->shard, 0), ROWS);
-    /* The same number is sent directly, because it was not closed. */
+    /* The same number can be sent directly, because it was not closed. */
     push(b, WORKER, 1, a.number);
     assert_int_equal(answer(b), WEFT_RPC_FULL);
     bench_free(b);
 }
 
-/* Members of several clocks: each as if it had come alone. */
+/* Members with several clocks: each is treated like a separate push. */
 static void several_clocks(void **state)
 {
     (void)state;
@@ -482,20 +486,22 @@ static void several_clocks(void **state)
     a.clocks_count = 2;
     a.clocks[0] = 2;
     a.clocks[1] = 1;
-    assert_int_equal(aggregate(b, 1, a), WEFT_RPC_BAD_REQUEST); /* later than the tag's */
+    /* later than the clock of the tag */
+    assert_int_equal(aggregate(b, 1, a), WEFT_RPC_BAD_REQUEST);
     a.clocks[1] = 0;
     assert_int_equal(aggregate(b, 2, a), WEFT_RPC_BAD_REQUEST);
     a.clocks[0] = a.clocks[1] = 1;
-    assert_int_equal(aggregate(b, 2, a), WEFT_RPC_STALE_CLOCK); /* the first has ended it */
+    assert_int_equal(aggregate(b, 2, a), WEFT_RPC_STALE_CLOCK); /* the first member has ended it */
     a.clocks[0] = 2;
     a.clocks_count = 1;
     assert_int_equal(aggregate(b, 2, a), WEFT_RPC_BAD_REQUEST);
     a.clocks_count = 2;
-    assert_int_equal(aggregate(b, 3, a), WEFT_RPC_BAD_REQUEST); /* the tag has the latest */
+    /* the tag must have the latest clock */
+    assert_int_equal(aggregate(b, 3, a), WEFT_RPC_BAD_REQUEST);
     assert_int_equal(rows_with(b->shard, 0), ROWS);
     assert_int_equal(aggregate(b, 2, a), WEFT_RPC_OK);
     assert_int_equal(rows_with(b->shard, 2), ROWS);
-    push(b, WORKER, 2, 1); /* both come direct as well */
+    push(b, WORKER, 2, 1); /* both also arrive directly */
     assert_int_equal(answer(b), WEFT_RPC_OK);
     push(b, OTHER, 1, 1);
     assert_int_equal(answer(b), WEFT_RPC_OK);
@@ -505,7 +511,8 @@ static void several_clocks(void **state)
     assert_int_equal(weft_shard_clock(b->shard, 0), 1);
     bench_free(b);
     b = opened((struct weft_table_spec){.mode = WEFT_TABLE_BSP, .average = WEFT_AVERAGE_NONE});
-    assert_int_equal(aggregate(b, 2, a), WEFT_RPC_EARLY_CLOCK); /* a shard takes one at a time */
+    /* a BSP shard accepts one clock at a time */
+    assert_int_equal(aggregate(b, 2, a), WEFT_RPC_EARLY_CLOCK);
     assert_int_equal(rows_with(b->shard, 0), ROWS);
     bench_free(b);
 }
@@ -557,7 +564,8 @@ static void which_tables(void **state)
     }
 }
 
-/* BSP: the mean over those that contributed is over the gradients in a sum, not over sums. */
+/* BSP: the mean over contributors divides by the number of gradients in a sum, not by the number of
+ * sums. */
 static void bsp_means(void **state)
 {
     (void)state;
@@ -578,8 +586,9 @@ static void bsp_means(void **state)
     }
 }
 
-/* A sum may come after the death of one whose push is in it. It is refused, and the others send
- * theirs: a mean over those that are left does not hold the push of one that is not counted. */
+/* A sum may arrive after the death of one of its members. It is refused, and the other members send
+ * their pushes directly: the mean over the remaining workers must not contain a push of a rank that
+ * is not counted. */
 static void the_dead_are_not_in_a_mean(void **state)
 {
     (void)state;
@@ -594,7 +603,8 @@ static void the_dead_are_not_in_a_mean(void **state)
     assert_int_equal(answer(b), WEFT_RPC_OK);
     clock_of(b, WORKER, 1);
     assert_int_equal(rows_with(b->shard, 1), ROWS);
-    /* The other way round: its push was in a sum before it died, and it counts in the mean. */
+    /* The reverse case: the sum arrived before the member died, so the member counts in the
+     * mean. */
     bench_free(b);
     b = bench_for(1, WEFT_DEATH_SHRINK);
     declare(b, WORKER, bsp, SESSION);
@@ -602,12 +612,12 @@ static void the_dead_are_not_in_a_mean(void **state)
     assert_int_equal(aggregate(b, 1, usual), WEFT_RPC_OK);
     weft_shard_worker_died(b->shard, 1, UINT64_MAX, 0);
     clock_of(b, WORKER, 1);
-    assert_int_equal(rows_with(b->shard, 1), ROWS); /* 2 over both */
+    assert_int_equal(rows_with(b->shard, 1), ROWS); /* 2 divided by both */
     bench_free(b);
 }
 
-/* The process dies; the next one has the sums and the windows from the journal, and takes no
- * aggregate of a worker that has not come back to it. */
+/* The shard's process dies. The next one restores sums and windows from the journal, and refuses
+ * aggregates with a worker that has not reconnected. */
 static void journal(void **state)
 {
     (void)state;
@@ -653,7 +663,7 @@ static void journal(void **state)
     free(own);
 }
 
-/* The aggregator's process dies in the middle of a message; the next one has its number. */
+/* The aggregator's process dies in the middle of a message; the next one uses its number. */
 static void aggregator_comes_again(void **state)
 {
     (void)state;
@@ -681,7 +691,7 @@ static void aggregator_comes_again(void **state)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static size_t cleared; /* bytes that were asked for with zeros in them; linked with --wrap=calloc */
+static size_t cleared; /* bytes allocated with calloc; linked with --wrap=calloc */
 
 void *__real_calloc(size_t count, size_t bytes);
 void *__wrap_calloc(size_t count, size_t bytes);
@@ -707,7 +717,7 @@ static void memory_is_touched_when_used(void **state)
     struct bench *b = calloc(1, sizeof(*b));
     b->net = fake_net_new(1);
     size_t without = cleared_for(b, 0);
-    assert_in_range(cleared_for(b, 2) - without, 1, 4 << 20); /* of 64 MiB and 73 */
+    assert_in_range(cleared_for(b, 2) - without, 1, 4 << 20); /* instead of 64 or 73 MiB */
     fake_net_free(b->net);
     free(b);
 }

@@ -8,7 +8,7 @@ enum { SEEDS = 500 };
 
 /* ---- tests ----------------------------------------------------------------------------------- */
 
-/* ASP by age: sums wait for it, though all workers are in them. */
+/* ASP with by_age_asp: sums wait for their age even if all workers are in them. */
 static void by_age(void **state)
 {
     (void)state;
@@ -50,13 +50,13 @@ static void step_without_shard(struct bench *b)
     }
 }
 
-/* More messages than the shard takes at a time, were each to go when it is old enough: they wait,
- * and grow. */
+/* Sending each sum when it is old enough would exceed the shard's message slots: sums wait and
+ * grow. */
 static void a_busy_shard(void **state)
 {
     (void)state;
     struct bench b;
-    via_timeout_ns = WEFT_NS_PER_S; /* it is slow, and not dead */
+    via_timeout_ns = WEFT_NS_PER_S; /* the aggregator is slow but alive */
     bench_open(&b, 4, WEFT_TABLE_ASP, 5);
     b.box[0].config.push_bytes_max = 4096;
     b.box[0].config.push_slots = OPS;
@@ -83,7 +83,7 @@ static void a_busy_shard(void **state)
     via_timeout_ns = 2 * WEFT_NS_PER_MS;
 }
 
-/* BSP, everybody there: one message to the shard for each clock. */
+/* BSP with all workers connected: one message to the shard for each clock. */
 static void all_there(void **state)
 {
     (void)state;
@@ -114,7 +114,7 @@ static void all_there(void **state)
     assert_int_equal(shard->aggregate_pushes, 40);
     assert_int_equal(shard->pushes, 40);
     assert_int_equal(shard->aggregate_gradients, counters->rows_in);
-    assert_int_equal(shard->clocks, 40); /* told by it, four together */
+    assert_int_equal(shard->clocks, 40); /* reported by the aggregator, four per message */
     assert_int_equal(shard->aggregate_clocks, 40);
     assert_int_equal(counters->clocks_in, 40);
     assert_int_equal(counters->clocks_passed, 40);
@@ -136,9 +136,9 @@ static void all_there(void **state)
     bench_close(&b);
 }
 
-/* Clocks wait in the box for one that does not end its own: for a while. A box that dies with them,
- * and a worker whose connection to the shard breaks while they are there: each tells the shard
- * itself. */
+/* Ended clocks wait at the aggregator for a worker that has not ended its clock, but only for a
+ * short time. If the aggregator dies with them, or a worker's connection to the shard breaks
+ * meanwhile, each worker sends CLOCK to the shard itself. */
 static void clocks_that_wait(void **state)
 {
     (void)state;
@@ -148,12 +148,13 @@ static void clocks_that_wait(void **state)
     b.box[0].config.push_bytes_max = 4096;
     b.box[0].config.age_ns = WEFT_NS_PER_S;
     box_again(&b, &b.box[0]);
-    for (uint32_t steps = 0; steps < 200000; steps++) { /* until workers try again */
+    /* until workers reconnect to the aggregator */
+    for (uint32_t steps = 0; steps < 200000; steps++) {
         bench_step(&b);
     }
     const struct weft_shard_counters *shard = weft_shard_counters(b.c.shard[SHARD]);
     const struct weft_aggregator_counters *counters = weft_aggregator_counters(b.box[0].agg);
-    for (uint32_t w = 0; w < 2; w++) { /* the third comes later */
+    for (uint32_t w = 0; w < 2; w++) { /* the third ends its clock later */
         assert_int_equal(weft_ps_clock(b.c.client[w], 0, b.c.net->now_ns), WEFT_OK);
     }
     while (counters->clocks_in < 2) {
@@ -163,13 +164,13 @@ static void clocks_that_wait(void **state)
     for (uint32_t steps = 0; steps < 500; steps++) {
         bench_step(&b);
     }
-    assert_int_equal(counters->clocks_out, 1); /* they were old enough */
+    assert_int_equal(counters->clocks_out, 1); /* sent because of their age */
     assert_int_equal(shard->clocks, 2);
     assert_int_equal(weft_ps_clock(b.c.client[2], 0, b.c.net->now_ns), WEFT_OK);
     bench_quiet(&b);
     assert_int_equal(shard->clocks, 3);
     assert_int_equal(shard->aggregate_clocks, 3);
-    /* The box dies with them. */
+    /* The aggregator dies with the clocks. */
     for (uint32_t w = 0; w < 2; w++) {
         assert_int_equal(weft_ps_clock(b.c.client[w], 0, b.c.net->now_ns), WEFT_OK);
     }
@@ -186,7 +187,8 @@ static void clocks_that_wait(void **state)
     for (uint32_t steps = 0; steps < 200000; steps++) {
         bench_step(&b);
     }
-    /* A connection to the shard breaks. What the box has of it is of a session before. */
+    /* A worker's connection to the shard breaks. The aggregator's clock of this worker then belongs
+     * to an old session. */
     counters = weft_aggregator_counters(b.box[0].agg);
     for (uint32_t w = 0; w < 2; w++) {
         assert_int_equal(weft_ps_clock(b.c.client[w], 0, b.c.net->now_ns), WEFT_OK);
@@ -209,8 +211,8 @@ static void clocks_that_wait(void **state)
     via_timeout_ns = 2 * WEFT_NS_PER_MS;
 }
 
-/* How long a worker waits for a box follows its answers; not those of another process that was
- * there before. */
+/* A worker's timeout for an aggregator follows the reply times of the current process, not those of
+ * the previous one. */
 static void a_new_process_is_not_slow(void **state)
 {
     (void)state;
@@ -222,7 +224,8 @@ static void a_new_process_is_not_slow(void **state)
     b.box[0].config.age_ns = 300 * WEFT_NS_PER_MS;
     b.box[0].config.by_age_asp = true;
     box_again(&b, &b.box[0]);
-    for (uint32_t steps = 0; steps < 200000; steps++) { /* until workers try again */
+    /* until workers reconnect to the aggregator */
+    for (uint32_t steps = 0; steps < 200000; steps++) {
         bench_step(&b);
     }
     push(&b, 0, 0);
@@ -243,8 +246,8 @@ static void a_new_process_is_not_slow(void **state)
     via_timeout_ns = 2 * WEFT_NS_PER_MS;
 }
 
-/* Grants say who is in a sum: it goes when these are there, though others have the table open. The
- * shard counts an update for each member. */
+/* Grants define the members of a sum: it is sent when these have arrived, even if other workers
+ * have the table open. The shard counts one update per member. */
 static void granted_sums(void **state)
 {
     (void)state;
@@ -260,7 +263,7 @@ static void granted_sums(void **state)
     box_kill(&b, &b.box[0]);
     bench_quiet(&b);
     box_start(&b, &b.box[0]);
-    b.c.net->now_ns += 2 * WEFT_NS_PER_S; /* the pause before it is connected again */
+    b.c.net->now_ns += 2 * WEFT_NS_PER_S; /* the pause before workers reconnect */
     bench_quiet(&b);
     for (uint32_t w = 0; w < 4; w++) {
         assert_int_equal(weft_ps_client_vias_open(b.c.client[w]), 1);
@@ -275,7 +278,8 @@ static void granted_sums(void **state)
     assert_int_equal(counters->pushes_in, 1); /* waits for the other member */
     assert_int_equal(counters->aggregates_out, 0);
     assert_int_equal(shard->pushes, 1);
-    grant(&b, 2, 6, 3); /* of another sum, whose others never come: it goes by its age */
+    grant(&b, 2, 6, 3); /* of another sum whose other members never arrive: it is sent because of
+                         * its age */
     grant(&b, 3, 5, 2);
     assert_int_equal(update_over(&b, 3), 2);
     assert_int_equal(counters->aggregates_out, 1);
@@ -291,7 +295,8 @@ static void granted_sums(void **state)
     assert_int_equal(shard->updates_closed, 4);
     assert_int_equal(counters->pushes_direct, 0);
     assert_int_equal(shard->pushes, 4);
-    /* It dies with one: that is sent to the shard, as an update like others. */
+    /* The aggregator dies with an update: the worker sends it to the shard as an ordinary
+     * update. */
     push(&b, 0, 0);
     end_clock(&b);
     grant(&b, 0, 7, 2);
@@ -308,8 +313,8 @@ static void granted_sums(void **state)
     has_scheduler = false;
 }
 
-/* Worker 0 is a clock ahead of worker 1: their updates are one sum all the same, where it is
- * granted. */
+/* Worker 0 is a clock ahead of worker 1: their updates still form one sum, because the grants say
+ * so. */
 static void sums_of_several_clocks(void **state)
 {
     (void)state;
@@ -322,7 +327,7 @@ static void sums_of_several_clocks(void **state)
     b.box[0].config.count_max = 0;
     b.box[0].config.sum_age_ns = 100 * WEFT_NS_PER_S;
     box_again(&b, &b.box[0]);
-    b.c.net->now_ns += 2 * WEFT_NS_PER_S; /* the pause before it is connected again */
+    b.c.net->now_ns += 2 * WEFT_NS_PER_S; /* the pause before workers reconnect */
     bench_quiet(&b);
     push(&b, 0, 0);
     assert_int_equal(weft_ps_clock(b.c.client[0], 0, b.c.net->now_ns), WEFT_OK);
@@ -355,7 +360,7 @@ static void sums_of_several_clocks(void **state)
     has_scheduler = false;
 }
 
-/* BSP: rows that all workers want are asked for once a clock, and the shard answers one pull. */
+/* BSP: rows that all workers pull are fetched once per clock, and the shard answers one pull. */
 static void asked_once(void **state)
 {
     (void)state;
@@ -398,7 +403,7 @@ static void asked_once(void **state)
     bench_close(&b);
 }
 
-/* A bench whose aggregator answers pulls and keeps what it has. */
+/* A bench whose aggregator answers pulls and caches rows. */
 static void bench_open_pulls(struct bench *b, uint32_t workers, uint8_t mode)
 {
     via_timeout_ns = WEFT_NS_PER_S;
@@ -415,7 +420,8 @@ static void bench_open_pulls(struct bench *b, uint32_t workers, uint8_t mode)
     box_kill(b, &b->box[0]);
     bench_quiet(b);
     box_start(b, &b->box[0]);
-    for (uint32_t steps = 0; steps < 200000; steps++) { /* until workers try again */
+    /* until workers reconnect to the aggregator */
+    for (uint32_t steps = 0; steps < 200000; steps++) {
         bench_step(b);
     }
     bench_quiet(b);
@@ -432,9 +438,9 @@ static struct fake_message *to_box(struct bench *b)
     return NULL;
 }
 
-/* The answer to a request for rows waits for the transport while a clock ends: its rows are of the
- * version of before, and so it must say, or the aggregator gives them out as those of the new one.
- */
+/* The shard's reply to a fetch waits for the transport while a clock ends. Its rows have the old
+ * version and the reply must say so; otherwise the aggregator would serve them as the new
+ * version. */
 static void an_answer_waits(void **state)
 {
     (void)state;
@@ -454,7 +460,7 @@ static void an_answer_waits(void **state)
         assert_true(steps < 1000);
         bench_step(&b);
     }
-    to_box(&b)->held = true; /* and while it is there no other one fits */
+    to_box(&b)->held = true; /* while it is held no other message fits */
     const uint32_t most = b.c.net->msgs_max;
     b.c.net->msgs_max = 1;
     pull_start(&b, 1, &pull[1], PULL_IDS);
@@ -478,7 +484,7 @@ static void an_answer_waits(void **state)
     bench_close(&b);
 }
 
-/* Another process of the shard comes back with nothing: no row of the one before is given out. */
+/* The shard restarts without state: the aggregator serves no row of the previous process. */
 static void rows_of_another_process(void **state)
 {
     (void)state;
@@ -506,18 +512,17 @@ static void rows_of_another_process(void **state)
     for (uint32_t steps = 0; steps < 200000; steps++) {
         bench_step(&b);
     }
-    for (uint32_t w = 2;
-         w-- > 0;) { /* first the one that has pushed nothing: any age will do for it */
+    for (uint32_t w = 2; w-- > 0;) { /* first the worker without pushes: it accepts any age */
         pull_start(&b, w, &pull, 0);
         pull_check(&b, w, &pull);
     }
-    assert_int_equal(counters->pulls_answered, 4); /* by it again */
+    assert_int_equal(counters->pulls_answered, 4); /* by the aggregator again */
     assert_int_equal(counters->fetches_out, 2);
     bench_close(&b);
 }
 
-/* A second aggregator with the number of one that is there: refused, and told so; the first goes
- * on. */
+/* A second aggregator with the number of a connected one is refused and notified; the first one
+ * continues. */
 static void number_taken(void **state)
 {
     (void)state;
@@ -555,8 +560,8 @@ static void number_taken(void **state)
     struct weft_aggregator_gauges gauges;
     weft_aggregator_gauges(b.box[0].agg, &gauges);
     assert_true(gauges.shard_up);
-    /* It asks again; the first has asked for something meanwhile, and then does not for a second.
-     */
+    /* The second one retries. The first has sent a request meanwhile, and then sends none for a
+     * second. */
     const uint64_t pauses[] = {0, WEFT_NS_PER_S / 2, WEFT_NS_PER_S};
     for (uint32_t i = 0; i < 3; i++) {
         b.c.net->now_ns += pauses[i];
@@ -580,7 +585,8 @@ static void number_taken(void **state)
     bench_close(&b);
 }
 
-/* What is lost on the way to the aggregator is lost; nothing is on the way from it. */
+/* Loss on the way to the aggregator counts as lost; no data is lost between aggregator and
+ * shard. */
 static void loss(void **state)
 {
     (void)state;

@@ -23,7 +23,8 @@ static void open_job(struct bench *b, uint8_t mode, uint64_t seed)
     box_kill(b, &b->box[0]);
     bench_quiet(b);
     box_start(b, &b->box[0]);
-    for (uint32_t steps = 0; steps < 200000; steps++) { /* until workers try again */
+    /* until workers reconnect to the aggregator */
+    for (uint32_t steps = 0; steps < 200000; steps++) {
         bench_step(b);
     }
 }
@@ -40,7 +41,7 @@ static uint64_t cold_id(uint32_t w, uint32_t i)
     return HOT + (uint64_t)WORKERS * i + w;
 }
 
-/* The ids of a push: all hot ones, 0 .. HOT - 1, and some that are this worker's alone. */
+/* The ids of a push: all hot ones, 0 .. HOT - 1, and some that only this worker uses. */
 static uint32_t ids_of(uint32_t w, uint64_t *ids)
 {
     uint32_t n = 0;
@@ -72,7 +73,7 @@ static void push_known(struct bench *b, uint32_t w)
     b->workers[w].busy[0] = true;
 }
 
-/* A clock of all: each pulls what it pushes then. */
+/* One clock of all workers: each pulls the rows that it then pushes. */
 static void round_of_all(struct bench *b)
 {
     struct pull pull[WORKERS];
@@ -110,7 +111,7 @@ static void until_split(struct bench *b)
 
 /* ---- tests ----------------------------------------------------------------------------------- */
 
-/* Hot rows meet in the aggregator; cold ones are sent to the shard, with their push's number of
+/* Hot rows are summed at the aggregator; cold ones are sent to the shard as pushes with numbers of
  * their own. */
 static void split(void **state)
 {
@@ -130,7 +131,7 @@ static void split(void **state)
         const struct weft_aggregator_counters *box = weft_aggregator_counters(b.box[0].agg);
         const struct weft_shard_counters *now = weft_shard_counters(b.c.shard[SHARD]);
         assert_int_equal(box->rows_in - before.rows_in, ROUNDS * WORKERS * HOT);
-        assert_int_equal(box->rows_out - before.rows_out, ROUNDS * HOT); /* all met */
+        assert_int_equal(box->rows_out - before.rows_out, ROUNDS * HOT); /* all were summed */
         assert_int_equal(box->pushes_direct, before.pushes_direct);
         assert_int_equal(box->pull_rows_in - before.pull_rows_in, ROUNDS * WORKERS * HOT);
         assert_int_equal(now->aggregate_rows - shard.aggregate_rows, ROUNDS * HOT);
@@ -148,11 +149,11 @@ static void split(void **state)
         assert_true(now->hot_epochs >= 1 && now->hot_updates <= now->hot_updates_of);
         close_job(&b);
     }
-    assert_true(listed > 100); /* cold parts, whose ids the shard has of the pull */
+    assert_true(listed > 100); /* cold parts whose ids the shard keeps from the pull */
 }
 
-/* The aggregator is gone: nothing is split, and everything goes to the shard; back, it is split
- * again. */
+/* Without the aggregator nothing is split, and all rows are sent to the shard; after it reconnects
+ * they are split again. */
 static void without_it(void **state)
 {
     (void)state;
@@ -173,8 +174,8 @@ static void without_it(void **state)
     close_job(&b);
 }
 
-/* The connection to the shard breaks: its epochs may be another process's, so none is used until it
- * is asked. */
+/* The connection to the shard breaks. The epochs of the next process may differ, so no hot set is
+ * used before the next reply. */
 static void another_connection(void **state)
 {
     (void)state;
@@ -192,7 +193,8 @@ static void another_connection(void **state)
     close_job(&b);
 }
 
-/* A set that a worker has no memory for: it sends whole pushes, and does not ask again. */
+/* A set that exceeds the worker's limit: the worker sends whole pushes, and does not request the
+ * set again. */
 static void too_large(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* Trees of aggregators: each gradient is applied once and no row is too old, whichever process dies
- * at any level. A cycle of aggregators, and two with the same number, are detected, and cost only
- * the detour. */
+ * at any level. A cycle of aggregators, and two with the same number, are detected, and then cost
+ * only a detour. */
 #include "ps/id_pack.h"
 #include "ps_boxes.h"
 
@@ -16,7 +16,7 @@ static const struct weft_aggregator_counters *counters_of(const struct bench *b,
     return weft_aggregator_counters(b->box[box].agg);
 }
 
-/* Aggregators that accept everything, and wait for all workers. */
+/* Aggregators that accept all requests, and wait for all workers. */
 static void patient(struct bench *b)
 {
     for (uint32_t i = 0; i < b->boxes; i++) {
@@ -51,7 +51,7 @@ static void round_of_pushes(struct bench *b)
     wait_all(b);
 }
 
-/* One message to the shard for each clock, from the root; it has all pushes. */
+/* The root sends one message with all pushes to the shard for each clock. */
 static void one_message_a_clock(const uint32_t *above, uint64_t from_children)
 {
     struct bench b;
@@ -84,7 +84,7 @@ static void one_message_a_clock(const uint32_t *above, uint64_t from_children)
         assert_int_equal(weft_ps_client_counters(b.c.client[w])->via_committed, 10);
         assert_int_equal(weft_ps_client_counters(b.c.client[w])->via_direct, 0);
     }
-    assert_true(shard->aggregate_gradients <= rows); /* each push has a head, too */
+    assert_true(shard->aggregate_gradients <= rows); /* each push also has a head */
     assert_true(shard->aggregate_gradients > counters_of(&b, 0)->rows_in);
     bench_close(&b);
     via_timeout_ns = 2 * WEFT_NS_PER_MS;
@@ -97,8 +97,9 @@ static void all_there(void **state)
     one_message_a_clock(chain, 10);
 }
 
-/* What a plan wants in one sum is in one at the aggregator of the grant; above, it is a sum like
- * others, also beside pushes of the same number. The shard counts an update for each member. */
+/* Updates that a plan assigns to one sum are summed at the granted aggregator. At higher levels
+ * this sum is treated like any other, also beside pushes with the same number. The shard counts one
+ * update per member. */
 static void granted_sums(void **state)
 {
     (void)state;
@@ -112,9 +113,9 @@ static void granted_sums(void **state)
         push(&b, w, 0);
     }
     end_clock(&b);
-    grant(&b, 0, 5, 2); /* by box 2, as that of worker 3 */
-    grant(&b, 2, 5, 2); /* by box 0, where the other member never comes */
-    grant(&b, 1, 6, 2); /* by box 1: the same */
+    grant(&b, 0, 5, 2); /* through box 2, like that of worker 3 */
+    grant(&b, 2, 5, 2); /* through box 0, where the other member never arrives */
+    grant(&b, 1, 6, 2); /* through box 1: the same */
     bench_quiet(&b);
     assert_int_equal(counters_of(&b, 2)->aggregates_out, 0);
     grant(&b, 3, 5, 2);
@@ -122,10 +123,10 @@ static void granted_sums(void **state)
     assert_int_equal(counters_of(&b, 2)->aggregates_out, 1);
     assert_int_equal(counters_of(&b, 2)->flushed_all, 1);
     assert_int_equal(counters_of(&b, 0)->aggregates_in, 1);
-    assert_int_equal(counters_of(&b, 0)->flushed_all, 0); /* of two sums, each of one rank */
+    assert_int_equal(counters_of(&b, 0)->flushed_all, 0); /* two sums of one rank each */
     for (uint32_t w = 0; w < 4; w++) {
         assert_true(update_over(&b, w) >=
-                    1); /* twice, unless the second comes before it is polled */
+                    1); /* twice, unless the second occurs before the first is polled */
     }
     wait_all(&b);
     check_sums(&b);
@@ -142,7 +143,7 @@ static void granted_sums(void **state)
     has_scheduler = false;
 }
 
-/* Rows that all workers want are asked for once by each box, and once at the shard. */
+/* Rows that all workers pull are fetched once by each box, and once from the shard. */
 static void asked_once(void **state)
 {
     (void)state;
@@ -167,13 +168,13 @@ static void asked_once(void **state)
         assert_int_equal(counters_of(&b, i)->pulls_direct, 0);
         assert_int_equal(counters_of(&b, i)->pull_rows_fetched, 8 * PULL_IDS);
     }
-    assert_int_equal(counters_of(&b, 0)->pulls_in, 8 + 2 * 8); /* of its worker, and of two boxes */
+    assert_int_equal(counters_of(&b, 0)->pulls_in, 8 + 2 * 8); /* of its worker and of two boxes */
     assert_int_equal(weft_shard_counters(b.c.shard[SHARD])->rows_pulled, 8 * PULL_IDS);
     bench_close(&b);
     via_timeout_ns = 2 * WEFT_NS_PER_MS;
 }
 
-/* Rows that a parent keeps are used in ASP, but none that is older than the worker's own push. */
+/* In ASP rows cached by a parent are used, unless they are older than the worker's own push. */
 static void own_pushes_are_seen(void **state)
 {
     (void)state;
@@ -203,9 +204,8 @@ static void own_pushes_are_seen(void **state)
     via_timeout_ns = 2 * WEFT_NS_PER_MS;
 }
 
-/* The shard dies and another process comes, with nothing: boxes at both levels give out no row of
- * before. busy: the transport of the lower boxes takes nothing when they want to tell their
- * parent. */
+/* The shard restarts without state: boxes at both levels serve no old row. busy: the transport of
+ * the lower boxes refuses messages when they have to notify their parent. */
 static void another_process(bool busy)
 {
     struct bench b;
@@ -246,7 +246,7 @@ static void another_process(bool busy)
         pull_start(&b, w, &pull, 0);
         pull_check(&b, w, &pull);
     }
-    assert_true(counters_of(&b, 2)->pulls_answered > before); /* by them again */
+    assert_true(counters_of(&b, 2)->pulls_answered > before); /* by the boxes again */
     bench_close(&b);
     via_timeout_ns = 2 * WEFT_NS_PER_MS;
 }
@@ -258,7 +258,7 @@ static void rows_of_another_process(void **state)
     another_process(true);
 }
 
-/* Its parent dies: the worker goes direct, and by both again when it is back. */
+/* The parent dies: the worker sends directly, and through both boxes after the parent is back. */
 static void the_parent_returns(void **state)
 {
     (void)state;
@@ -292,7 +292,7 @@ static void nobody_below(void **state)
     patient(&b);
     round_of_pushes(&b);
     assert_int_equal(counters_of(&b, 0)->flushed_all, 1);
-    b.workers[0].via = 0; /* it had the child to itself */
+    b.workers[0].via = 0; /* it was the child's only worker */
     fake_break(b.c.net, 1, b.box[1].node);
     for (uint32_t steps = 0; steps < 300000; steps++) {
         bench_step(&b);
@@ -313,7 +313,7 @@ static void a_table_left(void **state)
     weft_ps_op op;
     struct weft_ps_result result;
     via_timeout_ns = 10 * WEFT_NS_PER_S;
-    bench_open_tree(&b, 3, WEFT_TABLE_ASP, 5, 2, two_below_one); /* workers 0 and 2 by the child */
+    bench_open_tree(&b, 3, WEFT_TABLE_ASP, 5, 2, two_below_one); /* workers 0 and 2 use the child */
     struct weft_table_spec spec = spec_of(WEFT_TABLE_ASP, 3);
     spec.table = 1;
     assert_int_equal(weft_ps_table_open(b.c.client[2], &spec, b.c.net->now_ns, &op), WEFT_OK);
@@ -324,7 +324,7 @@ static void a_table_left(void **state)
     patient(&b);
     round_of_pushes(&b);
     assert_int_equal(counters_of(&b, 0)->flushed_all, 1);
-    b.workers[2].via = 0; /* it alone had the other table */
+    b.workers[2].via = 0; /* only this worker had the other table open */
     fake_break(b.c.net, 3, b.box[1].node);
     for (uint32_t steps = 0; steps < 300000; steps++) {
         bench_step(&b);
@@ -338,15 +338,15 @@ static void a_table_left(void **state)
     weft_ps_op_release(b.c.client[2], op);
     assert_int_equal(counters_of(&b, 0)->flushed_all, 2);
     assert_int_equal(counters_of(&b, 0)->flushed_age, 0);
-    round_of_pushes(&b); /* and of the first table it waits for both */
+    round_of_pushes(&b); /* for the first table it waits for both */
     assert_int_equal(counters_of(&b, 0)->flushed_all, 3);
     check_sums(&b);
     bench_close(&b);
     via_timeout_ns = 2 * WEFT_NS_PER_MS;
 }
 
-/* Boxes that are each other's parents: it is found, workers push to the shard, and nothing is lost.
- */
+/* Two boxes are each other's parents: the cycle is detected, workers push to the shard, and nothing
+ * is lost. */
 static void circles(void **state)
 {
     (void)state;
@@ -366,12 +366,12 @@ static void circles(void **state)
             assert_int_equal(counters_of(&b, box)->pushes_absorbed, 0);
         }
         assert_true(loops > 0 && refused > 0);
-        /* It is undone, before or after all have been told: one of them comes back below the shard.
-         */
+        /* The cycle is removed, before or after all are notified: one of the boxes restarts below
+         * the shard. */
         for (uint32_t steps = 0; i >= 2 && steps < 300000; steps++) {
             bench_step(&b);
         }
-        struct box *root = &b.box[i >= 4]; /* one that refused, or one that was refused */
+        struct box *root = &b.box[i >= 4]; /* the box that refused, or the one that was refused */
         box_kill(&b, root);
         root->config.has_parent = false;
         root->above = SHARD;
@@ -390,7 +390,7 @@ static void circles(void **state)
     }
 }
 
-/* A child with its parent's number, and two children of one. */
+/* A child with its parent's number, and two children with the same number. */
 static void numbers_taken(void **state)
 {
     (void)state;
@@ -417,13 +417,13 @@ static void numbers_taken(void **state)
     bench_close(&b);
 }
 
-/* A parent that refuses tables of this number: its child notifies its workers once. */
+/* A parent refuses this table: its child disconnects its workers once. */
 static void a_table_not_taken(void **state)
 {
     (void)state;
     struct bench b;
     bench_open_tree(&b, 3, WEFT_TABLE_BSP, 5, 2, two_below_one);
-    b.box[0].config.children_max = 1; /* not number 1 */
+    b.box[0].config.children_max = 1; /* number 1 is out of range */
     patient(&b);
     for (uint32_t round = 0; round < 3; round++) {
         round_of_pushes(&b);
@@ -442,15 +442,15 @@ enum {
     NO_MEMBERS,
     CUT_SHORT,
     NO_RANK,
-    OTHER_PROCESS, /* than the one that is connected here with the member's rank */
+    OTHER_PROCESS, /* the member names another process than the connected one with that rank */
     WHOLE,
     AGAIN,
-    CLOCK_BEFORE, /* that of the tag: a member's */
+    CLOCK_BEFORE, /* a member's clock is not that of the tag */
     HOSTILE
 };
 
-/* A sum of one row and one member, with something wrong; it has ids, counts and sums where the
- * format says. */
+/* A sum of one row and one member with one error; ids, counts and sums are at their specified
+ * offsets. */
 static size_t hostile_sum(const struct bench *b, uint8_t *out, uint32_t what)
 {
     const struct weft_rpc_request request = {
@@ -531,7 +531,8 @@ static void a_hostile_child(void **state)
     const struct weft_table_spec spec = spec_of(WEFT_TABLE_ASP, 2);
     /* Its tables are not open yet. */
     send_bytes(&b, child, WEFT_RPC_AGGREGATE, sum[WHOLE], hostile_sum(&b, sum[WHOLE], WHOLE));
-    assert_int_equal(counters_of(&b, 0)->direct_table, 0); /* of no members that it would believe */
+    /* no member of the message was accepted */
+    assert_int_equal(counters_of(&b, 0)->direct_table, 0);
     assert_int_equal(counters_of(&b, 0)->aggregates_in, 1);
     weft_rpc_request_pack(&(struct weft_rpc_request){.rpc_id = 1, .worker = 7}, table);
     weft_table_spec_pack(&spec, table + WEFT_RPC_REQUEST_BYTES);
@@ -545,7 +546,7 @@ static void a_hostile_child(void **state)
     send_tagged(&b, 0, child, (struct weft_rpc_tag){.op = WEFT_RPC_AGGREGATE, .number = 2},
                 sum[CLOCK_BEFORE], hostile_sum(&b, sum[CLOCK_BEFORE], CLOCK_BEFORE));
     assert_int_equal(counters_of(&b, 0)->rows_in, 0);
-    /* A well-formed one is added once. The shard does not know the session. */
+    /* A valid message is added once. The shard does not know the session. */
     send_bytes(&b, child, WEFT_RPC_AGGREGATE, sum[WHOLE], hostile_sum(&b, sum[WHOLE], WHOLE));
     assert_int_equal(counters_of(&b, 0)->rows_in, 1);
     send_bytes(&b, child, WEFT_RPC_AGGREGATE, sum[AGAIN], hostile_sum(&b, sum[AGAIN], AGAIN));
@@ -555,7 +556,7 @@ static void a_hostile_child(void **state)
     bench_close(&b);
 }
 
-/* Opens the table as aggregator 7, at box 0. */
+/* Open the table at box 0 as aggregator 7. */
 static void open_as_child(struct bench *b, uint32_t child, uint8_t *table, size_t bytes)
 {
     const struct weft_table_spec spec = spec_of(b->mode, (uint16_t)b->c.workers);
@@ -604,8 +605,8 @@ static size_t long_sum(const struct bench *b, uint8_t *out, uint32_t number, uin
     return (size_t)(at - out);
 }
 
-/* Connects to box 1 as this aggregator, and asks for a table; first_below: byte 0 of those below
- * it. */
+/* Connect to box 1 as this aggregator and send TABLE; first_below: byte 0 of the bitmap of
+ * aggregators below it. */
 static void child_asks(struct bench *b, uint32_t child, uint32_t number, uint16_t table,
                        uint8_t first_below)
 {
@@ -627,9 +628,9 @@ static void steps_of(struct bench *b, uint32_t steps)
     }
 }
 
-/* The parent refuses a table for a child that says that it is above, which is sent away, and takes
- * the table after that. Those below have nothing open then: they get time to open it again, and the
- * connection to the parent stays. Where they do not come it ends. */
+/* A child claims to be above the box, so its parent refuses the table. The child is disconnected,
+ * and the parent then accepts the table. Those below have nothing open at that time. They get time
+ * to reopen the table while the connection to the parent stays; if they do not, it is closed. */
 static void a_table_taken_at_last(bool comes)
 {
     struct bench b;
@@ -657,8 +658,8 @@ static void taken_at_last(void **state)
     a_table_taken_at_last(false);
 }
 
-/* The time that sums wait at higher levels is the same for all tables. A child is told of a change
- * even if it has not opened the table whose reply announced it. */
+/* The time that sums wait at higher levels is the same for all tables. A child is notified of a
+ * change even if it has not opened the table whose reply announced it. */
 static void ages_are_of_all_tables(void **state)
 {
     (void)state;
@@ -682,7 +683,7 @@ static void ages_are_of_all_tables(void **state)
     bench_close(&b);
 }
 
-/* Worker 2 has ended clock 77, as child 7 of this box says; the shard knows better. */
+/* Child 7 of this box claims that worker 2 has ended clock 77; the shard refuses that. */
 static void wrong_clock(struct bench *b, uint32_t box, uint32_t child)
 {
     static uint8_t bytes[WEFT_AGGREGATE_HEAD_BYTES + WEFT_AGGREGATE_MEMBER_BYTES];
@@ -716,7 +717,7 @@ static void one_clock_is_wrong_below(uint32_t box)
     weft_rpc_request_pack(&(struct weft_rpc_request){.rpc_id = 1, .worker = 7}, table);
     weft_table_spec_pack(&spec, table + WEFT_RPC_REQUEST_BYTES);
     send_to(&b, box, child, WEFT_RPC_TABLE, table, sizeof(table));
-    wrong_clock(&b, box, child); /* it waits a while for the others */
+    wrong_clock(&b, box, child); /* the group waits a while for the others */
     assert_int_equal(counters_of(&b, box)->clocks_in, 1);
     for (uint32_t w = 0; w < 2; w++) {
         assert_int_equal(weft_ps_clock(b.c.client[w], 0, b.c.net->now_ns), WEFT_OK);
@@ -746,8 +747,8 @@ static void one_clock_is_wrong(void **state)
     one_clock_is_wrong_below(1);
 }
 
-/* The parent refuses a table, and is another process before it would have been asked again:
- * workers, who have nothing open by then, go by both. */
+/* The parent refuses a table, and restarts before the child repeats TABLE: workers, which have
+ * nothing open by then, use both boxes. */
 static void refused_by_the_one_before(void **state)
 {
     (void)state;
@@ -762,7 +763,7 @@ static void refused_by_the_one_before(void **state)
     const struct weft_table_spec spec = spec_of(WEFT_TABLE_BSP, 2);
     weft_rpc_request_pack(&(struct weft_rpc_request){.rpc_id = 1, .worker = 7}, table);
     weft_table_spec_pack(&spec, table + WEFT_RPC_REQUEST_BYTES);
-    table[sizeof(table) - WEFT_AGGREGATE_BELOW_BYTES] = 1; /* it announces number 0 below it */
+    table[sizeof(table) - WEFT_AGGREGATE_BELOW_BYTES] = 1; /* it claims that number 0 is below it */
     send_to(&b, 1, child, WEFT_RPC_TABLE, table, sizeof(table));
     for (uint32_t steps = 0; steps < 1000; steps++) {
         bench_step(&b);
@@ -782,7 +783,8 @@ static void refused_by_the_one_before(void **state)
     bench_close(&b);
 }
 
-/* A group counts up to 65,535 gradients of each id: sums may have more in all, but not of one. */
+/* A group counts up to 65,535 gradients of each id: sums may have more in total, but not of one
+ * id. */
 static void counts_of_children(void **state)
 {
     (void)state;
@@ -817,7 +819,7 @@ static void counts_of_children(void **state)
     bench_close(&b);
 }
 
-/* A child that only pulls is alive: another process does not get its number. */
+/* A child that only pulls is alive: another process cannot take over its number. */
 static void who_pulls_is_alive(void **state)
 {
     (void)state;
@@ -841,7 +843,7 @@ static void who_pulls_is_alive(void **state)
         send_bytes(&b, child, WEFT_RPC_PULL, pull, sizeof(pull));
         b.c.net->now_ns += WEFT_NS_PER_S;
     }
-    /* Silent for so long, it is not. */
+    /* After this silence another process can. */
     for (uint32_t i = 0; i < 2; i++) {
         fake_connect(b.c.net, b.box[0].node, rival);
         for (uint32_t steps = 0; steps < 50; steps++) {

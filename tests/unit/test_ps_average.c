@@ -1,6 +1,6 @@
-/* The divisor of a sum of gradients: the number of workers, the number of gradients, or 1. On
- * integers, for every kind and mode of a table, for rows of one block and of two, and across a
- * checkpoint in the middle of a clock. */
+/* The divisor of a sum of gradients: the number of workers, the number of gradients, or 1. With
+ * integer values, for every kind and mode of a table, for rows of one and of two blocks, and across
+ * a checkpoint in the middle of a clock. */
 #include "ps_table_rig.h"
 
 enum { WORKERS = 4, WIDE = 300 };
@@ -10,7 +10,8 @@ static struct weft_table_spec spec_of(uint8_t kind, uint8_t mode, uint32_t dim, 
     struct weft_table_spec spec = {.dim = dim,
                                    .mode = mode,
                                    .workers = WORKERS,
-                                   .learning_rate = -1, /* a weight is what was applied */
+                                   /* a weight is the sum of the applied gradients */
+                                   .learning_rate = -1,
                                    .kind = kind,
                                    .length = kind == WEFT_TABLE_DENSE ? 8 * dim : 0};
     spec.average = weft_table_average_of(&spec, contributors ? WEFT_AVERAGE_CONTRIBUTORS
@@ -33,7 +34,7 @@ static void push(struct weft_table *table, uint64_t id, uint32_t block, float g)
         weft_table_apply(table, &row, block, 1, (const uint8_t *)(const void *)gradient), 1);
 }
 
-/* The first and the last weight of row `id` are those. */
+/* Check the first and the last weight of row `id`. */
 static void row_is(const struct weft_table *table, uint64_t id, float first, float last)
 {
     float out[WIDE];
@@ -45,7 +46,7 @@ static void row_is(const struct weft_table *table, uint64_t id, float first, flo
 }
 
 /* Row 1: gradients 3, 6 and 9; row 2: one of 8; row 3: none. The second clock has one of 8 for row
- * 1: nothing of the first is left. */
+ * 1: the first clock leaves no residue. */
 static void bsp_run(uint8_t kind, uint32_t dim, bool contributors)
 {
     struct weft_table_spec spec = spec_of(kind, WEFT_TABLE_BSP, dim, contributors);
@@ -78,8 +79,8 @@ static void a_clock_is_divided_by_either(void **state)
     }
 }
 
-/* Outside BSP a gradient is a step: a W-th of it, or all of it. Momentum takes the way of all
- * optimizers, SGD the short one. */
+/* Outside BSP a gradient is one step: divided by W, or whole. Momentum uses the general code path,
+ * SGD the fast one. */
 static void by_arrival_it_is_a_part_or_whole(void **state)
 {
     (void)state;
@@ -117,7 +118,7 @@ static void a_sum_is_not_divided(void **state)
         for (uint32_t block = 0; block < (dim + 255) / 256; block++) {
             push(&table, 1, block, 8);
             push(&table, 1, block, 3);
-            give_slabs(&table); /* a slab holds few rows as wide as these */
+            give_slabs(&table); /* a slab has room for only a few of these wide rows */
             push(&table, 2, block, -1);
         }
         weft_table_set_averaged(&table, 2);
@@ -145,8 +146,8 @@ static void fewer_workers_change_one_of_them(void **state)
     }
 }
 
-/* Two blocks, of which the second gets two gradients, then none: each has its own count, and
- * without one it stands still, where a sum of nothing would move it by its momentum. */
+/* Two blocks; the second gets two gradients, then none. Each block has its own count. Without a
+ * gradient a block does not change; a step with an empty sum would move it by its momentum. */
 static void each_block_has_its_own_count(void **state)
 {
     (void)state;
@@ -169,7 +170,7 @@ static void each_block_has_its_own_count(void **state)
     }
 }
 
-/* What a view holds of an unfinished clock is enough to go on with. */
+/* The view of a row in an unfinished clock is sufficient to continue. */
 static void counts_survive_a_checkpoint(void **state)
 {
     (void)state;

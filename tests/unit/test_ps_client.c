@@ -79,7 +79,7 @@ static void gaps_keep_old_values(void **state)
     gaps_keep_old_values_run(300, 3);
 }
 
-/* As long as they fit the first chunk, rows missed once are not missed again. */
+/* Rows missed once are not missed again if they fit the first chunk. */
 static void missed_rows_come_first(void **state)
 {
     (void)state;
@@ -110,7 +110,8 @@ static void missed_rows_come_first(void **state)
             missed[i] = rows[i] == 0;
             count += missed[i];
         }
-        /* 352 were missed, 338 of them fit behind the head in chunk 0; the rest is in chunk 1. */
+        /* 352 rows were missed; 338 of them fit chunk 0 after the head; the others are in chunk
+         * 1. */
         assert_int_equal(count, 352);
         assert_true(round == 0 || again <= 352 - 338);
     }
@@ -163,7 +164,7 @@ static void nothing_is_missing_three_times(bool is_push, uint32_t dim, uint32_t 
             assert_true(running[i] <= 2);
         }
     }
-    assert_true(twice > 0); /* it was put to the test */
+    assert_true(twice > 0); /* the rule was exercised */
     free(rows);
     cluster_stop(&c);
 }
@@ -187,8 +188,8 @@ static void gradients_are_not_missing_three_times(void **state)
     nothing_is_missing_three_times(true, 600, 2);
 }
 
-/* Four blocks are pushed, each in a chunk of its own, and the first two that may be missing are.
- * wanted: bits of the rows, push by push. */
+/* Four blocks are pushed in separate chunks; the first two that are not critical get lost. wanted:
+ * bitmap of the rows, per push. */
 static void missing_in_turn(uint32_t dim, uint32_t n, const uint64_t *ids, const uint64_t wanted[3])
 {
     struct cluster_config config = cluster_config(1, 1);
@@ -212,7 +213,7 @@ static void missing_in_turn(uint32_t dim, uint32_t n, const uint64_t *ids, const
     cluster_stop(&c);
 }
 
-/* Twice means two pushes: not two blocks of a row, nor an id that occurs twice. */
+/* "Twice" refers to two pushes, not to two blocks of a row or to a repeated id. */
 static void a_row_is_missing_once_a_push(void **state)
 {
     (void)state;
@@ -344,8 +345,8 @@ static void full_slots_are_back_pressure(void **state)
     cluster_stop(&c);
 }
 
-/* More pulls than messages may be unconfirmed, all waiting for this worker's own CLOCK, which waits
- * for a push that is slow. */
+/* More pulls than the limit of unacknowledged messages. All wait for this worker's own CLOCK, which
+ * waits for a slow push. */
 static void pulls_leave_room_for_the_clock(void **state)
 {
     (void)state;
@@ -426,7 +427,7 @@ static void not_a_number_is_refused(void **state)
     for (uint32_t i = 0; i < 250; i++) {
         rows[i] = -1;
     }
-    rows[240] = NAN; /* chunks of 96, the first with 92 rows: it lies in the third */
+    rows[240] = NAN; /* chunks of 96 rows, the first with 92: this row is in the third */
     struct weft_ps_result result = push(&c, 0, ids, rows, 250);
     assert_int_equal(result.rpc_status, WEFT_RPC_NOT_FINITE);
     assert_int_equal(result.chunks_refused, 1);
@@ -470,7 +471,7 @@ static void a_shard_dies(void **state)
         assert_int_equal(weft_ps_clock(c.client[0], 0, 0), WEFT_PEER);
         assert_false(weft_ps_client_busy(c.client[0]));
         assert_false(weft_shard_busy(c.shard[0]));
-        /* Nothing stays posted towards the dead. */
+        /* No expectation stays posted for the dead worker. */
         for (uint32_t i = 0; i < FAKE_EXPECTS; i++) {
             assert_false(c.net->nodes[2].expects[i].live);
         }
@@ -493,7 +494,7 @@ static void a_worker_dies_and_comes_back(void **state)
         fill_ids(ids, MANY);
         weft_ps_op op;
         assert_int_equal(weft_ps_push(c.client[0], 0, ids, rows, MANY, 0, 0, &op), WEFT_OK);
-        cluster_clock(&c, 1, 0); /* runs until worker 1's clock has gone out */
+        cluster_clock(&c, 1, 0); /* runs until worker 1's CLOCK is sent */
         assert_int_equal(weft_ps_pull(c.client[1], 0, ids, out, MANY, 0, 0, &op), WEFT_OK);
         for (uint64_t i = 0; i < 2 * seed; i++) {
             (void)cluster_step(&c);
@@ -502,7 +503,7 @@ static void a_worker_dies_and_comes_back(void **state)
         fake_kill(c.net, 1);
         cluster_poll(&c);
         assert_int_equal(counters->workers_replaced, 0);
-        /* What had arrived stays; the other one still waits for the dead one. */
+        /* Applied data stays; the other worker still waits for the dead one. */
         cluster_run(&c);
         applied += counters->elements_applied;
         assert_false(weft_ps_op_done(c.client[1], op, NULL));
@@ -527,7 +528,7 @@ static void a_worker_dies_and_comes_back(void **state)
         assert_int_equal(weft_ps_table_open(again, &spec, 0, &open), WEFT_OK);
         struct weft_msg_event event;
         bool clocked = false;
-        c.workers = 0; /* cluster_poll would feed the dead one */
+        c.workers = 0; /* cluster_poll would progress the dead client */
         for (int i = 0; i < 3000; i++) {
             (void)fake_step(c.net);
             cluster_poll(&c);
@@ -572,9 +573,9 @@ static void latencies_add_up(void **state)
     const struct weft_ps_latencies *pull_all = weft_ps_client_pull_latencies(c.client[0]);
     assert_int_equal(push_all->n_tx.count, pushes);
     assert_int_equal(pull_all->n_tx.count, result.rpcs);
-    assert_true(pushes >= 4); /* 300 rows an RPC at most */
-    /* The clock moves only when looked at or with a step, so each figure is there, and the parts
-     * sum up to the whole: nothing was clamped. */
+    assert_true(pushes >= 4); /* at most 300 rows per RPC */
+    /* The fake clock advances only when it is read or by a step. So every duration is positive, and
+     * the parts sum to the total without clamping. */
     assert_int_equal(pull_all->total.sum, pull_all->n_tx.sum + pull_all->ps_proc.sum +
                                               pull_all->ps_queue.sum + pull_all->ps_wait.sum);
     assert_int_equal(push_all->total.sum, push_all->n_tx.sum + push_all->ps_proc.sum +

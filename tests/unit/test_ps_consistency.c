@@ -6,7 +6,7 @@
 
 enum { IDS = 500, CLOCKS = 5, WORKERS = 3, ROWS_MAX = 350 };
 
-/* What worker w does in clock k, drawn from the seed: the oracle draws the same. */
+/* The actions of worker w in clock k, drawn from the seed; the oracle draws the same. */
 struct step {
     uint32_t n;
     uint64_t ids[ROWS_MAX];
@@ -20,14 +20,14 @@ static void step_draw(struct step *step, uint64_t seed, uint32_t w, uint32_t clo
     step->n = (uint32_t)weft_prng_below(&prng, dim > 20 ? 40 : ROWS_MAX + 1);
     step->rows = malloc((size_t)step->n * dim * 4 + 1);
     for (uint32_t i = 0; i < step->n; i++) {
-        step->ids[i] = id_of(weft_prng_below(&prng, IDS)); /* repeats happen */
+        step->ids[i] = id_of(weft_prng_below(&prng, IDS)); /* with repetitions */
         for (uint32_t d = 0; d < dim; d++) {
             step->rows[i * dim + d] = WORKERS * ((float)weft_prng_below(&prng, 21) - 10);
         }
     }
 }
 
-/* weights (CLOCKS + 1, IDS, dim): after so many clocks. */
+/* weights (CLOCKS + 1, IDS, dim): after each number of clocks. */
 static float *oracle(uint64_t seed, uint32_t dim)
 {
     float *all = calloc((size_t)(CLOCKS + 1) * IDS * dim, 4);
@@ -117,8 +117,8 @@ static void bsp_run(uint64_t seed, uint32_t dim, uint32_t shards)
     struct cluster c;
     cluster_start(&c, &config, WORKERS, seed);
     c.net->expects_limited_from = shards;
-    c.net->expects_max = 1 + (uint32_t)weft_prng_below(&prng, 6); /* NOMEM now and then */
-    c.net->msgs_max = 1 + (uint32_t)weft_prng_below(&prng, 6);    /* AGAIN, too */
+    c.net->expects_max = 1 + (uint32_t)weft_prng_below(&prng, 6); /* sometimes NOMEM */
+    c.net->msgs_max = 1 + (uint32_t)weft_prng_below(&prng, 6);    /* sometimes AGAIN */
     struct weft_table_spec spec = sgd_spec(dim, WEFT_TABLE_BSP, WORKERS);
     cluster_open(&c, &spec);
     float *truth = oracle(seed, dim);
@@ -167,7 +167,7 @@ static void bsp_like_the_oracle(void **state)
     }
 }
 
-/* Without pulling, a worker runs ahead; its pushes of clock 2 must not count in clock 1. */
+/* A worker that does not pull runs ahead; its pushes of clock 2 must not be applied in clock 1. */
 static void bsp_pushes_ahead_wait(void **state)
 {
     (void)state;
@@ -206,8 +206,8 @@ static weft_status pull_ahead(struct cluster *c, uint32_t w, const uint64_t *ids
     return weft_ps_begin(c->client[w], WEFT_RPC_PULL, &list, 1, &how, c->net->now_ns, op_p);
 }
 
-/* A pull of the next clock, in three requests, of which two may go: it holds up neither what is
- * behind it nor pulls of this clock, and sees what the clock after this one begins with. */
+/* A pull of the next clock in three requests, two of which may be sent. It blocks neither later
+ * requests nor pulls of this clock, and returns the weights at the beginning of the next clock. */
 static void bsp_pulls_ahead(void **state)
 {
     (void)state;
@@ -252,7 +252,7 @@ static void bsp_pulls_ahead(void **state)
     cluster_stop(&c);
 }
 
-/* Rule 7 where each pull is asked for before the one before is answered. */
+/* Rule 7 if each pull is sent before the reply to the previous one. */
 static void ahead_nothing_is_missing_three_times(void **state)
 {
     (void)state;
@@ -295,11 +295,11 @@ static void ahead_nothing_is_missing_three_times(void **state)
 /* ---- SSP and ASP ----------------------------------------------------------------------------- */
 
 /* Every worker adds 1 to one row twice in every clock, so the row counts pushes. A pull must see
- * all of one's own, in SSP also those that the others must have made. */
+ * all pushes of its worker and, in SSP, also those that other workers must have completed. */
 enum { SSP_WORKERS = 3, SSP_CLOCKS = 12 };
 
 struct adder {
-    uint32_t made;  /* pushes */
+    uint32_t made;  /* pushes made */
     uint32_t clock; /* finished */
     bool pulling;
     weft_ps_op pushes[2];
@@ -307,7 +307,7 @@ struct adder {
     float seen;
 };
 
-/* Two pushes, the clock, a pull, nothing of it waited for. */
+/* Two pushes, a clock and a pull, without waiting for any. */
 static void adder_begin(struct cluster *c, struct adder *a, uint32_t w)
 {
     static const uint64_t id = 7;
@@ -372,7 +372,7 @@ static void ssp_asp_run(uint64_t seed, uint8_t mode)
     for (uint32_t s = 0; s < 2; s++) {
         waits += weft_shard_counters(c.shard[s])->waits;
     }
-    assert_true(waits > 0); /* or this seed has not tested much */
+    assert_true(waits > 0); /* otherwise the seed tests little */
     cluster_stop(&c);
 }
 
@@ -392,7 +392,7 @@ static void asp_sees_its_own(void **state)
     }
 }
 
-/* The slowest worker holds the others at its clock + staleness, not earlier. */
+/* The slowest worker blocks the others at its clock + staleness, not earlier. */
 static void ssp_holds_at_the_bound(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* Retransmitted pushes count once: after the loss of their reply, after a disconnect in the middle
- * of a push, and at a shard that was restored meanwhile. The state that another process of the same
- * rank finds. The window itself against a slow one. */
+ * of a push, and at a shard that was restored meanwhile. Also the state that another process of the
+ * same rank finds, and the window compared with a simple one. */
 #include "ps/snapshot.h"
 #include "shard_rig.h"
 
@@ -11,7 +11,7 @@ struct bench {
     struct weft_shard *shard;
     uint32_t rpc_id;
     uint8_t messages[4][(RIG_HEAD_ELEMS + ROWS) *
-                        RIG_ELEM_BYTES]; /* by number: some are under way at once */
+                        RIG_ELEM_BYTES]; /* by number: several are in flight at a time */
     uint8_t table[WEFT_RPC_REQUEST_BYTES + WEFT_RPC_SPEC_BYTES];
     uint8_t reply[64];
     struct weft_rpc_reply head;
@@ -62,7 +62,7 @@ static void poll_all(struct bench *b)
     }
 }
 
-/* At most this number of steps; true once nothing is in flight. */
+/* Run at most this number of steps; true: nothing is in flight. */
 static bool run(struct bench *b, uint32_t steps)
 {
     for (poll_all(b); steps > 0; steps--) {
@@ -142,7 +142,7 @@ static float weight(struct bench *b, uint64_t id)
     return value;
 }
 
-/* The number of rows that were pushed to this many times. */
+/* Number of rows that were pushed this many times. */
 static uint32_t rows_with(struct bench *b, float value)
 {
     uint32_t count = 0;
@@ -184,7 +184,7 @@ static void whole_ones(void **state)
     push(b, 1, 2);
     assert_true(run(b, 1000));
     assert_int_equal(rows_with(b, 2), ROWS);
-    /* Its clock has ended; a repeated message of it is still no error. */
+    /* Its clock has ended; a repeated message of the push is still not an error. */
     clock_of(b, WORKER, 1);
     push(b, 1, 2);
     assert_true(run(b, 1000));
@@ -193,7 +193,8 @@ static void whole_ones(void **state)
     bench_free(b);
 }
 
-/* Broken after any number of steps, then sent again by the same process: each row once. */
+/* The connection breaks after any number of steps, and the same process resends: each row counts
+ * once. */
 static void broken_in_the_middle(void **state)
 {
     (void)state;
@@ -215,7 +216,7 @@ static void broken_in_the_middle(void **state)
     assert_true(partial >= 4);
 }
 
-/* The same with a shard that is gone in between, and one that holds what the snapshot held. */
+/* The same with a shard that dies in between and is restored from the snapshot. */
 static void restored_in_the_middle(void **state)
 {
     (void)state;
@@ -244,7 +245,7 @@ static void restored_in_the_middle(void **state)
         b->net->nodes[SHARD].dead = false;
         b->shard = shard_new(b);
         assert_int_equal(weft_shard_restore_table(b->shard, &view->tables[0].spec), WEFT_OK);
-        poll_all(b); /* slabs */
+        poll_all(b); /* supply slabs */
         uint32_t count = weft_shard_cut_take(old, rows, sizeof(rows), &table);
         assert_int_equal(weft_shard_restore_rows(b->shard, 0, rows, count, &used), WEFT_OK);
         weft_shard_restore_clocks(b->shard, 0, view->tables[0].clocks, 2);
@@ -268,7 +269,7 @@ static void restored_in_the_middle(void **state)
     }
 }
 
-/* Another process: what the one before pushed stays, and its clock is over. */
+/* Another process: pushes of the previous one stay, and its clock ends. */
 static void another_process(void **state)
 {
     (void)state;
@@ -285,7 +286,8 @@ static void another_process(void **state)
     reconnect(b, 1077);
     assert_int_equal(weft_shard_clock(b->shard, 0), 1); /* closed SHORT */
     assert_int_equal(weft_shard_counters(b->shard)->clocks_skipped, 1);
-    uint32_t with_half = rows_with(b, 0.5F); /* -1 of one, nothing of the other, mean of two */
+    uint32_t with_half = rows_with(b, 0.5F); /* -1 of one worker, nothing of the other; the mean of
+                                              * two */
     assert_in_range(with_half, 1, ROWS - 1);
     assert_int_equal(declare(b, WORKER, WEFT_TABLE_BSP, 2), 1);
     push(b, 2, 1); /* counts from 1 again */
@@ -298,7 +300,7 @@ static void another_process(void **state)
     bench_free(b);
 }
 
-/* The window against a list of all that was closed. */
+/* The window compared with a list of all closed numbers. */
 static void window(void **state)
 {
     (void)state;

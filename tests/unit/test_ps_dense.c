@@ -23,7 +23,7 @@ static void make(struct weft_table *table, const struct weft_table_spec *spec, u
     give_slabs(table);
 }
 
-/* Every block on just one shard, there from the beginning, nothing beyond. */
+/* Every block is on exactly one shard and exists from the beginning; none exists beyond the end. */
 static void every_block_has_its_shard(void **state)
 {
     (void)state;
@@ -51,7 +51,8 @@ static void every_block_has_its_shard(void **state)
     }
 }
 
-/* BSP: divided by the gradients that came for a block: 3 of 4 workers, 1, none. */
+/* BSP: the sum of a block is divided by the number of received gradients: 3 of 4 workers, 1,
+ * none. */
 static void the_mean_of_what_came(void **state)
 {
     (void)state;
@@ -68,7 +69,7 @@ static void the_mean_of_what_came(void **state)
             weft_table_accumulate(&table, weft_table_find(&table, 0), 1, gradient);
         }
     }
-    for (int clock = 0; clock < 2; clock++) { /* nothing is left for a second one */
+    for (int clock = 0; clock < 2; clock++) { /* no residue for a second clock */
         assert_int_equal(weft_table_step_all(&table), clock == 0);
         float out[300];
         assert_true(weft_table_read(&table, 0, out));
@@ -78,7 +79,7 @@ static void the_mean_of_what_came(void **state)
         assert_true(out[0] == 0 && out[299] == 0);
     }
     finish(&table);
-    /* By arrival: each is one of W. */
+    /* In arrival order: each gradient is divided by W. */
     spec.mode = WEFT_TABLE_ASP;
     make(&table, &spec, 0, 1);
     gradient[0] = 4;
@@ -89,7 +90,7 @@ static void the_mean_of_what_came(void **state)
     finish(&table);
 }
 
-/* Momentum without a gradient does not move the block; with sparse sums it would. */
+/* Without a gradient momentum does not move the block; with the rule of sparse sums it would. */
 static void a_block_without_gradient_stands_still(void **state)
 {
     (void)state;
@@ -133,7 +134,7 @@ static void checkpoints_replace(void **state)
     float out[10];
     assert_true(weft_table_read(&to, 3, out) && out[0] == -8 && out[2] == -4);
     assert_true(weft_table_read(&to, 1, out) && out[0] == -8 && out[2] == -4);
-    view.id = 2; /* of the other shard */
+    view.id = 2; /* belongs to the other shard */
     assert_int_equal(weft_table_restore(&to, &view), WEFT_INVALID);
     view.id = 5; /* beyond the end */
     assert_int_equal(weft_table_restore(&to, &view), WEFT_INVALID);

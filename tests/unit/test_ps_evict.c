@@ -1,6 +1,6 @@
-/* Eviction of rows: each policy against an oracle that examines all rows; the index under removal;
- * rows that must never be evicted; limits in bytes. Tables of at most 16 rows, which are sampled
- * completely, are compared exactly. */
+/* Eviction of rows: each policy compared with an oracle that examines all rows; the index under
+ * removal; rows that must never be evicted; limits in bytes. Tables of at most 16 rows, which are
+ * sampled completely, are compared exactly. */
 #include "base/prng.h"
 #include "ps_table_rig.h"
 
@@ -55,7 +55,8 @@ static double rank(const struct weft_table *table, const struct known *row)
     return (row->clock == table->now ? 1e9 : 0) + norm;
 }
 
-/* Push random ids one at a time into a table that is too small; every push tells what it did. */
+/* Push random ids one at a time into a table that is too small, and check the effect of every
+ * push. */
 static void churn(uint8_t eviction, uint32_t rows_max, uint64_t seed)
 {
     struct weft_prng prng;
@@ -140,8 +141,8 @@ static void who_goes(void **state)
     churn(WEFT_EVICTION_TTL, 200, 30);
 }
 
-/* To the clock: a row of ttl clocks ago is there, one of ttl + 1 is as it would begin, swept or
- * not. */
+/* Exact to the clock: a row pushed ttl clocks ago exists; one of ttl + 1 clocks ago reads as
+ * initial weights, swept or not. */
 static void ttl_is_exact(void **state)
 {
     (void)state;
@@ -159,7 +160,7 @@ static void ttl_is_exact(void **state)
         assert_int_equal(weft_table_read(&table, 7, out), there);
         assert_true(out[0] == (there ? start[0] - 100 : start[0]));
     }
-    assert_int_equal(weft_table_rows(&table), 1); /* its place is not back yet */
+    assert_int_equal(weft_table_rows(&table), 1); /* its slot is not freed yet */
     weft_table_step(&table, weft_table_obtain(&table, 7), 0, gradient);
     assert_int_equal(weft_table_rows(&table), 1);
     assert_int_equal(table.counters.rows_expired, 1);
@@ -171,7 +172,7 @@ static void ttl_is_exact(void **state)
     finish(&table);
 }
 
-/* A row that is restored amid its clock, long after it was pushed last, keeps what waits in it. */
+/* A row restored in the middle of a clock, long after its last push, keeps its pending sum. */
 static void waiting_sums_do_not_expire(void **state)
 {
     (void)state;
@@ -184,12 +185,12 @@ static void waiting_sums_do_not_expire(void **state)
     const struct weft_table_view view = {
         .id = 7, .clock = 1, .weights = weights, .state = weights, .sums = sums};
     assert_int_equal(weft_table_restore(&table, &view), WEFT_OK);
-    weft_table_begin(&table, 10); /* sweeps */
+    weft_table_begin(&table, 10); /* sweep */
     float out[3];
     assert_true(weft_table_read(&table, 7, out) && out[0] == 1);
     assert_non_null(weft_table_obtain(&table, 7));
     assert_int_equal(weft_table_step_all(&table), 1);
-    assert_false(weft_table_read(&table, 7, out)); /* nothing of this clock was pushed: old again */
+    assert_false(weft_table_read(&table, 7, out)); /* no push in this clock: expired again */
     finish(&table);
 }
 
@@ -235,14 +236,14 @@ static void a_chunk_holds_its_rows(void **state)
         assert_false(obtain_chunk(&table, (const uint64_t[]){10, 11, 12, 13, 14}, 5, rows));
         assert_int_equal(table.counters.rows_refused, 1);
         assert_non_null(weft_table_find(&table, 13));
-        /* Refused or not, nothing stays held. */
+        /* No row stays pinned, whether the chunk is refused or not. */
         assert_true(obtain_chunk(&table, (const uint64_t[]){20, 21, 22, 20}, 4, rows));
         assert_ptr_equal(rows[0], rows[3]);
         finish(&table);
     }
 }
 
-/* Gradients of an unfinished BSP clock are never thrown away with their row. */
+/* A row with gradients of an unfinished BSP clock is never evicted. */
 static void waiting_sums_hold_their_row(void **state)
 {
     (void)state;
@@ -254,7 +255,8 @@ static void waiting_sums_hold_their_row(void **state)
     struct weft_table_row *row;
     weft_table_accumulate(&table, weft_table_obtain(&table, 1), 0, gradient);
     assert_true(obtain_chunk(&table, (const uint64_t[]){2}, 1, &row));
-    assert_true(obtain_chunk(&table, (const uint64_t[]){3}, 1, &row)); /* 2 goes, not 1 */
+    /* row 2 is evicted, not row 1 */
+    assert_true(obtain_chunk(&table, (const uint64_t[]){3}, 1, &row));
     weft_table_accumulate(&table, row, 0, gradient);
     assert_non_null(weft_table_find(&table, 1));
     assert_false(obtain_chunk(&table, (const uint64_t[]){4}, 1, &row));
@@ -263,7 +265,7 @@ static void waiting_sums_hold_their_row(void **state)
     finish(&table);
 }
 
-/* The last byte: index, admission and slabs stay within the limit, and little of it is left. */
+/* Exact limit in bytes: index, admission and slabs stay within it and use most of it. */
 static void bytes_are_a_limit(void **state)
 {
     (void)state;
@@ -300,7 +302,7 @@ static void bytes_are_a_limit(void **state)
         if (status == WEFT_OK) {
             uint64_t rows = weft_table_rows(&table);
             assert_true(rows == id - 1 && rows <= (table.index_mask_max + 1) * 9);
-            /* No other index would have held as many as a row more. */
+            /* No other index size would allow even one more row. */
             for (uint64_t buckets = 1; buckets < 1000; buckets *= 2) {
                 uint64_t taken = buckets * 64 + 1024;
                 uint64_t room = taken > bytes_max ? 0 : bytes_max - taken;

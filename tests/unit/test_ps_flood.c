@@ -3,7 +3,8 @@
  * short as for any other ids, and a Bloom filter admits no row too early. The test counts probed
  * slots, not time.
  *
- * Without keys: 384 buckets, 5,999 cells, 6,000 slots, and 1,000 of 1,000 admitted too early. */
+ * Results without keys: 384 buckets, 5,999 cells, 6,000 slots, and 1,000 of 1,000 ids admitted too
+ * early. */
 #include "base/bits.h"
 #include "ps/missed.h"
 #include "ps/table_index.h"
@@ -22,7 +23,7 @@ static uint64_t unmix(uint64_t x)
     return x ^ x >> 30 ^ x >> 60;
 }
 
-/* Ids whose public hashes have one low half. */
+/* Ids whose public hashes have the same low half. */
 static uint64_t chosen(uint64_t i)
 {
     uint64_t hash = i << 32 | UINT64_C(0x9d2c5680), id = unmix(hash);
@@ -37,7 +38,7 @@ static void draw(struct weft_prng *prng, uint8_t key[WEFT_HASH_KEY_BYTES])
     }
 }
 
-/* The most buckets in line that an id went past. */
+/* The largest number of consecutive buckets that a lookup passes. */
 static uint32_t buckets_passed(const struct weft_table *table)
 {
     uint32_t most = 0, run = 0;
@@ -81,7 +82,7 @@ static void *begin(struct weft_admission *admission, uint8_t kind, uint32_t cell
     return memory;
 }
 
-/* The most cells that an id lies behind its home; as ps/admission.c lays them out. */
+/* The largest distance of an id from its home cell, in the layout of ps/admission.c. */
 static uint32_t cells_behind(const struct weft_admission *admission)
 {
     const struct {
@@ -139,7 +140,7 @@ static void missed_stay_near(void **state)
     }
 }
 
-/* Each id after one that has the same bytes of a filter without a key. */
+/* Pairs of ids that use the same bytes of a filter without a key. */
 static uint32_t admitted_early(struct weft_admission *admission)
 {
     uint32_t early = 0;
@@ -157,7 +158,7 @@ static void filter_admits_nobody_early(void **state)
     struct weft_admission a;
     uint8_t key[WEFT_HASH_KEY_BYTES] = {0};
     void *memory = begin(&a, WEFT_ADMISSION_BLOOM, 40000, key);
-    assert_int_equal(admitted_early(&a), 1000); /* so the ids are well chosen */
+    assert_int_equal(admitted_early(&a), 1000); /* the ids collide as intended */
     free(memory);
     weft_prng_init(&prng, 4);
     for (int k = 0; k < KEYS; k++) {

@@ -1,5 +1,5 @@
-/* The rows with most updates: against counts of every row, and on the key distribution that the
- * paper measured. */
+/* The rows with most updates: compared with counts of every row, and with the key distribution that
+ * the paper measured. */
 #include "base/prng.h"
 #include "ps/table_internal.h"
 #include "ps_table_rig.h"
@@ -42,7 +42,7 @@ static int by_updates(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* Every count is the row's own, and none larger is missing. */
+/* Every count is correct, and no row with a larger count is missing. */
 static void check_top(const struct weft_table *table, const uint32_t *counts)
 {
     struct weft_hot_row hot[2 * TOP];
@@ -71,7 +71,7 @@ static void check_total(const struct weft_table *table, uint64_t updates, bool e
     assert_int_equal(total.exact, exact);
 }
 
-/* skew 0: all ids alike, the most ties there can be. */
+/* skew 0: all ids are equally frequent, with the maximum number of ties. */
 static void run_random(uint64_t seed, uint32_t skew)
 {
     struct weft_table_spec spec = spec_of(WEFT_TABLE_ASP);
@@ -107,7 +107,7 @@ static void test_random(void **state)
     }
 }
 
-/* One after the other, round after round: all counts are equal or one apart. */
+/* Round robin: all counts are equal or differ by one. */
 static void test_round_robin(void **state)
 {
     (void)state;
@@ -123,12 +123,12 @@ static void test_round_robin(void **state)
     }
     struct weft_hot_total total;
     weft_table_hot_total(&table, &total);
-    /* At least `top` rows come onto the list before each rise. */
+    /* At least `top` rows are added to the list before each rise. */
     assert_in_range(total.rises, 1, 20 * IDS / TOP);
     finish(&table);
 }
 
-/* A late row that becomes the hottest. */
+/* A row that appears late becomes the hottest. */
 static void test_newcomer(void **state)
 {
     (void)state;
@@ -151,7 +151,7 @@ static void test_newcomer(void **state)
     finish(&table);
 }
 
-/* A vector's rows are counted once for all their blocks, and from the beginning of time. */
+/* The rows of a vector count once for all their blocks, from the first push on. */
 static void test_dense(void **state)
 {
     (void)state;
@@ -182,7 +182,7 @@ static void test_dense(void **state)
 
 /* ---- rows that go and come ------------------------------------------------------------------- */
 
-/* A place is on the list once, whoever lives there. */
+/* A slot is on the list once, whatever row it contains. */
 static void test_removed(void **state)
 {
     (void)state;
@@ -211,7 +211,7 @@ static void test_removed(void **state)
     finish(&table);
 }
 
-/* Counts come back with the rows of a checkpoint. */
+/* Counts are restored with the rows of a checkpoint. */
 static void test_restored(void **state)
 {
     (void)state;
@@ -229,7 +229,7 @@ static void test_restored(void **state)
         weft_table_record_read(&table, number, record);
         give_slabs(&other);
         assert_int_equal(weft_table_record_write(&other, record), WEFT_OK);
-        /* Written over: nothing counts twice. */
+        /* Overwritten: nothing counts twice. */
         assert_int_equal(weft_table_record_write(&other, record), WEFT_OK);
     }
     struct weft_hot_row a[TOP], b[TOP];
@@ -263,8 +263,7 @@ static void test_off(void **state)
 
 enum { KEYS = 150000000, HOTTEST = 20000, DRAWS = 2000000, REPORTED = 1000, RANKS = 1 << 20 };
 
-/* How many of the reported rows are among the REPORTED hottest by the exact counts: as hot as the
- * last of these is hot enough. */
+/* Number of reported rows whose exact count is at least that of the REPORTED-th hottest row. */
 static uint32_t recalled(const struct weft_hot_row *hot, uint32_t n, const uint32_t *counts)
 {
     uint32_t *sorted = malloc(sizeof(*sorted) * RANKS);
@@ -280,7 +279,8 @@ static uint32_t recalled(const struct weft_hot_row *hot, uint32_t n, const uint3
     return found;
 }
 
-/* Share of the hottest, in ppm; ids are 2 x rank. rows_max less than the keys drawn: evicts. */
+/* Share of the hottest rows, in ppm; ids are 2 x rank. If rows_max is less than the number of drawn
+ * keys, rows are evicted. */
 static uint32_t run_zipf(double share, uint32_t rows_max, uint32_t *recalled_p)
 {
     struct weft_table_spec spec = spec_of(WEFT_TABLE_ASP);
@@ -327,7 +327,7 @@ static void test_paper(void **state)
         uint32_t found;
         uint32_t share = run_zipf(shares[i], 2000000, &found);
         assert_int_equal(found, REPORTED);
-        /* Within a point. */
+        /* Within one percentage point. */
         assert_in_range(share, (uint32_t)(shares[i] * 1e6) - 10000,
                         (uint32_t)(shares[i] * 1e6) + 10000);
     }

@@ -1,5 +1,5 @@
-/* The hot set of a table: what a shard selects and announces, what it refuses, and what a worker
- * takes of it. */
+/* The hot set of a table: selection and announcement at a shard, refusals, and the set that a
+ * worker stores. */
 #include "ps/hot_rows.h"
 #include "shard_bench.h"
 
@@ -59,7 +59,7 @@ static void sets_as_sent(void **state)
     weft_hot_set_fini(&set);
 }
 
-/* Broken and hostile replies change nothing. */
+/* Malformed and hostile replies change nothing. */
 static void sets_that_are_not(void **state)
 {
     (void)state;
@@ -83,9 +83,9 @@ static void sets_that_are_not(void **state)
     assert_int_equal(weft_hot_set_take(&set, 21, bytes, size, &period_ms, &changed), WEFT_NOMEM);
     assert_int_equal(weft_hot_set_take(&set, UINT32_MAX, bytes, size, &period_ms, &changed),
                      WEFT_NOMEM);
-    bytes[0] = 3; /* the epoch that it has: no ids may follow */
+    bytes[0] = 3; /* the known epoch: no ids may follow */
     assert_int_equal(weft_hot_set_take(&set, 7, bytes, size, &period_ms, &changed), WEFT_PROTO);
-    bytes[0] = 0; /* nor in the epoch of no set */
+    bytes[0] = 0; /* nor with epoch 0 */
     assert_int_equal(weft_hot_set_take(&set, 7, bytes, size, &period_ms, &changed), WEFT_PROTO);
     assert_true(set.epoch == 3 && set.rows == 7 && weft_hot_set_has(&set, 0) &&
                 weft_hot_set_has(&set, 5000) && period_ms == 10);
@@ -122,11 +122,11 @@ static void declare_hot(struct bench *b, uint32_t can)
     weft_table_spec_pack(&spec, b->message + 40);
     struct request r = {WEFT_RPC_TABLE, 0, 0, 1, TABLE_BYTES, head_of(b, 0)};
     r.head.need_clock = can;
-    r.head.after_seq = 1; /* the session */
+    r.head.after_seq = 1; /* session */
     assert_int_equal(ask(b, r), WEFT_RPC_OK);
 }
 
-/* So many updates of each of ids first .. first + count - 1. */
+/* Push this many updates of each of ids first .. first + count - 1. */
 static void update(struct bench *b, uint64_t first, uint32_t count, uint32_t times)
 {
     for (uint32_t i = 0; i < count * times; i++) {
@@ -134,7 +134,7 @@ static void update(struct bench *b, uint64_t first, uint32_t count, uint32_t tim
     }
 }
 
-/* What the reply announces, into set. Returns the rows of its head. */
+/* Store the set of the reply. Returns `rows` of its head. */
 static uint32_t announced(struct bench *b, struct weft_hot_set *set, size_t size)
 {
     uint32_t period_ms;
@@ -146,7 +146,7 @@ static uint32_t announced(struct bench *b, struct weft_hot_set *set, size_t size
     return b->head.rows;
 }
 
-/* The size of a reply is not told here; its set is packed the same at each end. */
+/* The length of the reply is unknown here; packing the set again gives the same bytes. */
 static size_t size_of(uint32_t epoch, uint64_t first, uint32_t count)
 {
     uint64_t ids[ROOM];
@@ -180,17 +180,18 @@ static void selected_and_announced(void **state)
     assert_int_equal(set.epoch, 1);
     assert_true(weft_hot_set_has(&set, 100) && weft_hot_set_has(&set, 109));
     assert_false(weft_hot_set_has(&set, 110) || weft_hot_set_has(&set, 200));
-    assert_int_equal(ask(b, hot_of(b, 1, ROOM)), WEFT_RPC_OK); /* known */
+    assert_int_equal(ask(b, hot_of(b, 1, ROOM)), WEFT_RPC_OK); /* already known */
     assert_int_equal(announced(b, &set, WEFT_HOT_HEAD_BYTES), 0);
-    /* Others are updated now; their totals are lower, and count for nothing. Not before an epoch is
-     * over. */
+    /* Other rows are updated now. Their lower totals do not matter, but the set changes only after
+     * the epoch. */
     update(b, 200, 10, 4);
     update(b, 100, 10, 1);
     assert_int_equal(ask(b, hot_of(b, 1, ROOM)), WEFT_RPC_OK);
     assert_int_equal(b->head.rows, 0);
     b->net->now_ns += 10 * WEFT_NS_PER_S;
     assert_int_equal(ask(b, hot_of(b, 1, ROOM)), WEFT_RPC_OK);
-    /* 200 .. 207 have rank below 0.8 x ROOM and come; of the others, which have fewer, two stay. */
+    /* Rows 200 .. 207 have ranks below 0.8 x ROOM and enter the set; two of the others, which have
+     * fewer updates, stay. */
     assert_int_equal(b->head.rows, ROOM);
     assert_int_equal(counters->hot_selections, 2);
     assert_int_equal(counters->hot_epochs, 2);
@@ -198,7 +199,7 @@ static void selected_and_announced(void **state)
     assert_int_equal(counters->hot_rows_left, 8);
     assert_int_equal(counters->hot_updates, 10);
     assert_int_equal(counters->hot_updates_of, 50);
-    /* A small change is no new epoch; nor is a time without updates. */
+    /* Neither a small change nor a time without updates begins a new epoch. */
     b->net->now_ns += 10 * WEFT_NS_PER_S;
     assert_int_equal(ask(b, hot_of(b, 2, ROOM)), WEFT_RPC_OK);
     assert_int_equal(b->head.rows, 0);
@@ -219,7 +220,8 @@ static void refused(void **state)
     assert_int_equal(ask(b, hot_of(b, 0, ROOM)), WEFT_RPC_UNKNOWN_TABLE);
     declare_hot(b, WEFT_RPC_CAN_ALL);
     update(b, 100, 10, 5);
-    assert_int_equal(ask(b, hot_of(b, 0, ROOM - 1)), WEFT_RPC_TOO_LARGE); /* no memory there */
+    /* exceeds the worker's limit */
+    assert_int_equal(ask(b, hot_of(b, 0, ROOM - 1)), WEFT_RPC_TOO_LARGE);
     assert_int_equal(b->head.rows, 0);
     struct request r = hot_of(b, 0, ROOM);
     r.head.flags |= WEFT_RPC_CUT;
@@ -227,7 +229,7 @@ static void refused(void **state)
     r = hot_of(b, 0, ROOM);
     r.head.reply_bound_ppm = 1000;
     assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
-    r = hot_of(b, 0, ROOM); /* with an id */
+    r = hot_of(b, 0, ROOM); /* a request with an id */
     r.total = 6;
     r.head.rows = 1;
     assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
@@ -243,7 +245,7 @@ static void refused(void **state)
     assert_false(weft_shard_busy(b->shard));
     bench_free(b);
     hot_rows = 0;
-    /* A shard without them grants none, and has none. */
+    /* A shard without hot sets does not grant them. */
     b = bench_new(3);
     declare_hot(b, WEFT_RPC_CAN_ALL);
     assert_int_equal(b->head.can & WEFT_RPC_CAN_HOT, 0);

@@ -30,7 +30,7 @@ static size_t pack(const uint64_t *ids, uint32_t count, uint8_t *out)
     return bytes;
 }
 
-/* In memory of exactly this size, so that a sanitizer sees a byte too far. */
+/* In a buffer of exact size, so that a sanitizer detects an access beyond it. */
 static bool unpack(const uint8_t *bytes, size_t size, uint32_t count, uint64_t *ids)
 {
     uint8_t *exact = malloc(size + 1);
@@ -116,8 +116,8 @@ static void any_ids(void **state)
     }
 }
 
-/* Each drawn with the same chance: little more than the entropy of the gaps, and what blocks cost.
- */
+/* Uniformly drawn ids: the size is slightly more than the entropy of the gaps plus the block
+ * headers. */
 static void few_bytes(void **state)
 {
     (void)state;
@@ -140,7 +140,7 @@ static void few_bytes(void **state)
         assert_true(bits < cases[k].bits * 1.03 + 0.4);
         assert_true(bits > cases[k].bits * 0.97);
     }
-    /* A gap far longer than the others costs its own length, not that of all. */
+    /* One very long gap does not lengthen the encoding of the others. */
     for (uint32_t i = 0; i < 128; i++) {
         ids[i] = i < 64 ? i * 3 : (UINT64_C(1) << 40) + i * 3;
     }

@@ -1,6 +1,6 @@
-/* The index of a sparse table: tags compared at once like one by one; rows found, or not, through
- * growth, overflowing buckets and removals; and the quick ways into and out of rows against the
- * slow ones, bit for bit. */
+/* The index of a sparse table: comparing all tags at once equals comparing them one by one; rows
+ * are found, or not, during growth, overflowing buckets and removals; the fast code paths equal the
+ * general ones, bit for bit. */
 #include "ps/table_index.h"
 #include "ps/table_internal.h"
 #include "ps_table_rig.h"
@@ -15,7 +15,7 @@ static void tags_at_once_like_one_by_one(void **state)
     for (int i = 0; i < 10000; i++) {
         struct weft_table_bucket bucket = {.passed = (uint8_t)weft_prng_below(&prng, 4)};
         for (int k = 0; k < TABLE_BUCKET_SLOTS; k++) {
-            /* Few different ones, among them those of `passed` and of the zeros. */
+            /* Few different tags, among them the values of `passed` and of the zero bytes. */
             bucket.tags[k] = (uint8_t)(weft_prng_below(&prng, 3) * 127 + weft_prng_below(&prng, 2));
         }
         for (uint32_t tag = 0; tag < 256; tag++) {
@@ -25,7 +25,7 @@ static void tags_at_once_like_one_by_one(void **state)
     }
 }
 
-/* Half of the ids have their home in one of few buckets, whatever the index' size here. */
+/* Half of the ids have their home in one of a few buckets, for any index size in this test. */
 static void choose_ids(const struct weft_table *table, uint64_t *ids)
 {
     uint64_t next = 0;
@@ -52,7 +52,7 @@ static void found_through_growth_and_removal(void **state)
     uint32_t count = 0;
     for (int op = 0; op < OPS; op++) {
         uint32_t i = (uint32_t)weft_prng_below(&prng, IDS);
-        /* More come than go, then more go. */
+        /* First more insertions than removals, then the reverse. */
         if (weft_prng_below(&prng, 10) < (op < OPS / 2 ? 8 : 3)) {
             give_slabs(&table);
             assert_non_null(weft_table_obtain(&table, ids[i]));
@@ -76,7 +76,8 @@ static void found_through_growth_and_removal(void **state)
     finish(&table);
 }
 
-/* A chunk of repeated and new ids, rows let go in between: what obtain_chunk guesses is checked. */
+/* Chunks with repeated and new ids, and rows removed in between: obtain_chunk verifies its
+ * candidate rows. */
 static void chunks_find_what_is_there(void **state)
 {
     (void)state;
@@ -112,8 +113,8 @@ static void chunks_find_what_is_there(void **state)
     finish(&table);
 }
 
-/* Ids made in order, some let go or expired since, asked for in runs: what follow says is what
- * there is, and all in line is followed over the ends of slabs. */
+/* Ids created in order, some of them removed or expired, looked up in runs: the run lookup returns
+ * correct rows, and complete runs continue across slabs. */
 static void rows_in_line_are_followed(void **state)
 {
     (void)state;
@@ -132,7 +133,7 @@ static void rows_in_line_are_followed(void **state)
         assert_non_null(weft_table_obtain(&table, id * 3));
     }
     assert_true(table.slab_count > CHUNK / 100);
-    /* What the memory of a slab held before is no row. */
+    /* Old contents of a slab's memory are not taken for rows. */
     struct weft_table_row *stale = table_row_at(&table, ROWS);
     *stale = (struct weft_table_row){.id = ROWS * 3, .number = ROWS | TABLE_ROW_LIVE};
     assert_false(
@@ -156,7 +157,7 @@ static void rows_in_line_are_followed(void **state)
         assert_false(follows && missing > 0);
         for (uint32_t i = 0; follows && i < count; i++) {
             assert_ptr_equal(rows[i], weft_table_find(&table, ids[i]));
-            rows[i]->clock = table.now; /* used: it lives on */
+            rows[i]->clock = table.now; /* used, so it does not expire */
         }
         followed += follows;
         if (op % 8 == 0) {
@@ -165,7 +166,7 @@ static void rows_in_line_are_followed(void **state)
         if (op % 20 == 0) {
             weft_table_set_now(&table, table.now + 1);
         }
-        if (op % 100 == 0) { /* all of them again, those let go in other places */
+        if (op % 100 == 0) { /* create all again; removed ones get other slots */
             for (uint64_t id = 0; id < ROWS; id++) {
                 give_slabs(&table);
                 assert_non_null(weft_table_obtain(&table, id * 3));
@@ -178,7 +179,7 @@ static void rows_in_line_are_followed(void **state)
 
 static float any_float(struct weft_prng *prng)
 {
-    /* Large and small, of either sign, some denormal. */
+    /* Large and small values of both signs, some denormal. */
     return ((float)weft_prng_below(prng, 2000000) - 1000000) *
            (weft_prng_below(prng, 4) == 0 ? 0x1p-140F : 0x1p-19F);
 }

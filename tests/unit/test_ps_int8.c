@@ -1,5 +1,5 @@
-/* Gradients as int8: the encoding against a slow one that follows docs/PROTOCOL.md word by word,
- * its error, what rounding takes, and bytes that no sender makes. */
+/* Gradients as int8: the encoding compared with a simple one that follows docs/PROTOCOL.md
+ * literally, its error, its remainder, and invalid bytes. */
 #include "base/bits.h"
 #include "base/prng.h"
 #include "ps/values.h"
@@ -23,7 +23,7 @@ static float of_bits(uint32_t bits)
 
 /* ---- the slow one ---------------------------------------------------------------------------- */
 
-/* Values of the group that value i is in: from where, and how many. */
+/* First value and length of the group of value i. */
 static uint32_t group_of(uint32_t floats, uint32_t blocks, uint32_t i, uint32_t *first_p)
 {
     uint32_t begin = 0, end = floats * blocks, most = 64;
@@ -37,7 +37,7 @@ static uint32_t group_of(uint32_t floats, uint32_t blocks, uint32_t i, uint32_t 
     return end - *first_p < most ? end - *first_p : most;
 }
 
-/* The least bf16 that is not below the 127th of the largest, found by going through them. */
+/* The smallest bf16 that is at least 1/127 of the largest value, by linear search. */
 static uint16_t scale_of(const float *from, uint32_t count)
 {
     float most = 0;
@@ -62,7 +62,7 @@ static int32_t steps_of(float value, float scale)
     return scale == 0 ? 0 : (int32_t)nearbyintf(value / scale);
 }
 
-/* Encodes blocks together; returns the bytes. */
+/* Encode blocks together; returns the number of bytes. */
 static size_t slow_store(uint32_t floats, const float *from, uint32_t blocks, uint8_t *out)
 {
     size_t bytes = 0;
@@ -81,8 +81,7 @@ static size_t slow_store(uint32_t floats, const float *from, uint32_t blocks, ui
 
 /* ---- what is drawn --------------------------------------------------------------------------- */
 
-/* Values of one size, of all sizes, few that are not zero, whole steps; some that are not finite.
- */
+/* Values of one magnitude, of all magnitudes, mostly zeros, or whole steps; some are not finite. */
 static void draw(struct weft_prng *prng, float *out, uint32_t count)
 {
     const uint64_t kind = weft_prng_below(prng, 6);
@@ -126,8 +125,9 @@ static void as_the_slow_one(void **state)
     }
 }
 
-/* At most half a step, and a step is at most a 127th of the largest, rounded up to 8 bits; the rest
- * is a float32; -127 .. 127; what is not finite is NaN, and changes nothing else. */
+/* The error is at most half a step. A step is at most 1/127 of the largest value, rounded up to 8
+ * bits. The remainder is a float32. Steps are -127 .. 127. A value that is not finite becomes NaN
+ * and affects no other. */
 static void error_and_rest(void **state)
 {
     (void)state;
@@ -159,7 +159,7 @@ static void error_and_rest(void **state)
                 assert_true(fabs((double)back[k]) <= FLT_MAX && back[k] * from[k] >= 0);
             }
         }
-        for (uint32_t b = 0; b < blocks; b++) { /* each alone is the same */
+        for (uint32_t b = 0; b < blocks; b++) { /* each block alone gives the same values */
             weft_blocks_take(WEFT_VALUE_INT8, floats, bytes, b, one);
             assert_true(weft_blocks_load(WEFT_VALUE_INT8, floats, one, 1, alone));
             for (uint32_t i = 0; i < floats; i++) {
@@ -191,10 +191,10 @@ static void by_hand(void **state)
         {{NAN, 0}, {0, 0, 0x80, 0}},
         {{INFINITY, 127}, {0x80, 0x3f, 0x80, 0x7f}},
         {{FLT_MAX, -FLT_MAX}, {0x01, 0x7c, 0x7f, 0x81}},
-        {{0x1p-149F, 0}, {0, 0, 0, 0}},       /* its 127th is nothing */
-        {{0x1p-133F, 0}, {0x01, 0, 0x01, 0}}, /* the least scale: one step */
+        {{0x1p-149F, 0}, {0, 0, 0, 0}},       /* 1/127 of it rounds to 0 */
+        {{0x1p-133F, 0}, {0x01, 0, 0x01, 0}}, /* the smallest scale: one step */
         {{0x1p-126F, 0x1p-127F}, {0x02, 0, 0x40, 0x20}},
-        {{-127, 1.5F}, {0x80, 0x3f, 0x81, 0x02}}, /* between two: to even */
+        {{-127, 1.5F}, {0x80, 0x3f, 0x81, 0x02}}, /* a tie: to even */
         {{-127, 2.5F}, {0x80, 0x3f, 0x81, 0x02}},
     };
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(cases); i++) {
@@ -203,7 +203,7 @@ static void by_hand(void **state)
     }
 }
 
-/* How many blocks fit is just the other way round. */
+/* The number of blocks that fit is the inverse of the length. */
 static void sizes(void **state)
 {
     (void)state;
@@ -221,7 +221,7 @@ static void sizes(void **state)
     }
 }
 
-/* Scales with a sign, infinite ones and NaN are refused wherever they are; all others are read. */
+/* Negative, infinite and NaN scales are refused at any position; all others are accepted. */
 static void scales(void **state)
 {
     (void)state;

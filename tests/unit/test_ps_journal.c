@@ -1,5 +1,5 @@
-/* The journal: shards restored with it are equal to the bit, while workers and servers die at
- * random instants. Its ring of records is tested in test_ps_journal_ring.c. */
+/* The journal: shards restored from it are bit-identical, while workers and servers die at random
+ * instants. Its ring of records is tested in test_ps_journal_ring.c. */
 #include "ps/shard_journal.h"
 #include "ps/journal_ring.h"
 #include "ps/shard_internal.h"
@@ -26,20 +26,20 @@ struct worker {
 struct rig {
     struct churn churn;
     uint8_t *memory[SHARDS];
-    uint64_t journal_bytes;     /* of it that is used */
-    uint64_t journal_bytes_max; /* that may be */
+    uint64_t journal_bytes;     /* usable bytes of a journal */
+    uint64_t journal_bytes_max; /* maximum bytes of a journal */
     struct worker workers[WORKERS];
     double answered[IDS];
-    double cut_off[IDS]; /* by their worker's death before they were answered */
+    double cut_off[IDS]; /* pushes without a reply at their worker's death */
     uint32_t shard_deaths;
     uint32_t worker_deaths;
     uint64_t records;
     uint64_t lost;
-    bool exact;   /* the journal never was full */
-    bool shrinks; /* clocks go on without those that died */
+    bool exact;   /* the journal was never full */
+    bool shrinks; /* clocks continue without dead workers */
 };
 
-/* Into memory of its own, from that of the process before, which is given up. */
+/* Replay the previous process's journal into new memory, and free the old memory. */
 static void open_journal(struct rig *rig, uint32_t s)
 {
     uint8_t *former = rig->memory[s];
@@ -77,7 +77,8 @@ static void rig_start_of(struct rig *rig, uint8_t mode, uint8_t optimizer, bool 
     churn->config.client.replay_bytes = seed % 2 == 0 ? 200000 : 0;
     churn_start(churn, seed);
     for (uint32_t s = 0; s < SHARDS; s++) {
-        /* Another shard in its place, which has a journal before anybody connects. */
+        /* Replace the shard by a new one that has replayed the journal before any worker
+         * connects. */
         fake_kill(churn->c.net, s);
         churn_shard_free(churn, s, churn_shard_again(churn, s));
         open_journal(rig, s);
@@ -103,7 +104,7 @@ static void rig_stop(struct rig *rig)
     }
 }
 
-/* Whoever had lost its rank has lost it still. */
+/* Processes that had lost their rank are still refused. */
 static void assert_same_retired(const struct weft_shard *a, const struct weft_shard *b, uint32_t w)
 {
     for (uint32_t i = 0; i < WEFT_RETIRED_MAX; i++) {
@@ -113,7 +114,7 @@ static void assert_same_retired(const struct weft_shard *a, const struct weft_sh
     assert_true(a->workers[w].retired.floor == b->workers[w].retired.floor);
 }
 
-/* Every table, clock and window of the two, but for pushes of which no chunk was applied. */
+/* Compare every table, clock and window of the two, except pushes without an applied chunk. */
 static void assert_same(const struct weft_shard *a, const struct weft_shard *b)
 {
     const struct weft_table *ta = weft_shard_table(a, 0), *tb = weft_shard_table(b, 0);
@@ -156,7 +157,7 @@ static struct weft_ring_reader read_journal(const struct rig *rig, uint32_t s)
     return reader;
 }
 
-/* Half a record behind the last one: it was not answered, and is not there. */
+/* An incomplete record after the last one: its request had no reply, and it is ignored. */
 static void tear(struct rig *rig, uint32_t s)
 {
     struct weft_ring_reader reader = read_journal(rig, s);
@@ -177,7 +178,8 @@ static void shard_dies(struct rig *rig, uint32_t s)
     bool full = weft_shard_journal_is_full(dead);
     fake_kill(c->net, s);
     while (weft_shard_has_work(dead)) {
-        weft_shard_progress(dead, c->net->now_ns); /* rows that a clock's end has still to step */
+        /* rows still to be stepped at the end of a clock */
+        weft_shard_progress(dead, c->net->now_ns);
     }
     rig->exact &= !full;
     if (weft_prng_below(&rig->churn.prng, 2) == 0) {
@@ -210,7 +212,8 @@ static void worker_dies(struct rig *rig, uint32_t w)
     }
     rig->lost += weft_ps_client_counters(c->client[w])->pushes_lost;
     fake_kill(c->net, node);
-    /* The shards hear of it before the next one comes: here both have the same number. */
+    /* The shards process the disconnect before the next process connects, because both have the
+     * same peer number here. */
     for (uint32_t s = 0; s < SHARDS; s++) {
         struct weft_msg_event event;
         while (fake_poll(&c->net->nodes[s], &event)) {
@@ -239,7 +242,7 @@ static void worker_dies(struct rig *rig, uint32_t w)
     rig->worker_deaths++;
 }
 
-/* A worker that dies while it opens its table, or whose shard does, ends in another way here. */
+/* Exclude workers that die while they open the table, or whose shard dies then. */
 static bool any_opening(const struct rig *rig)
 {
     return rig->workers[0].opening || rig->workers[1].opening;
@@ -291,7 +294,7 @@ static uint32_t work(struct rig *rig, uint32_t w, bool more)
     }
     for (uint32_t i = 0; i < OPS; i++) {
         if (worker->ops[i].open && weft_ps_op_done(client, worker->ops[i].op, &result)) {
-            /* Of a clock that went on without its worker. */
+            /* The push was for a clock that ended without its worker. */
             bool late = rig->shrinks && result.rpc_status == WEFT_RPC_STALE_CLOCK;
             assert_true(result.status == WEFT_OK || late);
             weft_ps_op_release(client, worker->ops[i].op);
@@ -380,7 +383,7 @@ static void who_counts_is_known_again(void **state)
     }
 }
 
-/* Work without faults; some of it in a checkpoint. */
+/* Work without faults; a checkpoint contains some of it. */
 static void rig_work(struct rig *r, bool cut)
 {
     for (uint32_t step = 0; step < 600; step++) {
@@ -397,20 +400,20 @@ static void rig_work(struct rig *r, bool cut)
     }
 }
 
-/* All servers go and come again; then a worker that opens the table as r->churn.spec has it. */
+/* Restart all servers; then a worker opens the table with r->churn.spec. */
 static enum weft_rpc_status comes_again(struct rig *r, uint32_t w, bool servers_too)
 {
     for (uint32_t s = 0; servers_too && s < SHARDS; s++) {
         shard_dies(r, s);
     }
     worker_dies(r, w);
-    cluster_poll(&r->churn.c); /* they hear of each other */
+    cluster_poll(&r->churn.c); /* the ends process each other's events */
     r->workers[w].opening = false;
     return (enum weft_rpc_status)cluster_wait(&r->churn.c, w, r->workers[w].opening_op).rpc_status;
 }
 
-/* As after a checkpoint: who opens the table first may bring another rate. That is in the journal,
- * too, and nobody else may bring a third. */
+/* As after a checkpoint, the first worker to open the table may change the rate. The journal
+ * contains the new rate, and no other worker may change it again. */
 static void takes_another_rate(void **state)
 {
     (void)state;
@@ -432,7 +435,7 @@ static void takes_another_rate(void **state)
     }
 }
 
-/* But another number of workers not where a BSP clock holds sums of the old ones. */
+/* The number of workers must not change while a BSP clock has sums of the old workers. */
 static void takes_another_number_of_workers(void **state)
 {
     (void)state;
@@ -457,7 +460,7 @@ static void takes_another_number_of_workers(void **state)
     assert_true(taken > 10 && refused > 2);
 }
 
-/* Pushes for table 1 by worker 0, of more ids than its cells hold. */
+/* Worker 0 pushes more ids to table 1 than it has admission cells. */
 static void push_many(struct rig *r, uint32_t rounds)
 {
     enum { MANY = 400, N = 100 };
@@ -475,7 +478,7 @@ static void push_many(struct rig *r, uint32_t rounds)
     }
 }
 
-/* A process with keys of its own admits, and forgets, the ids that the dead one did. */
+/* A process with other keys admits and evicts the same ids as the dead one. */
 static void admits_as_the_dead_one(void **state)
 {
     (void)state;
@@ -514,7 +517,7 @@ static void admits_as_the_dead_one(void **state)
 /* ---- full, and checkpoints that fail --------------------------------------------------------- */
 
 enum { SMALL_BYTES = 5 * 4096, COW_BYTES = 1 << 20 };
-/* As much as that is in use only when some of the reserve is. */
+/* This much is in use only if a part of the reserve is in use. */
 enum { SMALL_USED = SMALL_BYTES - WEFT_RING_HEAD_BYTES - SMALL_BYTES / 4 };
 
 static void work_on(struct rig *r, uint32_t steps)
@@ -535,7 +538,7 @@ static void fill_journal(struct rig *r)
     }
 }
 
-/* Another shard from the last checkpoint and a copy of this journal. */
+/* Create another shard from the last checkpoint and a copy of this journal. */
 static struct weft_shard *twin_new(struct rig *r, uint32_t s, const uint8_t *memory)
 {
     uint8_t *own = r->memory[s];
@@ -544,14 +547,14 @@ static struct weft_shard *twin_new(struct rig *r, uint32_t s, const uint8_t *mem
     memcpy(r->memory[s], memory, JOURNAL_BYTES);
     open_journal(r, s);
     struct weft_shard *twin = r->churn.c.shard[s];
-    free(r->memory[s]); /* it writes nothing more */
+    free(r->memory[s]); /* the old process writes nothing more */
     r->memory[s] = own;
     r->churn.c.shard[s] = alive;
     return twin;
 }
 
-/* A cut that the disk does not take, given up before its instant or at any time behind it; or
- * taken, and nothing is heard of the other servers. True when it was taken. */
+/* A cut that cannot be written, abandoned before its instant or at any later time; or a kept cut
+ * without news of the other servers. True: the cut was kept. */
 static bool cut_in_vain(struct rig *r, uint32_t s, bool take)
 {
     static uint64_t cow_memory[COW_BYTES / 8], number = 1000;
@@ -571,8 +574,8 @@ static bool cut_in_vain(struct rig *r, uint32_t s, bool take)
     return take;
 }
 
-/* What was there when it got full is there as long as no other checkpoint counts; and that it is
- * full, as long as nobody has taken one. */
+/* The records of a full journal stay until another checkpoint is valid, and it stays full until a
+ * cut is taken. */
 static void check_full(struct rig *r)
 {
     uint8_t *copy = aligned_alloc(4096, JOURNAL_BYTES), *left = aligned_alloc(4096, JOURNAL_BYTES);
@@ -594,7 +597,7 @@ static void check_full(struct rig *r)
     free(left);
 }
 
-/* One that a server would come back from; has the shard heard so? */
+/* A checkpoint that a server would restore; `told`: the shard has been notified. */
 static void cut_and_save(struct rig *r)
 {
     struct weft_shard *shard = r->churn.c.shard[0];
@@ -631,8 +634,8 @@ static void full_it_stays_until_a_checkpoint_counts(void **state)
     assert_true(whole > 60);
 }
 
-/* Who comes anew while it is full is in no record: the checkpoint behind knows better than what the
- * journal has of the time before, if the server dies before it has let go of that. */
+/* A process that connects while the journal is full is in no record. If the server dies before the
+ * older records are freed, the later checkpoint takes precedence over them. */
 static void full_it_forgets_nobody_who_came_anew(void **state)
 {
     (void)state;
@@ -661,7 +664,7 @@ static void full_it_forgets_nobody_who_came_anew(void **state)
 
 /* ---- full, and another process goes on ------------------------------------------------------- */
 
-/* Workers in the place of those that there were. */
+/* Replace the workers by new processes. */
 static void workers_come(struct rig *r)
 {
     for (uint32_t w = 0; w < WORKERS; w++) {
@@ -669,7 +672,7 @@ static void workers_come(struct rig *r)
     }
 }
 
-/* It writes down what is done to it, and the next one in its place has it. */
+/* The shard records all changes, and the next process replays them. */
 static void check_keeps(struct rig *r)
 {
     struct weft_shard *shard = r->churn.c.shard[0];
@@ -692,8 +695,8 @@ static void check_keeps(struct rig *r)
     free(copy);
 }
 
-/* A checkpoint counts, and the shard dies before it hears so, with records in the reserve: of all
- * that the next one needs only those, so it has room. */
+/* A checkpoint becomes valid, and the shard dies before it is notified, with records in the
+ * reserve. The next process needs only those records, so it has room. */
 static void full_the_next_has_the_room_that_a_checkpoint_made(void **state)
 {
     (void)state;
@@ -717,7 +720,7 @@ static void full_the_next_has_the_room_that_a_checkpoint_made(void **state)
     }
 }
 
-/* The file could not grow, and now it can. */
+/* The file could not grow earlier, and can grow now. */
 static void full_the_next_has_the_room_of_a_larger_file(void **state)
 {
     (void)state;
@@ -735,9 +738,8 @@ static void full_the_next_has_the_room_of_a_larger_file(void **state)
     }
 }
 
-/* A shard that only comes and goes takes nothing of the reserve after the first time, so there is
- * room for what follows the next cut. It is full when something is not written down, which is told
- * once. */
+/* Repeated restarts use no more of the reserve after the first one, so records after the next cut
+ * have room. The journal is full when a record is not written; this is reported once. */
 static void full_lives_leave_the_reserve(void **state)
 {
     (void)state;
@@ -762,7 +764,7 @@ static void full_lives_leave_the_reserve(void **state)
     }
 }
 
-/* Go on with a journal as its own process would. */
+/* Continue a journal as its own process would. */
 static struct weft_ring go_on(struct rig *r, uint32_t s)
 {
     struct weft_ring_reader reader = read_journal(r, s);
@@ -776,7 +778,7 @@ static struct weft_ring go_on(struct rig *r, uint32_t s)
                               .life = reader.life};
 }
 
-/* Records that are whole, and say what no shard has written: nothing but that they are refused. */
+/* Intact records with contents that no shard writes are refused, without other effects. */
 static void append_nonsense(struct rig *r, uint32_t s)
 {
     const struct weft_ring_record *known[256], *record;

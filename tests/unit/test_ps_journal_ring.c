@@ -1,4 +1,4 @@
-/* The ring of records of a journal, with everything that can be wrong in its memory. */
+/* The ring of records of a journal, with every kind of damage in its memory. */
 #include "base/assert.h"
 #include "base/prng.h"
 #include "ps/journal_ring.h"
@@ -40,7 +40,7 @@ static bool put(struct weft_ring *ring, uint32_t rank, size_t bytes)
     return weft_ring_append(ring, &head, NULL, 0, data, bytes);
 }
 
-/* Reads to the end; ranks of the records must be first, first + 1, ... Returns how many. */
+/* Read to the end; the ranks of the records must be first, first + 1, ... Returns their number. */
 static uint32_t count(const uint8_t *memory, uint32_t first, struct weft_ring_reader *reader,
                       struct weft_ring_cursor *end_p)
 {
@@ -60,7 +60,7 @@ static uint32_t count(const uint8_t *memory, uint32_t first, struct weft_ring_re
     return n;
 }
 
-/* And nothing was lost: the reader comes to where the writer was. */
+/* Nothing was lost: the reader reaches the writer's position. */
 static uint32_t count_all(const uint8_t *memory, uint32_t first)
 {
     struct weft_ring_reader reader;
@@ -91,7 +91,7 @@ static void reads_what_was_written(void **state)
     free(memory);
 }
 
-/* Laps without end, read at any of them. */
+/* Many laps, read at any of them. */
 static void goes_round(void **state)
 {
     (void)state;
@@ -118,8 +118,8 @@ static void goes_round(void **state)
     free(memory);
 }
 
-/* What is copied lies at the positions that it had, whatever wraps lay between, and the copy goes
- * on like any other. */
+/* Copied records keep their positions, whatever wraps are in between, and the copy can be
+ * continued. */
 static void a_copy_stands_alone(void **state)
 {
     (void)state;
@@ -213,7 +213,7 @@ static void refuses_what_is_not_its_own(void **state)
     assert_int_equal(read_ring(&reader, memory), WEFT_DATA);
     memory[0] ^= 1;
     assert_int_equal(read_ring(&reader, memory), WEFT_OK);
-    /* One of the two begins may be damaged, not both. */
+    /* One of the two copies of begin may be damaged, not both. */
     weft_ring_drop(&ring, ring.end);
     assert_true(put(&ring, 0, 1));
     memset(memory + 64, 0xff, 64);
@@ -223,8 +223,7 @@ static void refuses_what_is_not_its_own(void **state)
     free(memory);
 }
 
-/* Any byte of a record that is not as it was ends the journal in front of it, and what lay behind
- * is known to be lost. */
+/* A changed byte in a record ends the journal before it, and the size of the lost part is known. */
 static void damage_is_told_from_the_end(void **state)
 {
     (void)state;
@@ -247,8 +246,8 @@ static void damage_is_told_from_the_end(void **state)
     free(memory);
 }
 
-/* A process that was killed between the record and the end behind it; and while it wrote that end,
- * which leaves the one before. */
+/* A process killed after writing a record and before its end; and one killed while writing the end,
+ * so that the previous one is valid. */
 static void an_end_that_lags_is_no_damage(void **state)
 {
     (void)state;
@@ -268,14 +267,13 @@ static void an_end_that_lags_is_no_damage(void **state)
     }
     memcpy(memory, head, sizeof(head));
     assert_int_equal(count_all(memory, 0), 3);
-    memset(memory + 192, 0xff, 128); /* both: damage, of an extent that is not known */
+    memset(memory + 192, 0xff, 128); /* both: damage of unknown extent */
     assert_int_equal(count(memory, 0, &reader, &end), 3);
     assert_false(reader.has_last);
     free(memory);
 }
 
-/* What lies behind a place that was cut back to is not read, of whatever length the next record is.
- */
+/* Records after a cut-back position are not read, whatever the length of the next record. */
 static void cut_back_it_forgets(void **state)
 {
     (void)state;
@@ -287,7 +285,7 @@ static void cut_back_it_forgets(void **state)
         struct weft_ring_cursor place = ring.end;
         assert_true(put(&ring, 1, 40) && put(&ring, 2, 40) && put(&ring, 3, 40));
         weft_ring_cut_back(&ring, place);
-        assert_int_equal(count_all(memory, 0), 4); /* what lay there still does */
+        assert_int_equal(count_all(memory, 0), 4); /* the old records are still readable */
         assert_true(put(&ring, 1, bytes));
         assert_int_equal(count_all(memory, 0), 2);
         free(memory);
@@ -314,7 +312,7 @@ static void says_when_it_is_full(void **state)
     free(memory);
 }
 
-/* Bytes that another process left, of any length and with anything changed: read to some end. */
+/* Memory of any length with arbitrary changes: the reader always terminates. */
 static void reads_nothing_outside(void **state)
 {
     (void)state;
@@ -329,7 +327,7 @@ static void reads_nothing_outside(void **state)
     uint32_t opened = 0;
     for (uint32_t round = 0; round < 20000; round++) {
         uint64_t bytes = WEFT_RING_HEAD_BYTES + 32 * weft_prng_range(&prng, 1, 64);
-        uint8_t *copy = malloc(bytes); /* of the length, so that a sanitizer sees the end */
+        uint8_t *copy = malloc(bytes); /* of exact size, so that a sanitizer detects reads beyond */
         assert_non_null(copy);
         memcpy(copy, memory, bytes);
         for (uint64_t k = weft_prng_below(&prng, 4); k > 0; k--) {

@@ -1,5 +1,6 @@
-/* The journal of the process before: read, never written, copied as far as a checkpoint may lack
- * it; and what is said when it is damaged, or does not lead on from the checkpoint. */
+/* The journal of the previous process: read, never written, and copied from the first record that
+ * the checkpoint may lack; and the report if it is damaged or does not continue from the
+ * checkpoint. */
 #include "ps/shard_journal_internal.h"
 #include "ps_journal_churn.h"
 
@@ -12,15 +13,15 @@ enum { JOURNAL_BYTES = 256 * 1024, SMALL_BYTES = 5 * 4096 };
 
 static struct churn churn;
 
-/* What attach gives a shard, and what comes of it. */
+/* Input and result of attach. */
 static struct {
     const uint8_t *source;
     uint64_t source_bytes;
-    uint64_t bytes; /* of the own memory: to begin with, and at most */
+    uint64_t bytes; /* size of the new journal: initial and maximum */
     uint64_t bytes_max;
     uint64_t job;
     weft_status status;
-    uint8_t *memory[CHURN_SHARDS]; /* the own one, as long as no other comes */
+    uint8_t *memory[CHURN_SHARDS]; /* the current journal of each shard */
     struct weft_shard_journal_report report;
 } give;
 
@@ -64,7 +65,7 @@ static void attach(void *arg, uint32_t s)
     }
 }
 
-/* A copy of the shard's journal as it is now. */
+/* Copy the shard's current journal. */
 static uint8_t *journal_copy(uint32_t s)
 {
     uint8_t *copy = aligned_alloc(4096, JOURNAL_BYTES);
@@ -82,7 +83,7 @@ static void start(uint64_t seed, uint64_t bytes)
     assert_false(give.report.used);
 }
 
-/* Another shard from this journal; the one that lives keeps its own memory. */
+/* Create another shard from this journal; the living one keeps its own memory. */
 static struct weft_shard *twin_of(const uint8_t *source)
 {
     uint8_t *own = give.memory[0];
@@ -106,7 +107,8 @@ static void it_is_read_and_not_written(void **state)
     start(1, JOURNAL_BYTES);
     journal_churn_push(&churn, 20);
     uint8_t *source = journal_copy(0), *before = journal_copy(0);
-    for (int times = 0; times < 3; times++) { /* one that dies in the middle of it takes nothing */
+    for (int times = 0; times < 3; times++) { /* a process that dies during the replay has no
+                                               * effect */
         struct weft_shard *twin = twin_of(source);
         assert_true(give.report.used && give.report.chunks > 0);
         assert_false(give.report.damaged);
@@ -120,8 +122,8 @@ static void it_is_read_and_not_written(void **state)
     stop();
 }
 
-/* What a successor holds is all that its predecessor held behind the checkpoint: from it alone, and
- * from its successor's, another one comes to the same. */
+/* A successor's journal contains all records of its predecessor after the checkpoint: both
+ * journals, each alone, lead to the same state. */
 static void it_is_copied_through_many_lives(void **state)
 {
     (void)state;
@@ -149,8 +151,7 @@ static void it_is_copied_through_many_lives(void **state)
     stop();
 }
 
-/* Bytes that are not as they were: the records before them are done again, and how many are lost is
- * known. */
+/* Changed bytes: the records before them are replayed, and the size of the loss is known. */
 static void damage_is_told_with_what_is_lost(void **state)
 {
     (void)state;
@@ -167,7 +168,7 @@ static void damage_is_told_with_what_is_lost(void **state)
         assert_true(give.report.damaged);
         assert_false(give.report.end_unknown);
         assert_true(give.report.lost_records > 0 && give.report.lost_bytes > 0);
-        if (give.report.used) { /* else the MARK was hit, or what lies in front of it */
+        if (give.report.used) { /* otherwise the MARK, or a record before it, was damaged */
             assert_int_equal(give.report.records + give.report.lost_records, records);
             some++;
         }
@@ -184,8 +185,8 @@ static void damage_is_told_with_what_is_lost(void **state)
     stop();
 }
 
-/* A journal of another checkpoint is left alone, and said; one of another job or of a version to
- * come too, with nothing written. */
+/* A journal of another checkpoint is ignored and reported; so is one of another job or of a later
+ * version, and nothing is written. */
 static void what_does_not_fit_is_left_alone(void **state)
 {
     (void)state;
@@ -221,7 +222,7 @@ static void what_does_not_fit_is_left_alone(void **state)
     stop();
 }
 
-/* The copy waits for room, which comes while it is made. */
+/* The copy waits for room, which is added during the replay. */
 static void it_grows_while_it_is_copied(void **state)
 {
     (void)state;
@@ -239,8 +240,8 @@ static void it_grows_while_it_is_copied(void **state)
     stop();
 }
 
-/* Full, and a cut that did not become a checkpoint: what lies behind it is not done again, and
- * said. */
+/* A full journal, and a cut that did not become a checkpoint: records after the cut are not
+ * replayed, and this is reported. */
 static void behind_a_gap_is_said(void **state)
 {
     (void)state;
@@ -275,8 +276,8 @@ static void behind_a_gap_is_said(void **state)
     stop();
 }
 
-/* Its memory has failed: nothing is written any more, whatever happens to the shard, and what is
- * there still leads to where it was then. */
+/* The journal's memory has failed: nothing more is written, and the existing records still lead to
+ * the state at that time. */
 static void failed_it_writes_nothing(void **state)
 {
     (void)state;
@@ -302,7 +303,7 @@ static void failed_it_writes_nothing(void **state)
     assert_memory_equal(give.memory[0], then, JOURNAL_BYTES);
     assert_true(journal_churn_differ(shard, twin) > 0);
     churn_shard_free(&churn, 0, twin);
-    /* The checkpoint behind is in none of its records. */
+    /* None of its records contains the later checkpoint. */
     twin = twin_of(then);
     assert_false(give.report.used);
     assert_true(give.report.unused_records > 0);
@@ -320,7 +321,7 @@ static uint64_t mix(uint64_t x)
     return x ^ x >> 31;
 }
 
-/* Four words and their check, as version 2 has both its head and its begins. */
+/* Version 2 stores its head and both begins as four words and their checksum. */
 static void put_words(uint8_t *to, const uint64_t words[4])
 {
     uint64_t sum = UINT64_C(0x6c6e726a74666577);
@@ -331,7 +332,7 @@ static void put_words(uint8_t *to, const uint64_t words[4])
     memcpy(to + 32, &sum, 8);
 }
 
-/* Its records are the same; no lineage, no count, no end. */
+/* Its records have the same format; it has no lineage, no count and no end. */
 static void make_version_2(uint8_t *memory)
 {
     uint64_t head[4], begins[2][4];
@@ -341,25 +342,26 @@ static void make_version_2(uint8_t *memory)
     uint32_t version = 2;
     memset(memory, 0, WEFT_RING_HEAD_BYTES);
     memcpy((uint8_t *)head + 8, &version, sizeof(version));
-    uint32_t shard, shards; /* the check has them in other halves of its words */
+    uint32_t shard, shards; /* the checksum covers them in swapped halves of a word */
     memcpy(&shard, (uint8_t *)head + 12, 4);
     memcpy(&shards, (uint8_t *)head + 16, 4);
     const uint64_t checked[4] = {head[0], (uint64_t)version << 32 | shard, (uint64_t)shards << 32,
                                  head[3]};
     put_words(memory, checked);
-    memcpy(memory, head, sizeof(head)); /* the check stays */
+    memcpy(memory, head, sizeof(head)); /* the checksum stays */
     put_words(memory + 64, begins[0]);
     put_words(memory + 128, begins[1]);
 }
 
-/* It is version 4 but for the number. */
+/* Equal to version 4 except for the version number. */
 static void make_version_3(uint8_t *memory)
 {
     uint32_t half[2];
     uint64_t words[5];
     memory[8] = 3;
     memcpy(words, memory, sizeof(words));
-    memcpy(half, memory + 8, sizeof(half)); /* the check has them in other halves of its words */
+    memcpy(half, memory + 8, sizeof(half)); /* the checksum covers them in swapped halves of a
+                                             * word */
     words[1] = (uint64_t)half[0] << 32 | half[1];
     memcpy(half, memory + 16, sizeof(half));
     words[2] = (uint64_t)half[0] << 32 | half[1];

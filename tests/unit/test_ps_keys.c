@@ -47,7 +47,7 @@ static void push_all(struct cluster *c, uint16_t table, const uint64_t *ids, con
     assert_int_equal(result.chunks_refused, 0);
 }
 
-/* Ascending, or in no order and wide. */
+/* Ascending, or unordered and wide. */
 static void ids_make(uint64_t *ids, uint32_t n, uint32_t round, bool wide)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -109,13 +109,14 @@ static void the_same_rows_in_fewer_bytes(void **state)
     for (uint32_t k = 0; k < WEFT_ARRAY_COUNT(dims); k++) {
         for (uint32_t shards = 1; shards <= 3; shards += 2) {
             for (int wide = 0; wide < 4; wide++) {
-                uint32_t loss = wide / 2 * 300000; /* of pulls: others are asked for first then */
+                /* loss of pulls: the next pull requests missed rows first */
+                uint32_t loss = wide / 2 * 300000;
                 struct outcome before = job(shards, dims[k], wide % 2, WEFT_RPC_CAN_PACK, loss);
                 struct outcome listed = job(shards, dims[k], wide % 2, WEFT_RPC_CAN_ALL, loss);
                 assert_memory_equal(listed.rows, before.rows, (size_t)N * dims[k] * sizeof(float));
                 assert_int_equal(before.listed, 0);
                 assert_true(listed.bytes <= before.bytes);
-                if (dims[k] <= 64) { /* all of them: parts of 300 rows */
+                if (dims[k] <= 64) { /* all parts, of 300 rows */
                     assert_int_equal(listed.listed, ROUNDS * (N / 300 + 1));
                 }
                 assert_int_equal(dims[k] == 300, listed.listed == 0 && dims[k] == 300);
@@ -127,7 +128,8 @@ static void the_same_rows_in_fewer_bytes(void **state)
     }
 }
 
-/* Other ids, other order, fewer of them: sent with the push. A list may be named more than once. */
+/* Other ids, another order, or fewer ids: the ids are sent with the push. A list may be named more
+ * than once. */
 static void only_just_these_ids(void **state)
 {
     (void)state;
@@ -159,7 +161,7 @@ static void only_just_these_ids(void **state)
     cluster_stop(&c);
 }
 
-/* Pulls that came later took the place of the list; then lists have no room at all. */
+/* Later pulls evict the list; then no list fits at all. */
 static void the_list_is_gone(void **state)
 {
     (void)state;
@@ -172,7 +174,7 @@ static void the_list_is_gone(void **state)
     cluster_open(&c, &other);
     uint64_t ids[140], many[400];
     float rows[280], back[800] = {0};
-    ids_make(ids, 140, 0, true); /* about 70 a shard */
+    ids_make(ids, 140, 0, true); /* about 70 per shard */
     ids_make(many, 400, 7, true);
     for (uint32_t i = 0; i < 280; i++) {
         rows[i] = (float)i;
@@ -202,7 +204,7 @@ static void the_list_is_gone(void **state)
     cluster_stop(&c);
 }
 
-/* Lists go before they are of use, always: few pushes are sent twice. */
+/* Lists are always evicted before their use: few pushes are sent twice. */
 static void lists_are_of_no_use(void **state)
 {
     (void)state;
@@ -257,7 +259,7 @@ static void breaks_at_every_step(void **state)
                 (void)cluster_step(&c);
             }
             bool was_done = weft_ps_op_done(c.client[0], op, NULL);
-            if (dies) { /* what comes in its place knows nothing */
+            if (dies) { /* the next process has no state */
                 fake_kill(c.net, SHARD);
                 cluster_shard_free(&c, SHARD);
                 c.shard[0] = cluster_shard_new(&c, &config, SHARD);
@@ -285,7 +287,7 @@ static void breaks_at_every_step(void **state)
     }
 }
 
-/* The same without a second connection: the operation fails, or all of it was applied. */
+/* The same without a reconnection: the operation fails, or all of it was applied. */
 static void no_second_connection(void **state)
 {
     (void)state;
@@ -330,7 +332,7 @@ static struct fake_message *under_way(struct cluster *c, uint8_t op)
     return NULL;
 }
 
-/* UNKNOWN_LIST comes before the push's end is known, and then its shard dies. */
+/* UNKNOWN_LIST arrives before the end of the push is known, and then the shard dies. */
 static void unknown_and_then_nothing(void **state)
 {
     (void)state;
@@ -351,7 +353,7 @@ static void unknown_and_then_nothing(void **state)
     while (m->left > 0) {
         assert_true(cluster_step(&c));
     }
-    /* The shard hears of the end, and answers; the worker does not hear of it. */
+    /* The shard receives the end and replies; the worker does not receive the reply. */
     struct fake_message copy = *m;
     struct weft_msg_event *event = fake_event(&c.net->nodes[SHARD], WEFT_EVENT_RECEIVED);
     fake_event_grid(&c.net->nodes[SHARD], event, m, false);
@@ -372,7 +374,8 @@ static void unknown_and_then_nothing(void **state)
     cluster_stop(&c);
 }
 
-/* The deadline comes while LIST is under way: nothing of the push counts, and all of it is kept. */
+/* The deadline passes while LIST is in flight: no part of the push counts, and all of it is
+ * kept. */
 static void too_late_for_the_list(void **state)
 {
     (void)state;
@@ -406,7 +409,7 @@ static void too_late_for_the_list(void **state)
     cluster_run(&c);
     c.net->now_ns = how.deadline_ns + 10;
     cluster_run(&c);
-    /* Another push that needs a list waits for the place. */
+    /* Another push that needs a LIST waits for the buffer. */
     assert_int_equal(weft_ps_push(c.client[0], 0, ids[1], rows, 150, 0, c.net->now_ns, &next),
                      WEFT_OK);
     m->held = false;
@@ -430,7 +433,7 @@ static void too_late_for_the_list(void **state)
     free(memory);
 }
 
-/* Another process with this configuration has the shard's place. */
+/* Replace the shard by another process with this configuration. */
 static void replace_shard(struct cluster *c, const struct cluster_config *config)
 {
     fake_kill(c->net, SHARD);
@@ -463,12 +466,12 @@ static void assert_rows(struct cluster *c, const uint64_t *ids, const float *row
     assert_memory_equal(back, rows, n * sizeof(*rows));
 }
 
-/* Why a shard does not get the list of a push that waits for it. */
+/* Reasons why a shard does not get the list of a waiting push. */
 enum no_list { NO_LONG_LIST, NO_LISTS, LIST_INVALID, REASONS };
 
-/* The shard that came back takes no list, or none of so many ids, or the transport does not take
- * LIST: the push goes with its ids. It breaks there once more, at any step, and then lists are
- * taken again. */
+/* The restarted shard accepts no list, or none this long, or the transport refuses LIST: the push
+ * is sent with its ids. The connection breaks once more, at any step, and then lists are accepted
+ * again. */
 static void no_list_so_with_ids(void **state)
 {
     (void)state;
@@ -525,8 +528,8 @@ static void no_list_so_with_ids(void **state)
     }
 }
 
-/* Its operation is over: it is kept until it is durable, and its shard lost it and takes no lists.
- */
+/* The operation is done and the push is kept until it is durable. The shard restarts without it and
+ * accepts no lists. */
 static void replayed_with_ids(void **state)
 {
     (void)state;
@@ -553,14 +556,14 @@ static void replayed_with_ids(void **state)
         for (uint32_t s = 0; s < steps; s++) {
             (void)cluster_step(&c);
         }
-        /* And again, by one that takes them. */
+        /* The same with a shard that accepts lists. */
         replace_shard(&c, steps % 3 == 0 ? &other : &config);
         come_back(&c);
         for (uint32_t s = 0; s < steps; s++) {
             (void)cluster_step(&c);
         }
         fake_break(c.net, SHARD,
-                   WORKER); /* it has begun it in chunks that name the list, perhaps */
+                   WORKER); /* it may have begun the push in chunks that name the list */
         cluster_poll(&c);
         come_back(&c);
         cluster_run(&c);
@@ -572,8 +575,8 @@ static void replayed_with_ids(void **state)
     }
 }
 
-/* The packets of the new connection are too short for its chunks, but not for LIST. A pull that
- * came meanwhile names the push, and must not wait for it in vain. */
+/* The packets of the new connection are too short for its chunks, but not for LIST. A pull queued
+ * meanwhile names the push, and must not wait for it forever. */
 static void shorter_packets_behind_the_list(void **state)
 {
     (void)state;
@@ -623,8 +626,8 @@ static void journal_attach(struct weft_shard *shard, void *memory, const void *s
     assert_int_equal(weft_shard_journal_init(shard, &config), WEFT_OK);
 }
 
-/* The longest chunk there is, of ids that take the most room packed, and of such that take none:
- * each record has its ids, and a shard that knows no list does it again. */
+/* The longest chunk, with ids that need the most bytes packed, and with ids that need the fewest:
+ * each record contains its ids, and a shard without lists can replay it. */
 static void a_journal_has_the_ids(void **state)
 {
     (void)state;
@@ -643,7 +646,7 @@ static void a_journal_has_the_ids(void **state)
         c.shard[0] = cluster_shard_new(&c, &config, SHARD);
         journal_attach(c.shard[0], memory, NULL);
         cluster_stop(&c);
-        /* Once more, with the journal there from the beginning. */
+        /* The same with a journal from the beginning. */
         memset(memory, 0, JOURNAL_BYTES);
         cluster_start(&c, &config, 1, 2);
         journal_attach(c.shard[0], memory, NULL);
@@ -691,8 +694,9 @@ static void pull_in_pieces(struct cluster *c, const uint64_t *ids, float *back, 
     }
 }
 
-/* The shard began the push in its chunks, and who comes back with that takes no list of it: what is
- * missing cannot be told from what is there, so it ends in words, and nothing hangs. */
+/* The shard began the push in its chunks, and the restarted shard accepts no list for it. Missing
+ * rows cannot be distinguished from applied ones, so the push ends with an error, and nothing
+ * hangs. */
 static void begun_and_no_list(void **state)
 {
     (void)state;
@@ -744,7 +748,7 @@ static void begun_and_no_list(void **state)
         assert_int_equal(counted(&c)->push.messages_short, 1);
         assert_int_equal(weft_shard_counters(c.shard[0])->elements_applied, 0);
         assert_int_equal(cluster_wait(&c, 0, read).status, WEFT_OK);
-        /* What was applied is not added to a later push. */
+        /* Applied gradients are not added to a later push. */
         c.net->invalid_op = 0;
         float zeros[150] = {0};
         uint32_t applied = 0;

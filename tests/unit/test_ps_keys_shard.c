@@ -1,4 +1,4 @@
-/* Lists of ids (key caching) as a shard sees them: requests made by hand, wrong ones among them. */
+/* Lists of ids (key caching) at a shard: handmade requests, valid and invalid. */
 #include "ps/layout.h"
 #include "ps_keys_rig.h"
 
@@ -42,8 +42,8 @@ static uint64_t id_here(uint32_t i)
     return id;
 }
 
-/* Send a->message behind a head, past the client; returns the status of the answer, -1 without one.
- */
+/* Send a->message after a head, bypassing the client. Returns the status of the reply, -1 without a
+ * reply. */
 static int ask(struct asked *a, uint8_t op, uint32_t number, struct weft_rpc_request head,
                uint16_t elem_bytes, uint32_t total, uint16_t chunk_elems)
 {
@@ -113,14 +113,14 @@ static void hostile(void **state)
     const struct weft_shard_counters *counters = weft_shard_counters(a->c.shard[0]);
     assert_int_equal(push_listed(a, 5, 0, 5, 77), WEFT_RPC_UNKNOWN_LIST);
     assert_int_equal(counters->lists_unknown, 1);
-    a->number--; /* it is still open, whatever its grid */
+    a->number--; /* the number is still open, whatever its grid */
     assert_int_equal(list(a, 77, 5, 5), WEFT_RPC_OK);
     assert_int_equal(push_listed(a, 5, 1, 4, 77), WEFT_RPC_OK);
     assert_int_equal(counters->elements_applied, 4);
-    a->number--; /* closed: taken, and not applied, though its list is another's */
+    a->number--; /* closed: accepted and not applied, although it names another list */
     assert_int_equal(push_listed(a, 5, 1, 4, 78), WEFT_RPC_OK);
     assert_int_equal(counters->elements_applied, 4);
-    /* Rows beyond the list, or none; no list; another count than the list's. */
+    /* Rows beyond the list, no rows, no list, or a count that differs from the list's. */
     assert_int_equal(push_listed(a, 5, 2, 4, 77), WEFT_RPC_BAD_REQUEST);
     assert_int_equal(push_listed(a, 5, UINT32_MAX, 4, 77), WEFT_RPC_BAD_REQUEST);
     assert_int_equal(push_listed(a, 5, 5, 1, 77), WEFT_RPC_BAD_REQUEST);
@@ -135,13 +135,13 @@ static void hostile(void **state)
                      WEFT_RPC_BAD_REQUEST);
     assert_int_equal(ask(a, WEFT_RPC_PUSH, 1, head, 1, 40 + 11, 200), WEFT_RPC_BAD_REQUEST);
     assert_int_equal(counters->elements_applied, 4);
-    /* A list is given anew: in order twice, with too many, none, another shard's, packed, no
-     * number. */
+    /* Send a list again: valid twice; then with too many ids, no ids, ids of another shard, packed
+     * ids, no number. */
     assert_int_equal(list(a, 77, 5, 5), WEFT_RPC_OK);
     assert_int_equal(list(a, 77, 5, 5), WEFT_RPC_OK);
     assert_int_equal(push_listed(a, 5, 0, 5, 77), WEFT_RPC_OK);
     assert_int_equal(list(a, 78, 41, 41), WEFT_RPC_TOO_LARGE);
-    assert_int_equal(push_listed(a, 5, 0, 5, 77), WEFT_RPC_UNKNOWN_LIST); /* its place was taken */
+    assert_int_equal(push_listed(a, 5, 0, 5, 77), WEFT_RPC_UNKNOWN_LIST); /* its slot was reused */
     assert_int_equal(list(a, 78, 5, 4), WEFT_RPC_BAD_REQUEST);
     assert_int_equal(list(a, 78, 0, 0), WEFT_RPC_BAD_REQUEST);
     assert_int_equal(list(a, 0, 5, 5), WEFT_RPC_BAD_REQUEST);
@@ -158,7 +158,7 @@ static void hostile(void **state)
     assert_int_equal(ask(a, WEFT_RPC_LIST, 79, head, 8, 6, 0), WEFT_RPC_BAD_REQUEST);
     assert_int_equal(push_listed(a, 1, 0, 1, 79), WEFT_RPC_UNKNOWN_LIST);
     assert_int_equal(push_listed(a, 1, 0, 1, 78), WEFT_RPC_UNKNOWN_LIST);
-    /* Keep the ids of none; of a push. */
+    /* Keep the ids of an empty pull; of a push. */
     head = (struct weft_rpc_request){.flags = WEFT_RPC_KEEP_IDS};
     assert_int_equal(ask(a, WEFT_RPC_PULL, 0, head, 8, 5, 0), WEFT_RPC_BAD_REQUEST);
     head.flags |= WEFT_RPC_PACKED_IDS;
@@ -173,7 +173,7 @@ static void hostile(void **state)
     asked_free(a);
 }
 
-/* A pull of n ids, which are to be kept. */
+/* A pull of n ids that requests to keep them. */
 static void keep(struct asked *a, uint32_t first, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -184,8 +184,8 @@ static void keep(struct asked *a, uint32_t first, uint32_t n)
     assert_int_equal(ask(a, WEFT_RPC_PULL, 0, head, 8, 5 + n, 0), WEFT_RPC_OK);
 }
 
-/* A list that came by LIST has the number of a pull that comes later, whose list is dropped: the
- * older one is not taken for it. */
+/* A list from LIST has the same number as a later pull whose list was dropped: the older list must
+ * not be used for it. */
 static void the_older_list_of_a_number(void **state)
 {
     (void)state;
@@ -209,7 +209,7 @@ static void two_lists(void **state)
 {
     (void)state;
     struct asked *a = asked_new(64);
-    for (uint32_t i = 0; i < 60; i++) { /* more than a shard keeps chunks of */
+    for (uint32_t i = 0; i < 60; i++) { /* more pushes than a shard keeps masks of */
         assert_int_equal(push_listed(a, 5, 0, 5, 1000 + i), WEFT_RPC_UNKNOWN_LIST);
     }
     assert_int_equal(list(a, 77, 5, 5), WEFT_RPC_OK);
@@ -223,7 +223,7 @@ static void two_lists(void **state)
     asked_free(a);
 }
 
-/* A shard that keeps no chunks of pushes takes no lists. */
+/* A shard without masks of pushes accepts no lists. */
 static void no_lists(void **state)
 {
     (void)state;

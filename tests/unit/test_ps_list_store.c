@@ -94,7 +94,7 @@ static void against_a_record(void **state)
     free(lists);
 }
 
-/* The newest stay: as many as fit. */
+/* The newest lists stay, as many as fit. */
 static void the_oldest_goes(void **state)
 {
     (void)state;
@@ -111,7 +111,7 @@ static void the_oldest_goes(void **state)
     weft_id_lists_clear(lists);
     assert_int_equal(weft_id_lists_find(lists, 0, 50), WEFT_ID_LIST_NONE);
     weft_id_lists_init(lists, memory, 100);
-    for (uint32_t n = 1; n <= 2 * WEFT_ID_LISTS_MAX; n++) { /* small ones: not more than so many */
+    for (uint32_t n = 1; n <= 2 * WEFT_ID_LISTS_MAX; n++) { /* small lists: the number is limited */
         assert_true(weft_id_lists_keep(lists, 0, n, ids, n % 100 == 0 ? 2 : 1) || n < 100);
     }
     weft_id_lists_init(lists, NULL, 0);

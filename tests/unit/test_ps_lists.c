@@ -1,5 +1,5 @@
 /* Operations over several tables, vectors of dense tables, and rows in short packets: workers and
- * shards against arrays. */
+ * shards compared with arrays. */
 #include "base/init.h"
 #include "ps_cluster.h"
 
@@ -39,11 +39,11 @@ static void start(struct cluster *c, uint32_t shards, uint32_t workers, uint64_t
 
 enum { IDS = 40 };
 
-/* What the tables should hold. */
+/* Expected contents of the tables. */
 struct truth {
     float small[IDS][2];
     float wide[IDS][300];
-    float *vector; /* (LENGTH,): what lies behind it is not ours */
+    float *vector; /* (LENGTH,): the memory after it is not accessible */
 };
 
 static float draw(struct weft_prng *prng)
@@ -63,7 +63,7 @@ static void push_random(struct cluster *c, struct weft_prng *prng, struct truth 
         {.table = 0, .n = (uint32_t)weft_prng_below(prng, 100), .ids = ids[0], .values = small[0]},
         {.table = 1, .n = (uint32_t)weft_prng_below(prng, 20), .ids = ids[1], .values = wide[0]},
         {.table = 2, .n = rows, .first = first, .values = piece},
-        {.table = 0, .n = 1, .ids = ids[0], .values = small[0]}, /* a table once more */
+        {.table = 0, .n = 1, .ids = ids[0], .values = small[0]}, /* the same table again */
     };
     for (uint32_t i = 0; i < lists[0].n || i == 0; i++) {
         ids[0][i] = weft_prng_below(prng, IDS);
@@ -85,7 +85,7 @@ static void push_random(struct cluster *c, struct weft_prng *prng, struct truth 
     }
     weft_ps_op op;
     assert_int_equal(weft_ps_push_lists(c->client[0], lists, 4, 0, c->net->now_ns, &op), WEFT_OK);
-    free(piece); /* gathered already */
+    free(piece); /* already copied by the push */
     struct weft_ps_result result = cluster_wait(c, 0, op);
     assert_int_equal(result.status, WEFT_OK);
     assert_int_equal(result.elements_delivered, lists[0].n + 2 * lists[1].n + rows + 1);
@@ -166,7 +166,7 @@ static void lists_are_checked_together(void **state)
     assert_int_equal(PUSH(LIST(.table = 2, .n = 1, .first = ROWS)), WEFT_INVALID);
     assert_int_equal(PUSH(LIST(.table = 2, .n = 1, .first = UINT64_MAX)), WEFT_INVALID);
     assert_int_equal(PUSH(LIST(.table = 0, .n = 1000, .ids = zeros)), WEFT_INVALID); /* 1,001 */
-    assert_false(weft_ps_client_busy(c.client[0])); /* nothing of them has begun */
+    assert_false(weft_ps_client_busy(c.client[0])); /* no operation has begun */
     static struct weft_ps_list many[5];
     assert_int_equal(weft_ps_push_lists(c.client[0], many, 5, 0, 0, &op), WEFT_INVALID);
     assert_int_equal(PUSH(LIST(.table = 2, .n = 1, .ids = ids + 1)), WEFT_OK);
@@ -180,8 +180,8 @@ static void lists_are_checked_together(void **state)
 
 /* ---- means ----------------------------------------------------------------------------------- */
 
-/* Two workers push all rows, and chunks of them are lost: each row moves by the mean of what came
- * for it, and what came is what the workers were told. ids: NULL, as of a dense table. */
+/* Two workers push all rows, and chunks are lost: each row changes by the mean of the received
+ * gradients, and these match the reports to the workers. ids: NULL for a dense table. */
 static void mean_under_loss(const struct weft_table_spec *spec, const uint64_t *ids)
 {
     uint32_t seen[4] = {0};
@@ -246,7 +246,7 @@ static void sparse_mean_under_loss(void **state)
 
 /* ---- short packets --------------------------------------------------------------------------- */
 
-/* Room for 192 bytes, as packets of 256 have: rows of any length are cut to fit. */
+/* 192 bytes per chunk, as with packets of 256 bytes: rows of any length are split to fit. */
 static void rows_in_short_packets(void **state)
 {
     (void)state;
@@ -281,7 +281,7 @@ static void rows_in_short_packets(void **state)
     }
 }
 
-/* Who says how long blocks are is believed; when they do not fit, that is an error. */
+/* A block length set by the caller is used; if blocks do not fit, that is an error. */
 static void blocks_as_asked(void **state)
 {
     (void)state;

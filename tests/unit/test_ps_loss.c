@@ -1,6 +1,6 @@
 /* Loss as a worker sees it: the rows of an operation that did not arrive complete, the residuals
- * that it keeps to push later, and operations that end at their deadline. Values are integers, so
- * that sums are exact. */
+ * kept for later pushes, and operations that end at their deadline. Values are integers, so that
+ * sums are exact. */
 #include "ps_cluster.h"
 
 #include <setjmp.h>
@@ -27,7 +27,7 @@ static struct cluster_config config_of(uint32_t shards, uint32_t workers, uint32
     return config;
 }
 
-/* Then they are packed. */
+/* Ascending ids are packed. */
 static bool ascending;
 
 static void ids_fill(uint64_t *ids, uint32_t n, uint32_t salt)
@@ -91,7 +91,8 @@ static void missed_check(const struct two_tables *t, const uint32_t counts[TABLE
     }
 }
 
-/* Two tables in one operation; what arrives is 1, what does not stays 0, and the bits say which. */
+/* Two tables in one operation: rows that arrive are 1, others stay 0, and the bitmap marks the
+ * missing ones. */
 static void missed_rows_run(uint32_t shards, uint32_t dim, uint64_t seed)
 {
     struct cluster_config config = config_of(shards, 1, dim);
@@ -134,7 +135,7 @@ static void missed_rows_run(uint32_t shards, uint32_t dim, uint64_t seed)
         assert_int_equal(weft_ps_pull_lists(c.client[0], pulls, TABLES, 0, c.net->now_ns, &op),
                          WEFT_OK);
         assert_int_equal(finish(&c, op, ignored).rows_missed, 0);
-        /* What the tables have is taken out again, so that each round begins at 0. */
+        /* Subtract the tables' contents, so that each round begins at 0. */
         missed_check(t, counts, dim, missed, 1);
         for (uint32_t i = 0; i < TABLES; i++) {
             for (size_t k = 0; k < (size_t)counts[i] * dim; k++) {
@@ -152,7 +153,7 @@ static void missed_rows_run(uint32_t shards, uint32_t dim, uint64_t seed)
         }
     }
     assert_true(short_ones > 0);
-    /* The same of a pull: rows hold 5, the tables 0. */
+    /* The same for a pull: rows initially hold 5, the tables hold 0. */
     for (uint32_t i = 0; i < TABLES; i++) {
         values_fill(t->rows[i], (size_t)N * dim, 5);
         pulls[i].out = t->rows[i];
@@ -161,7 +162,7 @@ static void missed_rows_run(uint32_t shards, uint32_t dim, uint64_t seed)
     assert_int_equal(weft_ps_pull_lists(c.client[0], pulls, TABLES, 700000, c.net->now_ns, &op),
                      WEFT_OK);
     uint64_t lost = finish(&c, op, missed).rows_missed;
-    assert_true(lost > 0 || dim == 1); /* so few floats are one chunk */
+    assert_true(lost > 0 || dim == 1); /* so few floats fit one chunk */
     missed_check(t, counts, dim, missed, 0);
     for (uint32_t i = 0; i < TABLES; i++) {
         free(t->rows[i]);
@@ -180,12 +181,13 @@ static void missed_rows_are_named(void **state)
     }
 }
 
-/* A whole request refused: all of it. A shard that died: what is not known to have arrived. */
+/* A request that is refused as a whole: all rows. A dead shard: all rows not known to have
+ * arrived. */
 static void failed_rows_are_named(void **state)
 {
     (void)state;
     struct cluster_config config = config_of(2, 1, 1);
-    config.shard.rows_per_rpc_max = 100; /* less than the client sends at a time */
+    config.shard.rows_per_rpc_max = 100; /* less than the client's part size */
     struct cluster c;
     cluster_start(&c, &config, 1, 5);
     struct weft_table_spec spec = adding(0, 1, WEFT_TABLE_ASP, 1);
@@ -245,7 +247,7 @@ static void feedback_start(struct feedback *f, uint32_t shards, uint32_t dim, ui
     ids_fill(f->ids, FEW, 9);
 }
 
-/* Up to 200 rows of whole numbers, ids in any order and more than once. */
+/* Push up to 200 rows of whole numbers, with ids in any order and repeated. */
 static weft_ps_op feedback_push(struct feedback *f, uint32_t bound_ppm)
 {
     uint64_t ids[200];
@@ -265,7 +267,8 @@ static weft_ps_op feedback_push(struct feedback *f, uint32_t bound_ppm)
     return op;
 }
 
-/* -> elements that lack: pushed and neither there nor kept; a row's blocks may differ. */
+/* Returns the missing elements: pushed, and neither applied nor kept. Blocks of one row may
+ * differ. */
 static double feedback_lacking(struct feedback *f)
 {
     double lacking = 0;
@@ -299,7 +302,7 @@ static void feedback_stop(struct feedback *f)
     free(f->memory);
 }
 
-/* Several pushes under way, one in three fully reliable. */
+/* Several pushes in flight, one in three with bound 0. */
 static void feedback_pushes(struct feedback *f, uint32_t rounds)
 {
     for (uint32_t round = 0; round < rounds; round++) {
@@ -326,7 +329,7 @@ static void feedback_run(uint32_t shards, uint32_t dim, uint64_t seed)
     assert_true(feedback_lacking(&f) == 0);
     assert_true(counters->feedback_added > 0 && counters->feedback_rows_now > 0);
     assert_int_equal(counters->feedback_dropped, 0);
-    /* Zeros send what is kept. */
+    /* A push of zeros sends the kept gradients. */
     f.c.net->loss_ppm = 0;
     float *zeros = calloc((size_t)FEW * dim, sizeof(*zeros));
     weft_ps_op op;
@@ -349,7 +352,7 @@ static void what_is_lost_is_pushed_later(void **state)
     }
 }
 
-/* Room for five rows; all gradients are 1, so that what lacks is counted. */
+/* Room for five rows; all gradients are 1, so that missing elements can be counted. */
 static void more_than_fits_is_counted(void **state)
 {
     (void)state;
@@ -369,7 +372,7 @@ static void more_than_fits_is_counted(void **state)
             weft_ps_push(f.c.client[0], 0, f.ids, rows, n, 600000, f.c.net->now_ns, &op), WEFT_OK);
         (void)cluster_wait(&f.c, 0, op);
         assert_true(counters->feedback_rows_now <= 5);
-        /* An element dropped is 4 floats of 1, and of what had been added to it. */
+        /* A dropped element is 4 floats of 1 plus kept residuals. */
         double lacking = feedback_lacking(&f) / 4;
         assert_true(lacking >= (double)counters->feedback_dropped &&
                     lacking <= (double)(counters->feedback_dropped + counters->feedback_added));
@@ -378,7 +381,7 @@ static void more_than_fits_is_counted(void **state)
     feedback_stop(&f);
 }
 
-/* What is not finite would spoil the pushes after it. */
+/* A value that is not finite would make later pushes invalid. */
 static void only_numbers_are_kept(void **state)
 {
     (void)state;
@@ -399,8 +402,8 @@ static void only_numbers_are_kept(void **state)
 
 /* ---- deadlines ------------------------------------------------------------------------------- */
 
-/* Pulls that end while their answers arrive: what is not missed is there, what is missed reads as
- * it was before, and the answers that come later change nothing. */
+/* Pulls that end while their replies arrive: rows not reported as missed have arrived, missed rows
+ * are unchanged, and later replies change nothing. */
 static void pulls_end_in_time(void **state)
 {
     (void)state;
@@ -427,7 +430,7 @@ static void pulls_end_in_time(void **state)
             values_fill(rows, (size_t)N * dim, -3);
             while ((status = weft_ps_begin(c.client[0], WEFT_RPC_PULL, &list, 1, &how,
                                            c.net->now_ns, &op)) == WEFT_AGAIN) {
-                assert_true(cluster_step(&c)); /* places are kept until the answers have come */
+                assert_true(cluster_step(&c)); /* slots are kept until the replies have arrived */
             }
             assert_int_equal(status, WEFT_OK);
             struct weft_ps_result result = finish(&c, op, missed);
@@ -444,7 +447,7 @@ static void pulls_end_in_time(void **state)
             for (uint32_t step = 0; step < 20; step++) {
                 (void)cluster_step(&c);
             }
-            assert_true(row_is(rows, N * dim, 9)); /* the memory is the caller's again */
+            assert_true(row_is(rows, N * dim, 9)); /* the caller owns the memory again */
         }
         cluster_run(&c);
         assert_false(weft_ps_client_busy(c.client[0]));
@@ -457,7 +460,7 @@ static void pulls_end_in_time(void **state)
     assert_true(lost > 1000 && came > 1000);
 }
 
-/* A pull that waits for another worker ends without it; so does one for a shard that is away. */
+/* A pull that waits for another worker, or for a disconnected shard, ends at its deadline. */
 static void nobody_is_waited_for(void **state)
 {
     (void)state;
@@ -494,11 +497,12 @@ static void nobody_is_waited_for(void **state)
             cluster_poll(&c);
         }
     }
-    assert_false(weft_ps_client_busy(c.client[0])); /* with the connection the answers are gone */
+    assert_false(weft_ps_client_busy(c.client[0])); /* the replies ended with the connection */
     cluster_stop(&c);
 }
 
-/* A deadline that is over before anything can go: nothing counts, all of it is kept. */
+/* The deadline passes before any message can be sent: nothing counts, and all gradients are
+ * kept. */
 static void what_was_not_sent_never_counts(void **state)
 {
     (void)state;
@@ -541,7 +545,7 @@ static void again_start(struct cluster *c)
     c->net->loss_ppm = 1000000;
 }
 
-/* A row is a chunk: of two one may be lost, and it is the first that is not critical. */
+/* A row is a chunk: one of two may be lost, the first that is not critical. */
 static weft_ps_op two_rows(struct cluster *c)
 {
     static const float rows[2 * 256];
@@ -572,7 +576,7 @@ static struct fake_message *answer_find(struct cluster *c)
     }
 }
 
-/* What goes again has zeros for what was lost: that it arrives does not bring the row. */
+/* A resent push has zeros in place of lost rows, so its arrival does not add them twice. */
 static void zeros_that_arrive_are_no_row(void **state)
 {
     (void)state;
@@ -615,7 +619,7 @@ static void what_was_not_sent_is_missing(void **state)
 
 /* ---- a shard that breaks the protocol -------------------------------------------------------- */
 
-/* Of the next answer come the chunks first .. end - 1; there the shard ends it. */
+/* Chunks first .. end - 1 of the next reply arrive; there the shard ends it. */
 static void answer_ends(struct cluster *c, uint32_t first, uint32_t end)
 {
     struct fake_message *m = answer_find(c);
@@ -652,7 +656,8 @@ static void answers_that_end_too_early_are_bad(void **state)
     bad_answer(&c, op, 0, 0);
     assert_int_equal(weft_ps_push(c.client[0], 0, ids, rows, 4, 0, c.net->now_ns, &op), WEFT_OK);
     bad_answer(&c, op, 0, 0);
-    for (uint32_t end = 0; end <= 3; end++) { /* nothing; the head; rows without it; and with it */
+    for (uint32_t end = 0; end <= 3; end++) { /* nothing; the head; rows without the head; rows with
+                                               * the head */
         assert_int_equal(weft_ps_pull(c.client[0], 0, ids, rows, 4, 0, c.net->now_ns, &op),
                          WEFT_OK);
         bad_answer(&c, op, end == 2, end);
@@ -662,7 +667,7 @@ static void answers_that_end_too_early_are_bad(void **state)
     cluster_stop(&c);
 }
 
-/* What waits for the answer to RESUME is told, and does not wait without end. */
+/* Operations that wait for the reply to RESUME end with a report, and do not wait forever. */
 static void resuming_ends_with_a_bad_answer(void **state)
 {
     (void)state;
@@ -687,7 +692,7 @@ static void resuming_ends_with_a_bad_answer(void **state)
     cluster_stop(&c);
 }
 
-/* All of it again. */
+/* Repeat all of it. */
 static void now_with_packed_ids(void **state)
 {
     (void)state;

@@ -75,7 +75,7 @@ static void die(struct cluster *c, uint32_t w)
     cluster_poll(c);
 }
 
-/* A new process of the rank, on the same node. */
+/* Start a new process of the rank on the same node. */
 static void come_back(struct cluster *c, uint32_t w)
 {
     struct fake_node *node = &c->net->nodes[c->shards + w];
@@ -132,7 +132,7 @@ static void to_fail_is_to_say_who_died(void **state)
     struct weft_table_spec spec = spec_of(WEFT_TABLE_BSP, 3);
     uint32_t rank = 77;
     open_one(c, 1, &spec);
-    die(c, 2); /* took part in nothing */
+    die(c, 2); /* it had pushed nothing */
     cluster_run(c);
     assert_false(weft_shard_has_lost(c->shard[0], &rank));
     die(c, 1);
@@ -154,7 +154,7 @@ static void who_says_goodbye_has_not_died(void **state)
         .type = WEFT_EVENT_PEER_DOWN, .peer = fake_peer(1), .down = WEFT_DOWN_CLOSED};
     weft_shard_event(c->shard[0], &closed, c->net->now_ns);
     assert_false(weft_shard_has_lost(c->shard[0], &rank));
-    /* The other one is started anew before its end was noticed. */
+    /* The other worker restarts before its death is detected. */
     c->net->nodes[2].incarnation = 5;
     fake_connect(c->net, 2, 0);
     cluster_poll(c);
@@ -256,7 +256,7 @@ static void who_comes_late_joins_the_clock_in_progress(void **state)
     assert_int_equal(weft_ps_clock_now(c->client[1], 0), 2);
     step(c, 0, -8);
     cluster_run(c);
-    assert_int_equal(weft_shard_clock(c->shard[0], 0), 2); /* it is waited for from now on */
+    assert_int_equal(weft_shard_clock(c->shard[0], 0), 2); /* clocks wait for it from now on */
     step(c, 1, -4);
     assert_true(pull(c, 1) == 8); /* 2 + (8 + 4) / 2 */
     cluster_free(c);
@@ -282,8 +282,8 @@ static void who_comes_back_joins_the_clock_in_progress(void **state)
     cluster_free(c);
 }
 
-/* A connection that is taken for dead although its process lives: nothing of it counts until it
- * opens the table again. */
+/* A connection that is declared dead although its process lives: its requests have no effect until
+ * it opens the table again. */
 static void who_was_taken_out_cannot_push(void **state)
 {
     (void)state;
@@ -324,7 +324,7 @@ static void ssp_does_not_wait_for_the_dead(void **state)
     die(c, 1);
     assert_int_equal(cluster_wait(c, 0, op).status, WEFT_OK);
     assert_true(row == 3);
-    step(c, 0, -2); /* alone: the whole of it */
+    step(c, 0, -2); /* alone: the whole gradient */
     assert_true(pull(c, 0) == 5);
     cluster_run(c);
     come_back(c, 1);
@@ -364,7 +364,7 @@ static void a_supervisor_knows_first(void **state)
     cluster_open(c, &spec);
     step(c, 0, -2);
     cluster_run(c);
-    weft_shard_worker_died(c->shard[0], 1, 0, c->net->now_ns); /* the process before this one */
+    weft_shard_worker_died(c->shard[0], 1, 0, c->net->now_ns); /* the previous process */
     weft_shard_worker_died(c->shard[0], 9, UINT64_MAX, c->net->now_ns);
     assert_false(weft_shard_take_replaced(c->shard[0], &peer, &for_good));
     assert_int_equal(weft_shard_clock(c->shard[0], 0), 0);
@@ -411,7 +411,7 @@ static void assert_none_closed(struct cluster *c)
     assert_false(weft_shard_take_replaced(c->shard[0], &peer, &for_good));
 }
 
-/* One hung, the second too; the third is at work when the first and the second wake up. */
+/* The first process hung, and so did the second; the third is working when both resume. */
 static void whoever_lost_the_rank_does_not_get_it_back(void **state)
 {
     (void)state;
@@ -426,7 +426,7 @@ static void whoever_lost_the_rank_does_not_get_it_back(void **state)
     assert_closed(c, 53, true);
     process_up(c, 54, 20);
     assert_closed(c, 54, true);
-    process_gone(c, 52); /* not even when nobody has it */
+    process_gone(c, 52); /* not even if the rank is free */
     process_up(c, 55, 10);
     assert_closed(c, 55, true);
     process_up(c, 56, 30);
@@ -438,8 +438,9 @@ static void whoever_lost_the_rank_does_not_get_it_back(void **state)
     cluster_free(c);
 }
 
-/* A process dies, and its packets are late: it seems to connect when its successor's connection has
- * broken. The successor keeps the rank. Later it is another one, whose host's clock is behind. */
+/* A process dies, and its packets arrive late: it seems to connect while its successor's connection
+ * is broken. The successor keeps the rank. Later a process whose host's clock is behind connects
+ * instead. */
 static void a_late_connection_takes_no_rank(void **state)
 {
     (void)state;
@@ -460,8 +461,8 @@ static void a_late_connection_takes_no_rank(void **state)
     cluster_free(c);
 }
 
-/* Hundreds of processes of a rank, one after the other, their clocks a little apart: none that lost
- * the rank gets it back, and none that is new is refused. */
+/* Hundreds of consecutive processes of a rank whose clocks differ slightly: none that lost the rank
+ * gets it back, and no new one is refused. */
 static void the_memory_of_replaced_processes_is_bounded(void **state)
 {
     (void)state;
@@ -482,8 +483,8 @@ static void the_memory_of_replaced_processes_is_bounded(void **state)
     cluster_free(c);
 }
 
-/* One that hung before it ever connected: it may come when the rank has been free for a second, not
- * before. */
+/* A process that hung before its first connection may connect when the rank has been free for a
+ * second, not earlier. */
 static void an_older_process_waits_for_the_rank(void **state)
 {
     (void)state;
@@ -503,8 +504,8 @@ static void an_older_process_waits_for_the_rank(void **state)
 
 /* ---- at random ------------------------------------------------------------------------------- */
 
-/* Each worker pushes 1 in each clock that it takes part in, so each clock moves the row by exactly
- * 1, whoever dies and comes in it; and while anybody lives, clocks go on. */
+/* Each worker pushes 1 in each clock that it takes part in, so each clock changes the row by
+ * exactly 1, whichever workers die or join in it; clocks continue while any worker lives. */
 enum { RANDOM_WORKERS = 4, RANDOM_CLOCKS = 30 };
 
 struct walker {
@@ -578,7 +579,7 @@ static void random_run(uint64_t seed)
     }
     come_back(c, 0);
     open_one(c, 0, &spec);
-    /* The others go on; what is pulled is of at least the clock asked for. */
+    /* The others continue; a pull returns at least the requested clock. */
     for (uint32_t w = 1; w < RANDOM_WORKERS; w++) {
         if (!walkers[w].dead) {
             die(c, w);
@@ -598,7 +599,8 @@ static void whoever_dies_each_clock_counts_once(void **state)
     }
 }
 
-/* One whose connection to one of two shards breaks: that goes on without it, the other waits. */
+/* A worker's connection to one of two shards breaks: that shard continues without it, the other one
+ * waits. */
 static void who_was_away_goes_on_where_the_others_are(void **state)
 {
     (void)state;
@@ -633,8 +635,8 @@ static void who_was_away_goes_on_where_the_others_are(void **state)
     cluster_free(c);
 }
 
-/* The clock of rows is that of the fastest but one; who left is where the slowest of the others is.
- */
+/* The clock of rows is that of the second fastest worker; a worker that left counts as the slowest
+ * of the others. */
 static void the_clock_of_rows_goes_on_without_the_slowest(void **state)
 {
     (void)state;
@@ -681,16 +683,16 @@ static void comes_back_to(struct cluster *c, uint32_t w, uint32_t shard)
     cluster_poll(c);
 }
 
-/* A push is under way for so many steps when its connection to one of two shards breaks, and that
- * ends the clock without this worker. What it took counts, the rest is told as absent, and all go
- * on. */
+/* A push has been in flight for this many steps when its connection to one of two shards breaks,
+ * and that shard ends the clock without this worker. Applied chunks count, the rest is reported as
+ * missing, and all workers continue. */
 static void pass_a_push(uint32_t steps, uint64_t *passed_p, uint64_t *partly_p)
 {
     struct cluster_config config = cluster_config(2, 2);
     config.shard.on_death = WEFT_DEATH_SHRINK;
     config.shard.chunks_max = 64;
     config.incarnation = 10;
-    config.client.can = 0; /* chunks of 24 rows, but for the first and the last */
+    config.client.can = 0; /* chunks of 24 rows, except the first and the last */
     config.client.reconnect_ns = 1000 * WEFT_NS_PER_S;
     struct cluster *c = cluster_new(&config, 2, steps);
     c->net->packet_bytes = 200;
@@ -715,12 +717,12 @@ static void pass_a_push(uint32_t steps, uint64_t *passed_p, uint64_t *partly_p)
     assert_int_equal(result.elements_delivered == MANY, passed == 0);
     uint64_t applied = weft_shard_counters(c->shard[0])->elements_applied +
                        weft_shard_counters(c->shard[1])->elements_applied;
-    /* Chunks are told as whole ones; the first and the last are not. */
+    /* Chunks are reported as full ones, although the first and the last are shorter. */
     assert_in_range(applied - MANY - result.elements_delivered, 0, 20);
     *passed_p += passed;
     *partly_p +=
         passed > 0 && applied > MANY + weft_shard_counters(c->shard[1])->elements_applied / 2;
-    cluster_clock(c, 1, 0); /* that of the push: no clock is left out, and none is ended twice */
+    cluster_clock(c, 1, 0); /* the clock of the push: no clock is skipped or ended twice */
     cluster_run(c);
     assert_int_equal(weft_ps_clock_now(c->client[1], 0), 1);
     assert_int_equal(weft_shard_clock(c->shard[1], 0), 1);

@@ -15,7 +15,7 @@
 
 enum { COUNT = 8, STEPS = 200 };
 
-/* One block with its state, as a row holds it. */
+/* One block with its state, as in a row. */
 struct rig {
     struct weft_table_spec spec;
     const struct weft_optimizer *optimizer;

@@ -1,5 +1,6 @@
-/* A worker that packs its ids, and one that does not: the same rows, and fewer bytes. Shards that
- * do not take packed ids get plain ones. Values are whole numbers, so that sums are exact. */
+/* A worker with packed ids and one without get the same rows; packed ids need fewer bytes. Shards
+ * that do not accept packed ids get plain ones. Values are whole numbers, so that sums are
+ * exact. */
 #include "ps_cluster.h"
 
 #include <setjmp.h>
@@ -19,7 +20,7 @@ static uint64_t id_of(uint32_t i, uint32_t round, enum order order)
 }
 
 struct outcome {
-    uint64_t bytes; /* of requests */
+    uint64_t bytes; /* bytes of requests */
     uint64_t packed;
     float *rows; /* (ROUNDS, N, dim), as pulled at the end */
 };
@@ -130,7 +131,7 @@ static void a_shard_that_cannot(void **state)
     cluster_stop(&c);
 }
 
-/* Of a push that loses chunks the worker knows how many rows arrived. */
+/* The worker knows how many rows of a push with lost chunks arrived. */
 static void what_was_lost_is_counted(void **state)
 {
     (void)state;
@@ -209,9 +210,9 @@ static void a_bound_stays_of_use(void **state)
     }
 }
 
-/* A connection breaks with requests under way at every step; the packets of the next one are
- * shorter, and its shard takes no packed ids. What was laid out for the one before is answered all
- * the same. */
+/* The connection breaks at every step, with requests in flight. The next connection has shorter
+ * packets, and its shard accepts no packed ids. Requests laid out for the old connection still get
+ * replies. */
 static void a_break(void **state)
 {
     (void)state;

@@ -41,7 +41,7 @@ static struct weft_shard_gauges gauges_of(const struct bench *b)
     return gauges;
 }
 
-/* With pulls, whose replies report that a clock has begun. */
+/* Includes pulls, whose replies report that a clock has begun. */
 static void clock_of_all(struct bench *b)
 {
     struct pull pull[WORKERS];
@@ -59,7 +59,7 @@ static void clock_of_all(struct bench *b)
     bench_quiet(b);
 }
 
-/* Clocks until every worker has parked its connection. */
+/* Run clocks until every worker has parked its connection. */
 static void until_parked(struct bench *b)
 {
     for (uint32_t clocks = 0; gauges_of(b).workers_parked < b->c.workers; clocks++) {
@@ -79,7 +79,7 @@ static bool is_lost(const struct bench *b)
     return weft_shard_has_lost(b->c.shard[SHARD], &rank);
 }
 
-/* No requests for this time. */
+/* Let this time pass without requests. */
 static void idle(struct bench *b, uint64_t span_ns)
 {
     for (const uint64_t end_ns = b->c.net->now_ns + span_ns; b->c.net->now_ns < end_ns;) {
@@ -110,7 +110,7 @@ static void close_job(struct bench *b)
 
 /* ---- tests ----------------------------------------------------------------------------------- */
 
-/* The shard has one connection, its aggregator's; pushes, pulls and clocks go on. */
+/* The shard has one connection, that of its aggregator; pushes, pulls and clocks continue. */
 static void job_goes_on(void **state)
 {
     (void)state;
@@ -134,8 +134,8 @@ static void job_goes_on(void **state)
     }
 }
 
-/* A request that an aggregator does not accept reopens the connection: no break is reported, and
- * the next pause is longer. */
+/* A request that an aggregator does not accept reopens the connection: no broken connection is
+ * reported, and the next pause is longer. */
 static void direct_request(void **state)
 {
     (void)state;
@@ -157,8 +157,8 @@ static void direct_request(void **state)
     close_job(&b);
 }
 
-/* The aggregator dies with pushes: they are sent to the shard, over new connections, and count
- * once. */
+/* The aggregator dies with pushes: workers send them to the shard over new connections, and they
+ * count once. */
 static void aggregator_dies(void **state)
 {
     (void)state;
@@ -180,14 +180,14 @@ static void aggregator_dies(void **state)
     assert_int_equal(gauges_of(&b).workers_connected, WORKERS);
     clock_of_all(&b);
     box_start(&b, &b.box[0]);
-    idle(&b, WEFT_NS_PER_S + 5 * WEFT_NS_PER_MS); /* until they try it again */
+    idle(&b, WEFT_NS_PER_S + 5 * WEFT_NS_PER_MS); /* until workers reconnect to it */
     until_parked(&b);
     check_sums(&b);
     assert_false(is_lost(&b));
     close_job(&b);
 }
 
-/* Nothing to send, but alive: they connect in time, and stay. */
+/* Workers that are alive without requests reconnect in time and stay members. */
 static void silence(void **state)
 {
     (void)state;
@@ -204,7 +204,7 @@ static void silence(void **state)
     close_job(&b);
 }
 
-/* A parked worker dies: not before its time is over, and then it is dead. */
+/* A parked worker dies: it is declared dead when its lease ends, not earlier. */
 static void worker_dies(void **state)
 {
     (void)state;
@@ -227,8 +227,8 @@ static void worker_dies(void **state)
     close_job(&b);
 }
 
-/* The shard's process was stopped for longer than all leases: no worker is dead for that. One that
- * is, is dead a lease later. */
+/* The shard's process was stopped for longer than all leases: no worker is declared dead because of
+ * that. A worker that is dead is declared dead one lease later. */
 static void shard_is_stopped(void **state)
 {
     (void)state;
@@ -256,7 +256,8 @@ static void worker_reported_dead(void **state)
     open_job(&b, WEFT_TABLE_BSP, WEFT_DEATH_FAIL, 5);
     until_parked(&b);
     fake_kill(b.c.net, 1 + 2);
-    weft_shard_worker_died(b.c.shard[SHARD], 2, 1, b.c.net->now_ns); /* that was a process before */
+    /* the report is about an earlier process */
+    weft_shard_worker_died(b.c.shard[SHARD], 2, 1, b.c.net->now_ns);
     assert_false(is_lost(&b));
     weft_shard_worker_died(b.c.shard[SHARD], 2, b.c.net->now_ns, b.c.net->now_ns);
     assert_true(is_lost(&b));
@@ -264,7 +265,7 @@ static void worker_reported_dead(void **state)
     close_job(&b);
 }
 
-/* The clock continues without it once it is dead, and not before. */
+/* The clock continues without the worker after it is declared dead, not earlier. */
 static void shrinks(void **state)
 {
     (void)state;
@@ -284,7 +285,8 @@ static void shrinks(void **state)
     close_job(&b);
 }
 
-/* Another process has the rank: it replaces the parked one at once, and an older one does not. */
+/* Another process gets the rank: a newer one replaces the parked one at once, an older one is
+ * refused. */
 static void another_process(void **state)
 {
     (void)state;
@@ -304,11 +306,11 @@ static void another_process(void **state)
     bench_step(&b);
     assert_int_equal(counters->workers_refused, 1);
     assert_int_equal(gauges_of(&b).workers_parked, WORKERS - 1);
-    assert_true(is_lost(&b)); /* the one before is dead */
+    assert_true(is_lost(&b)); /* the previous process is lost */
     close_job(&b);
 }
 
-/* Another process of the shard, which knows nothing: the workers find out, and resume. */
+/* The shard restarts without state: the workers detect that and resume. */
 static void shard_dies(void **state)
 {
     (void)state;
@@ -325,14 +327,14 @@ static void shard_dies(void **state)
     memset(b.want, 0, sizeof(b.want));
     memset(b.sums, 0, sizeof(b.sums));
     idle(&b, lease_ns);
-    assert_int_equal(gauges_of(&b).workers_connected, WORKERS); /* by their silence */
+    assert_int_equal(gauges_of(&b).workers_connected, WORKERS); /* after the lack of commits */
     clock_of_all(&b);
     check_sums(&b);
     close_job(&b);
 }
 
-/* A job that does not wait for servers: a parked connection is opened again all the same, but only
- * to the same process of the shard; one that breaks later is the end. */
+/* Without reconnect_ns a parked connection is still reopened, but only to the same process of the
+ * shard; a connection that breaks later ends the job. */
 static void without_reconnecting(void **state)
 {
     (void)state;
@@ -373,11 +375,11 @@ static void another_shard_without_reconnecting(void **state)
     assert_int_equal(ask(&b, 1), WEFT_PEER);
     assert_int_equal(weft_shard_counters(b.c.shard[SHARD])->tables, 0);
     idle(&b, lease_ns);
-    assert_int_equal(gauges_of(&b).workers_connected, 0); /* it knows that they are gone */
+    assert_int_equal(gauges_of(&b).workers_connected, 0); /* the shard has detected their end */
     close_job(&b);
 }
 
-/* The end of a process is its end, and no death: it connects before. */
+/* A process that ends normally is not declared dead, because it reconnects first. */
 static void polite_end(void **state)
 {
     (void)state;
@@ -391,7 +393,7 @@ static void polite_end(void **state)
     assert_false(weft_ps_client_unpark(b.c.client[2], b.c.net->now_ns));
     assert_int_equal(gauges_of(&b).workers_connected, 1);
     idle(&b, lease_ns);
-    assert_int_equal(weft_ps_client_counters(b.c.client[2])->parks, 1); /* none from now on */
+    assert_int_equal(weft_ps_client_counters(b.c.client[2])->parks, 1); /* no more from now on */
     struct weft_msg_event down = {.type = WEFT_EVENT_PEER_DOWN,
                                   .peer = fake_peer(1 + 2),
                                   .down = WEFT_DOWN_CLOSED};
@@ -401,8 +403,8 @@ static void polite_end(void **state)
     close_job(&b);
 }
 
-/* Before a long computation the connection is opened: when that is done, nothing is outstanding.
- * Later it is parked again. */
+/* The connection is reopened before a long computation; afterwards nothing is outstanding. Later it
+ * is parked again. */
 static void long_computation(void **state)
 {
     (void)state;
@@ -424,7 +426,7 @@ static void long_computation(void **state)
     close_job(&b);
 }
 
-/* Without aggregators that deliver all requests, no worker parks. */
+/* No worker parks unless aggregators deliver all its requests. */
 static void nobody_parks(void **state)
 {
     (void)state;
@@ -446,7 +448,7 @@ static void nobody_parks(void **state)
     close_job(&b);
 }
 
-/* Whatever happens to whom, it counts once; and while all workers live, none is declared dead. */
+/* Random faults: every push counts once, and no living worker is declared dead. */
 static void random_jobs(void **state)
 {
     (void)state;

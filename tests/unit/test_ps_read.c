@@ -1,4 +1,4 @@
-/* Reads that wait to be admitted (ps/update.h), at the worker: which pulls wait, and for what. */
+/* Read admission (ps/update.h) at the worker: which pulls wait, and for which event. */
 #include "ps_cluster.h"
 
 #include "ps/client_internal.h"
@@ -17,7 +17,7 @@ struct rig {
     float pulled[4][N * DIM];
 };
 
-/* Updates of bytes_min and more are asked for. */
+/* Updates of at least bytes_min bytes request grants. */
 static struct rig *rig_new(uint64_t bytes_min)
 {
     struct rig *r = calloc(1, sizeof(*r));
@@ -71,7 +71,7 @@ static bool is_done(struct rig *r, weft_ps_op op)
     return weft_ps_op_done(r->c.client[0], op, NULL);
 }
 
-/* The step that is asked for; 0 = none. */
+/* The step for which admission is requested; 0 = none. */
 static uint32_t wanted(struct rig *r)
 {
     uint32_t clock;
@@ -90,15 +90,15 @@ static void end_clock(struct rig *r)
     }
 }
 
-/* The update is short: nobody hears of it, so its step's end is told, and only then the next is
- * asked for. */
+/* The scheduler does not know a short update, so the worker reports the end of its step and only
+ * then requests the next read. */
 static void a_step_waits_once(void **state)
 {
     (void)state;
     struct rig *r = rig_new(1 << 20);
     struct weft_ps_client *client = r->c.client[0];
     weft_ps_op op[2] = {pull(r, 0, false), pull(r, 1, true)}, asked;
-    assert_true(is_done(r, op[1])); /* it is of no step */
+    assert_true(is_done(r, op[1])); /* it belongs to no step */
     assert_int_equal(weft_ps_ask(client, 0, 0, r->c.net->now_ns, &asked), WEFT_OK);
     assert_true(is_done(r, asked));
     assert_false(is_done(r, op[0]));
@@ -106,7 +106,7 @@ static void a_step_waits_once(void **state)
     begin(r, 1);
     assert_int_equal(wanted(r), 0);
     assert_true(is_done(r, op[0]));
-    assert_true(is_done(r, pull(r, 1, false))); /* of the same step */
+    assert_true(is_done(r, pull(r, 1, false))); /* in the same step */
     assert_int_equal(wanted(r), 0);
     assert_false(weft_ps_read_over(client));
     weft_ps_op pushed = push(r, 0);
@@ -124,7 +124,7 @@ static void a_step_waits_once(void **state)
     assert_false(weft_ps_read_over(client));
     begin(r, 2);
     assert_true(is_done(r, op[0]));
-    assert_true(r->pulled[0][0] == 1); /* it has seen the push */
+    assert_true(r->pulled[0][0] == 1); /* it contains the push */
     /* A step without a push. */
     end_clock(r);
     op[0] = pull(r, 0, false);
@@ -135,8 +135,7 @@ static void a_step_waits_once(void **state)
     rig_free(r);
 }
 
-/* The update is asked for: its end is heard from the shards, so the next read is asked for at once.
- */
+/* The update requests a grant: the shards report its end, so the next read is requested at once. */
 static void a_planned_update_is_not_waited_for(void **state)
 {
     (void)state;
@@ -163,14 +162,14 @@ static void a_planned_update_is_not_waited_for(void **state)
     }
     assert_int_equal(wanted(r), 2);
     assert_false(is_done(r, op));
-    assert_false(weft_ps_read_over(client)); /* the shards told the scheduler */
+    assert_false(weft_ps_read_over(client)); /* the shards notified the scheduler */
     begin(r, 2);
     assert_true(is_done(r, op));
     rig_free(r);
 }
 
-/* A program that has begun to push for a step reads without an admission, and nothing of it waits
- * behind the pull. */
+/* A program that has begun to push for a step reads without admission, and nothing waits for the
+ * pull. */
 static void a_push_ends_the_wait(void **state)
 {
     (void)state;
@@ -185,7 +184,7 @@ static void a_push_ends_the_wait(void **state)
     assert_true(weft_ps_read_over(client));
     weft_ps_update_end(client, r->c.net->now_ns);
     assert_true(is_done(r, pushed));
-    /* It never ends a clock: each update is a step of the same number. */
+    /* A worker that never ends a clock: all its steps have the same number. */
     for (int i = 0; i < 3; i++) {
         op = pull(r, 0, false);
         assert_false(is_done(r, op));
@@ -200,7 +199,7 @@ static void a_push_ends_the_wait(void **state)
     rig_free(r);
 }
 
-/* The scheduler is gone. */
+/* The scheduler is down. */
 static void what_waits_goes_when_nothing_waits(void **state)
 {
     (void)state;
@@ -218,7 +217,7 @@ static void what_waits_goes_when_nothing_waits(void **state)
     rig_free(r);
 }
 
-/* At its deadline a pull that waits ends with what has arrived: nothing. */
+/* At its deadline a waiting pull ends without data. */
 static void a_deadline_ends_the_wait(void **state)
 {
     (void)state;
@@ -235,7 +234,7 @@ static void a_deadline_ends_the_wait(void **state)
     weft_ps_client_progress(r->c.client[0], r->c.net->now_ns);
     assert_true(weft_ps_op_done(r->c.client[0], op, &result));
     assert_int_equal(result.rows_missed, N);
-    begin(r, 1); /* in vain, or for the next pull of this step */
+    begin(r, 1); /* without effect, or for the next pull of this step */
     assert_true(is_done(r, pull(r, 0, false)));
     rig_free(r);
 }

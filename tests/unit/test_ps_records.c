@@ -1,11 +1,10 @@
-/* Each of the seven durations of an RPC, validated by a delay of known size injected at its place
- * and nowhere else: real clients, a real shard and real endpoints, on virtual time, where
- * everything else takes no time at all. So a duration is off by exactly the delay, or the test
- * fails.
+/* Each of the seven durations of an RPC is validated by a delay of known size that is injected at
+ * one place only. The test uses real clients, a real shard and real endpoints on virtual time,
+ * where everything else takes no time. So a duration equals the injected delay, or the test fails.
  *
- * Every node has a clock of its own that a round of progress can hold up: a delay in the middle of
- * it moves the clock, and what the node sends leaves that much later. What arrives meanwhile waits,
- * stamped with its arrival, as in a socket's buffer. */
+ * Every node has a clock that a round of progress can delay: a delay in the middle of the round
+ * advances the clock, and packets of the node are sent that much later. Packets that arrive
+ * meanwhile wait with their arrival timestamp, as in a socket's buffer. */
 #include "../lib/datagram_net.h"
 #include "ps/client.h"
 #include "ps/shard.h"
@@ -30,28 +29,28 @@ struct rig;
 /* End n of the network. */
 struct node {
     struct rig *rig;
-    uint64_t now_ns;  /* inside a round; between two, when the last one ended */
-    uint64_t late_ns; /* injected: from the first datagram's arrival to the round */
+    uint64_t now_ns;  /* time inside a round; between rounds, the end of the last one */
+    uint64_t late_ns; /* injected: delay from the first datagram's arrival to the round */
 };
 
 struct rig {
-    struct net net; /* first. Its clock is that of the node whose round it is */
+    struct net net; /* first member; its clock is that of the node whose round runs */
     struct node nodes[NODES];
     struct weft_shard *shard;
     struct weft_ps_client *clients[WORKERS];
     struct weft_rpc_record_ring *ring[NODES];
-    uint64_t now_ns; /* of the last round begun */
+    uint64_t now_ns; /* start of the last round */
     /* Injected: */
-    uint64_t apply_ns; /* in the apply path: for each chunk applied, each pull read */
-    uint64_t applied;  /* of these, that have been held up */
-    uint64_t hand_ns;  /* in the worker, between taking an answer up and handing it over */
-    uint32_t asked;    /* times that the clock was read in this event */
+    uint64_t apply_ns; /* in the apply path: per chunk applied and per pull read */
+    uint64_t applied;  /* number of delayed ones */
+    uint64_t hand_ns;  /* in the worker, between receiving a reply and delivering it */
+    uint32_t asked;    /* number of clock readings in this event */
     bool in_answer;
 };
 
 /* ---- clocks, with the delays that happen in the middle of work ------------------------------- */
 
-/* The clock is read before and after the work; a counter has moved when there was work. */
+/* The clock is read before and after the work; a changed counter shows that work was done. */
 static uint64_t server_clock_ns(void *arg)
 {
     struct node *node = arg;
@@ -65,7 +64,7 @@ static uint64_t server_clock_ns(void *arg)
     return node->now_ns;
 }
 
-/* It is read when an answer is taken up, and again when that is handed over. */
+/* The clock is read when a reply is received, and again when it is delivered. */
 static uint64_t worker_clock_ns(void *arg)
 {
     struct node *node = arg;
@@ -124,7 +123,7 @@ static uint64_t next_round_ns(const struct rig *rig, uint32_t n)
     const struct net_datagram *first = first_for(rig, n);
     uint64_t at_ns = weft_ep_deadline(rig->net.end[n].ep);
     if (first != NULL && first->due_ns <= at_ns) {
-        at_ns = first->due_ns + node->late_ns; /* a timer that fires meanwhile is late, too */
+        at_ns = first->due_ns + node->late_ns; /* a timer that fires meanwhile is delayed, too */
     }
     return weft_max_u64(at_ns, node->now_ns);
 }
@@ -137,7 +136,7 @@ static void progress_at(struct rig *rig, uint32_t n, uint64_t at_ns)
     for (const struct net_datagram *first;
          (first = first_for(rig, n)) != NULL && first->due_ns <= at_ns;) {
         struct net_datagram d = net_dequeue(&rig->net, (uint32_t)(first - rig->net.queue));
-        rig->net.now_ns = node->now_ns; /* an event may have held it up */
+        rig->net.now_ns = node->now_ns; /* an event may have delayed it */
         net_deliver_at(&rig->net, &rig->net.end[n], &d.from, WEFT_ECN_ECT0, d.data, d.bytes,
                        d.due_ns);
         free(d.data);
@@ -149,7 +148,7 @@ static void progress_at(struct rig *rig, uint32_t n, uint64_t at_ns)
     finish_round(rig, n);
 }
 
-/* The node that is next; false when none is until then. */
+/* The next node to run; false: none until then. */
 static bool round_step(struct rig *rig, uint64_t until_ns)
 {
     uint32_t next = 0;
@@ -215,7 +214,7 @@ static void worker_open(struct rig *rig, uint32_t w)
     assert_int_equal(weft_ps_client_new(&config, end->msgr, &peer, &rig->clients[w]), WEFT_OK);
 }
 
-/* Both workers connected; nothing is injected yet. */
+/* Both workers are connected; no delay is injected yet. */
 static struct rig *rig_open(void)
 {
     struct rig *rig = calloc(1, sizeof(*rig));
@@ -272,7 +271,7 @@ static void wait_for(struct rig *rig, uint32_t w, weft_ps_op op)
     }
     assert_int_equal(result.status, WEFT_OK);
     weft_ps_op_release(rig->clients[w], op);
-    /* Until all is quiet: what is still acknowledged must not delay the next one. */
+    /* Run until idle: outstanding acknowledgements must not delay the next RPC. */
     run_until(rig, rig->now_ns + 50 * WEFT_NS_PER_MS);
 }
 
@@ -318,14 +317,13 @@ static weft_ps_op pull_start(struct rig *rig, uint32_t w, uint32_t rows)
 
 /* ---- what was recorded ----------------------------------------------------------------------- */
 
-/* The records of a worker's RPCs, and of the same by the server; the identity of one clock holds.
- */
+/* Records of RPCs by the worker and by the server; their stages sum up as for a single clock. */
 struct seen {
     uint32_t count;
     struct weft_rpc_record_client rpc[8];
 };
 
-/* Of a node; they stay in its ring. Returns how many. */
+/* Copy the records of a node; they stay in its ring. Returns their number. */
 static uint32_t records_of(const struct rig *rig, uint32_t node,
                            struct weft_rpc_record records[RING])
 {
@@ -387,7 +385,7 @@ static struct seen look(const struct rig *rig, uint32_t w)
     return seen;
 }
 
-/* One worker, nobody to wait for: a push, then a pull. */
+/* One worker, so no waiting: a push, then a pull. */
 static struct seen push_and_pull(struct rig *rig)
 {
     wait_for(rig, 0, push_start(rig, 0, 10));
@@ -407,7 +405,7 @@ static struct rig *rig_alone(void)
     return rig;
 }
 
-/* All durations of an RPC as one line, in us, so that a difference is seen at once. */
+/* All durations of an RPC as one line, in us, so that differences are easy to see. */
 static void is_us(const struct weft_rpc_record_client *rpc, const char *wanted)
 {
     char line[256];
@@ -490,7 +488,7 @@ static void in_the_worker(void **state)
     both_are_us(&seen, "w_proc 700 w_queue 0 ps_proc 0 ps_overlap 0 ps_wait 0 ps_queue 0 n_tx 200");
 }
 
-/* Worker 1 ends its clock so much after worker 0 has asked for what it makes. */
+/* Worker 1 ends its clock this long after worker 0 has pulled the next clock. */
 static struct seen at_a_barrier(uint64_t late_ns)
 {
     struct rig *rig = rig_open();
@@ -526,13 +524,13 @@ static void at_the_barrier(void **state)
     assert_int_equal(seen.rpc[1].iteration, 2);
 }
 
-/* Chunks of a long push are applied while others are on the way: that is within N_tx, not beside
- * it. The last one comes 2 ms after the one before. */
+/* Chunks of a long push are applied while others are in flight: that time is part of N_tx and not
+ * counted twice. The last chunk arrives 2 ms after the previous one. */
 static void while_others_arrive(void **state)
 {
     (void)state;
     struct rig *rig = rig_alone();
-    wait_for(rig, 0, push_start(rig, 0, 1000)); /* the path's window is open */
+    wait_for(rig, 0, push_start(rig, 0, 1000)); /* opens the congestion window */
     uint64_t chunks = weft_shard_counters(rig->shard)->chunks_applied;
     rig->apply_ns = DELAY_NS;
     rig->net.end[SERVER].gap_ns = 2 * WEFT_NS_PER_MS;
@@ -564,7 +562,7 @@ static void workers_of_each_window(void **state)
     uint64_t at_ns = rig->now_ns;
     wait_for(rig, 0, pull_start(rig, 0, 10));
     weft_shard_records_end(rig->shard);
-    weft_shard_records_end(rig->shard); /* nothing happened since */
+    weft_shard_records_end(rig->shard); /* no requests since */
     uint32_t windows = 0, count = records_of(rig, SERVER, records);
     uint64_t last_ns = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -594,7 +592,7 @@ static void both_workers_in_one_window(void **state)
     wait_for(rig, 0, a);
     wait_for(rig, 1, b);
     weft_shard_records_end(rig->shard);
-    assert_int_equal(records_of(rig, SERVER, records), 3); /* two answers, one window */
+    assert_int_equal(records_of(rig, SERVER, records), 3); /* two replies, one window */
     assert_int_equal(records[2].type, WEFT_RPC_RECORD_ACTIVE);
     assert_int_equal(records[2].active.workers, 2);
     rig_close(rig);

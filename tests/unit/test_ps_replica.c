@@ -1,5 +1,5 @@
-/* Shards and their replicas: the distance of the model from its replica, at every instant;
- * promotions and broken connections at random; and invalid pieces and peers. */
+/* Shards and their replicas: the distance of the model from its replica at every instant; random
+ * promotions and broken connections; invalid pieces and peers. */
 #include "ps_churn.h"
 
 #include "ps/divergence.h"
@@ -16,7 +16,7 @@
 enum { OPS = 3, DIM = CHURN_DIM, IDS = CHURN_IDS, FIRST = CHURN_SHARDS + CHURN_WORKERS };
 
 struct standby {
-    struct weft_shard *shard; /* NULL: there is none */
+    struct weft_shard *shard; /* NULL: none */
     struct weft_replica *replica;
     uint64_t incarnation;
 };
@@ -30,8 +30,9 @@ struct rig {
         weft_ps_op op;
     } ops[CHURN_WORKERS][OPS];
     double pushed[IDS];
-    double told[CHURN_SHARDS][IDS];     /* what somebody may have been told of row i */
-    double answered[CHURN_SHARDS][IDS]; /* the same, and before the replica was ready, too */
+    double told[CHURN_SHARDS][IDS];     /* value of row i in replies while the replica was ready */
+    double answered[CHURN_SHARDS][IDS]; /* the same, including the time before the replica was
+                                         * ready */
     float (*gradient)(struct weft_prng *prng);
     uint32_t promotions;
     uint64_t transfers, holds, lost;
@@ -39,11 +40,11 @@ struct rig {
 };
 
 static struct rig rig;
-static uint32_t ranks;      /* that shards have room for; 0 = for those that there are */
-static uint32_t pieces_max; /* of replicas; 0 = the default */
-static uint32_t step_rows;  /* 0 = as others have it */
-static bool is_closed;      /* no table is opened */
-static uint32_t ttl;        /* of rows, in clocks; 0 = they stay */
+static uint32_t ranks;      /* maximum ranks of shards; 0 = the number of workers */
+static uint32_t pieces_max; /* limit of replicas; 0 = the default */
+static uint32_t step_rows;  /* 0 = the usual value */
+static bool is_closed;      /* open no table */
+static uint32_t ttl;        /* TTL of rows in clocks; 0 = none */
 
 static void supply(struct weft_shard *shard)
 {
@@ -105,7 +106,7 @@ static void standby_poll(uint32_t s)
     }
 }
 
-/* Its process ends; its shard stays. */
+/* End the process; its shard object stays. */
 static struct weft_shard *standby_end(uint32_t s)
 {
     struct standby *standby = &rig.standbys[s];
@@ -153,7 +154,7 @@ static double distance(uint32_t s)
     return sqrt(squares);
 }
 
-/* At this instant. */
+/* Check the distance at this instant. */
 static void look(uint32_t s)
 {
     const struct weft_replication state = replication(s);
@@ -209,7 +210,7 @@ static void start_push(uint32_t w, uint32_t o)
     uint32_t picked[IDS] = {0};
     uint32_t n = 1 + (uint32_t)weft_prng_below(&churn->prng, IDS);
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t k = (uint32_t)weft_prng_below(&churn->prng, IDS); /* the same row twice, too */
+        uint32_t k = (uint32_t)weft_prng_below(&churn->prng, IDS); /* possibly the same row twice */
         ids[i] = churn_id(k);
         picked[k]++;
         rows[i * DIM] = rig.gradient(&churn->prng);
@@ -270,8 +271,8 @@ static void settle(void)
 
 /* ---- faults ---------------------------------------------------------------------------------- */
 
-/* The shard's process dies, and its replica goes on in its place: what somebody was told of is lost
- * by at most the bound. */
+/* The shard's process dies, and its replica is promoted: the loss of reported state is at most the
+ * bound. */
 static void promote(uint32_t s)
 {
     struct cluster *c = &rig.churn.c;
@@ -314,7 +315,8 @@ static void faults(void)
         if (weft_prng_chance(&rig.churn.prng, 10000)) {
             standby_start(s);
         }
-    } else if (weft_prng_chance(&rig.churn.prng, 1000)) { /* it dies, or loses its connection */
+        /* the replica dies, or loses its connection */
+    } else if (weft_prng_chance(&rig.churn.prng, 1000)) {
         shard_free(standby_end(s));
     } else if (weft_prng_chance(&rig.churn.prng, 4000) &&
                weft_replica_may_be_promoted(standby->replica, c->net->now_ns) ==
@@ -383,7 +385,7 @@ static void stop(void)
 
 /* ---- tests ----------------------------------------------------------------------------------- */
 
-/* Every mode and optimizer, bounds from none to wide; with room for copies and without. */
+/* Every mode and optimizer, bounds from 0 to large; with and without memory for copies. */
 static void never_beyond_the_bound(void **state)
 {
     (void)state;
@@ -410,8 +412,8 @@ static void never_beyond_the_bound(void **state)
     assert_true(transfers > 500 && holds > 50);
 }
 
-/* Nobody counts a push twice, and with a bound of 0 none that was answered is lost; in BSP those of
- * the clock in progress are, which are in no weights yet. */
+/* No push counts twice, and with a bound of 0 no acknowledged push is lost. In BSP pushes of the
+ * clock in progress may be lost, because no weights contain them yet. */
 static void promoted(uint8_t mode, double div_max, uint64_t first)
 {
     uint32_t promotions = 0;
@@ -451,8 +453,8 @@ static void promoted_at_a_boundary(void **state)
     promoted(WEFT_TABLE_BSP, 30, 351);
 }
 
-/* A replica that is ready is gone: answers beyond the bound wait as long as it may be promoted,
- * twice over, and then the shard goes on alone. */
+/* A ready replica disappears: replies beyond the bound are held for twice the time in which it may
+ * be promoted; then the shard continues alone. */
 static void waits_for_a_lost_one(void **state)
 {
     (void)state;
@@ -484,8 +486,9 @@ static void waits_for_a_lost_one(void **state)
     stop();
 }
 
-/* Answers do not wait for the first copy of everything, so when that is there they may be farther
- * than the bound from it: until they are not, the replica is not told that it may be promoted. */
+/* Replies are not held during the first copy of all tables, so the reported state may exceed the
+ * bound when the copy is complete. Until it is within the bound, the replica is not told that it
+ * may be promoted. */
 static void ready_within_the_bound(void **state)
 {
     (void)state;
@@ -523,8 +526,8 @@ static void ready_within_the_bound(void **state)
     assert_true(looks > 100);
 }
 
-/* BSP: a row goes in the middle of a clock, where the table cannot be cut. Nothing waits for that:
- * the clock could not end, for it does not before its pushes are answered. */
+/* BSP: a row is removed in the middle of a clock, when the table cannot be cut. No reply is held
+ * because of that: the clock cannot end before its pushes have replies. */
 static void rows_go_within_a_clock(void **state)
 {
     (void)state;
@@ -546,7 +549,7 @@ static void rows_go_within_a_clock(void **state)
     }
 }
 
-/* A worker of two tables: it pushes, waits for the answer, ends the clock, and so on. */
+/* A worker of two tables: it pushes, waits for the reply, ends the clock, and repeats. */
 static void in_turn(uint32_t w, uint16_t t)
 {
     struct churn *churn = &rig.churn;
@@ -573,9 +576,9 @@ static void in_turn(uint32_t w, uint16_t t)
     }
 }
 
-/* BSP: rows of one table are stepped while another one is at its boundary, and replicas come and
- * go. What can be cut is cut before anybody is told of it, so no answer waits for a clock that
- * waits for it. */
+/* BSP: rows of one table are stepped while another one is at its boundary, and replicas connect and
+ * disconnect. A table is cut before a reply reports its new state, so no reply waits for a clock
+ * that waits for the reply. */
 static void two_tables_have_boundaries(void **state)
 {
     (void)state;
@@ -627,7 +630,7 @@ static void steps_with(uint32_t steps, bool pieces_wait)
     }
 }
 
-/* A push to every row of a table. False: it is not answered. */
+/* Push to every row of a table. False: no reply. */
 static bool push_all(uint32_t w, uint16_t t, bool pieces_wait)
 {
     struct weft_ps_client *client = rig.churn.c.client[w];
@@ -661,11 +664,12 @@ static void end_clock(uint32_t w, uint16_t t, bool pieces_wait)
     }
 }
 
-/* BSP, a first copy of two tables. The first transfer has the second table alone, for the first one
- * is within a clock; both clocks end behind it, and rows of both are stepped. If the next transfer
- * began when those of the first table are, it would not have the second one's step, of which
- * workers are told meanwhile: they push again, and then the bound begins to count, cannot be kept
- * before the clock ends, and holds the answers that the clock waits for. */
+/* BSP, the first copy of two tables. The first transfer contains only the second table, because the
+ * first table is within a clock. Both clocks end after it, and rows of both are stepped. Suppose
+ * that the next transfer began when the rows of the first table are stepped: it would lack the
+ * second table's step, which replies report meanwhile. Workers would push again, and the bound
+ * would then begin to apply. It could not be met before the clock ends, and would hold the replies
+ * for which the clock waits. */
 static void a_first_copy_waits_for_both_tables(void **state)
 {
     (void)state;
@@ -691,7 +695,7 @@ static void a_first_copy_waits_for_both_tables(void **state)
         steps_with(1, false);
     }
     assert_int_equal(replication(0).transfers, 1);
-    assert_true(push_all(0, 1, true)); /* of the next clock */
+    assert_true(push_all(0, 1, true)); /* for the next clock */
     assert_false(replication(0).ready);
     for (uint32_t i = 0; i < 5000 && replication(0).transfers == 1; i++) {
         steps_with(1, false);
@@ -708,8 +712,8 @@ static void a_first_copy_waits_for_both_tables(void **state)
     stop();
 }
 
-/* Where the transport has no room for a piece, an event comes when it has: until then nothing is
- * due, or the driver's loop would not sleep. */
+/* If the transport has no room for a piece, an event occurs when it has. Until then nothing is due,
+ * so that the driver's loop can sleep. */
 static void sleeps_without_room(void **state)
 {
     (void)state;
@@ -722,7 +726,7 @@ static void sleeps_without_room(void **state)
     standby_start(0);
     for (uint32_t i = 0; i < 20; i++) {
         steps_with(50, true);
-        net->now_ns += WEFT_NS_PER_MS; /* more than that between two signs of life */
+        net->now_ns += WEFT_NS_PER_MS; /* less than the interval of heartbeats */
         weft_shard_progress(shard, net->now_ns);
         weft_shard_progress(shard, net->now_ns);
         assert_true(weft_shard_deadline(shard) > net->now_ns);
@@ -735,7 +739,8 @@ static void sleeps_without_room(void **state)
     stop();
 }
 
-/* What a replica says is looked at: it comes anew, and the shard lives. */
+/* The shard checks a replica's messages: an invalid one makes the replica reconnect, and the shard
+ * continues. */
 static void confirms_that_are_none(void **state)
 {
     (void)state;
@@ -767,8 +772,8 @@ static void confirms_that_are_none(void **state)
     }
 }
 
-/* A replica that is not for this shard, and cannot read even the first piece: it says so, or clocks
- * of BSP would wait for the end of the transfer as long as it is connected. */
+/* A replica of another shard cannot read even the first piece. It reports that; otherwise BSP
+ * clocks would wait for the end of the transfer while it is connected. */
 static void refuses_the_first_piece(void **state)
 {
     (void)state;
@@ -783,14 +788,14 @@ static void refuses_the_first_piece(void **state)
         (void)step();
     }
     assert_int_equal(weft_replica_state(rig.standbys[0].replica)->pieces_bad, 1);
-    assert_false(replication(0).connected); /* before its connection is */
+    assert_false(replication(0).connected); /* before its connection ends */
     assert_false(weft_transfer_holds_steps(rig.churn.c.shard[0]));
     assert_true(weft_shard_take_replaced(rig.churn.c.shard[0], &peer, &for_good));
     assert_true(peer == fake_peer(FIRST) && !for_good);
     stop();
 }
 
-/* One that has no room for what is sent says that, too, and not that it was ready. */
+/* A replica without room for the pieces reports that, and is not counted as ready. */
 static void refuses_what_is_too_large(void **state)
 {
     (void)state;
@@ -837,8 +842,8 @@ static void replicates_a_shard_without_tables(void **state)
     stop();
 }
 
-/* BSP: a replica that comes in the middle of a clock gets the table at its end. Nothing is sent
- * before that but that the shard lives. */
+/* BSP: a replica that connects in the middle of a clock gets the table at the end of the clock.
+ * Until then only heartbeats are sent. */
 static void comes_within_a_clock(void **state)
 {
     (void)state;
@@ -863,8 +868,7 @@ static void comes_within_a_clock(void **state)
     stop();
 }
 
-/* Against sums over all places: whatever comes when, nothing is forgotten, and nothing stays
- * behind. */
+/* Compared with sums over all slots: in any order of events, no change is lost and none remains. */
 static void ways_are_added_up(void **state)
 {
     (void)state;
@@ -963,12 +967,12 @@ static void pieces(void **state)
     weft_piece_check_begin(&limits, record_bytes);
     assert_int_equal(weft_piece_check(&limits, record_bytes, bytes, &head), WEFT_OK);
     assert_int_equal(record_bytes[0], 24);
-    /* Told of a table twice; rows of one that nobody told of. */
+    /* A table announced twice; rows of a table that was not announced. */
     assert_int_equal(weft_piece_check(&limits, record_bytes, bytes, &head), WEFT_PROTO);
     for (size_t n = 0; n < count; n++) {
         assert_int_equal(weft_piece_unpack(bytes, n, &limits, &head), WEFT_PROTO);
     }
-    /* One byte of the heads changed: refused, or it says something else. */
+    /* One byte of the heads changed: refused, or it has another valid meaning. */
     static const struct {
         size_t at;
         uint8_t value;

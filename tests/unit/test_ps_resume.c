@@ -27,19 +27,18 @@ struct rig {
     bool replay;
     double pushed[IDS];
     uint64_t reports_lost;
-    void *kept[CHURN_WORKERS]; /* memory of error feedback; NULL = nothing may be lost on the way */
+    void *kept[CHURN_WORKERS]; /* memory of error feedback; NULL = no loss in the network */
 };
 
-/* Of the tests that follow: pushes are of rows that were pulled, so they name lists; what became of
- * those. */
+/* For tests with lists: pushes use pulled rows, so they name lists. Counts of the outcomes. */
 static struct {
     bool on;
-    bool some_none; /* a shard that comes in another one's place may take none */
+    bool some_none; /* a restarted shard may accept no lists */
     struct weft_ps_client_counters clients;
     struct weft_shard_counters shards;
 } lists;
 
-/* Shards drop lists soon. */
+/* Shards evict lists early. */
 static void lists_draw(struct churn *churn)
 {
     churn->config.shard.list_ids = 3 + (uint32_t)weft_prng_below(&churn->prng, 30);
@@ -54,7 +53,7 @@ static void lists_count(const struct churn *churn)
         lists.clients.lists_unknown += c->lists_unknown;
         lists.clients.lists_sent += c->lists_sent;
     }
-    for (uint32_t s = 0; s < CHURN_SHARDS; s++) { /* the last of each */
+    for (uint32_t s = 0; s < CHURN_SHARDS; s++) { /* the last value of each */
         const struct weft_shard_counters *c = weft_shard_counters(churn->c.shard[s]);
         lists.shards.ids_by_list += c->ids_by_list;
         lists.shards.lists_refused += c->lists_refused;
@@ -145,7 +144,7 @@ static uint32_t work(struct rig *rig, uint32_t w, bool more)
             worker->ops[i].open = false;
         }
         if (more && !worker->ops[i].open && weft_prng_chance(&rig->churn.prng, 200000)) {
-            bool pull = i == 0; /* one at a time: it borrows memory */
+            bool pull = i == 0; /* one at a time, because it borrows memory */
             weft_status status = pull ? start_pull(rig, w, &worker->ops[i].op)
                                       : start_push(rig, w, &worker->ops[i].op);
             assert_true(status == WEFT_OK || status == WEFT_AGAIN);
@@ -175,7 +174,7 @@ static void settle(struct rig *rig)
     }
 }
 
-/* From here on the network loses, and what it loses is kept. */
+/* From here on the network loses chunks, and lost gradients are kept. */
 static void lose(struct rig *rig)
 {
     for (uint32_t w = 0; w < CHURN_WORKERS; w++) {
@@ -187,7 +186,7 @@ static void lose(struct rig *rig)
     rig->churn.c.net->loss_ppm = 400000;
 }
 
-/* What error feedback keeps of a row. */
+/* The kept gradients of a row. */
 static double kept_of(const struct rig *rig, uint32_t i)
 {
     double sum = 0;
@@ -202,7 +201,7 @@ static double kept_of(const struct rig *rig, uint32_t i)
     return sum;
 }
 
-/* Returns how many elements were lost and kept. */
+/* Returns the number of lost elements that were kept. */
 static uint64_t conserved(const struct rig *rig, bool all)
 {
     uint64_t kept = 0;
@@ -243,8 +242,8 @@ static void rig_stop(struct rig *rig)
 
 static struct rig rig;
 
-/* What was pushed is what the shards have and what is kept, whatever breaks; with replay whichever
- * shard dies, too: what was reported as lost does not come back with what is sent again. */
+/* Pushed gradients equal applied plus kept ones, whichever connection breaks; with replay also if
+ * shards die: gradients reported as lost are not applied by a resent push. */
 static void losses_are_kept(void **state)
 {
     (void)state;
@@ -260,8 +259,8 @@ static void losses_are_kept(void **state)
     assert_true(kept > 1000);
 }
 
-/* The same with deadlines, and little else lost: pushes end with what had arrived, or are not sent.
- */
+/* The same with deadlines and little other loss: pushes end with the chunks that arrived, or are
+ * not sent. */
 static void what_is_late_is_kept(void **state)
 {
     (void)state;
@@ -344,8 +343,9 @@ static void replayed(void **state)
     }
 }
 
-/* Shards that take no lists come in the place of such that do: pushes that named one go with their
- * ids. They are of one chunk: of one that was begun the chunks with ids would be others. */
+/* Shards that accept lists are replaced by shards that do not: pushes that named a list are sent
+ * with their ids. Pushes have one chunk, because a push that was begun would have other chunks with
+ * ids. */
 static void some_take_no_lists(void **state)
 {
     (void)state;
@@ -358,7 +358,7 @@ static void some_take_no_lists(void **state)
     assert_true(lists.clients.pushes_listed > 100 && lists.shards.ids_by_list > 100);
 }
 
-/* All of it once more with lists, some of which their shards do not have any more. */
+/* The same with lists, some of which the shards have evicted. */
 static void with_lists(void **state)
 {
     memset(&lists, 0, sizeof(lists));
@@ -447,8 +447,8 @@ static weft_status log_push(struct cluster *c)
     return status;
 }
 
-/* A server that makes a checkpoint only when it is asked for one: clocks of a quarter of the log go
- * on for ever. */
+/* A server that writes checkpoints only on request: clocks of a quarter of the log can continue
+ * forever. */
 static void log_is_emptied(void **state)
 {
     (void)state;
@@ -484,8 +484,8 @@ static void log_is_emptied(void **state)
     cluster_stop(&c);
 }
 
-/* Pushes of one clock that do not fit fail, slowly at the end; so do those that no checkpoint ever
- * relieves, and one that is larger than the log. */
+/* Pushes of one clock that do not fit fail, with delays near the end. So do pushes without any
+ * checkpoint that would free memory, and a push larger than the log. */
 static void log_is_full(void **state)
 {
     (void)state;
@@ -503,7 +503,7 @@ static void log_is_full(void **state)
         assert_true(slow < 1000);
     }
     assert_true(pushes > 30 && pushes <= 40 && slow > 50);
-    cluster_clock(&c, 0, 0); /* it may be relieved now, but is not */
+    cluster_clock(&c, 0, 0); /* a checkpoint could free memory now, but none is written */
     cluster_run(&c);
     assert_int_equal(log_push(&c), WEFT_AGAIN);
     c.net->now_ns += 11 * WEFT_NS_PER_S;
@@ -539,7 +539,7 @@ static void log_needs_checkpoints(void **state)
     cluster_stop(&c);
 }
 
-/* A shard that keeps no chunks cannot tell what it applied of a push: it says so. */
+/* A shard without masks does not know which chunks of a push it applied, and reports that. */
 static void refused(void **state)
 {
     (void)state;
@@ -592,9 +592,9 @@ static void tell(struct cluster *c, uint32_t w, enum weft_msg_event_type type,
     weft_ps_client_event(c->client[w], &event, now_ns);
 }
 
-/* A shard that takes each connection and ends it at once, for so long; a driver that looks every
- * millisecond. Returns how often it connected. pauses_p: the sum of squares of all pauses, in ms.
- */
+/* A shard that accepts and immediately ends each connection for this long; the driver checks every
+ * millisecond. Returns the number of connections. pauses_p: the sum of squares of all pauses, in
+ * ms. */
 static uint32_t attempts_within(struct cluster *c, uint32_t w, uint64_t span_ns, uint64_t *pauses_p)
 {
     uint64_t until_ns, last_ns = 0;
@@ -626,7 +626,7 @@ static void a_shard_that_ends_connections_is_asked_ever_more_rarely(void **state
         tell(c, w, WEFT_EVENT_PEER_UP, 0, 0);
         tell(c, w, WEFT_EVENT_PEER_DOWN, WEFT_DOWN_CLOSED, 0);
         uint32_t attempts = attempts_within(c, w, 60 * WEFT_NS_PER_S, &pauses[w]);
-        assert_in_range(attempts, 60, 127); /* 60 s by pauses of 0.5 to 1 s, and 7 shorter ones */
+        assert_in_range(attempts, 60, 127); /* 60 s with pauses of 0.5 to 1 s, and 7 shorter ones */
     }
     assert_int_not_equal(pauses[0], pauses[1]);
     waiting_free(c);
@@ -638,7 +638,7 @@ static void a_shard_that_ends_connections_is_asked_ever_more_rarely(void **state
     waiting_free(c);
 }
 
-/* As it does while another process has the rank; what the client is asked for fails in time. */
+/* A server does this while another process has the rank; operations of the client time out. */
 static void a_shard_that_ends_connections_is_given_up(void **state)
 {
     (void)state;
@@ -681,8 +681,8 @@ static void a_connection_that_held_is_made_again_at_once(void **state)
     tell(c, 0, WEFT_EVENT_PEER_DOWN, WEFT_DOWN_SILENT, now_ns);
     assert_true(weft_ps_client_reconnect_ns(c->client[0], 0) <= now_ns);
     assert_true(weft_ps_client_away(c->client[0], 0, &until_ns));
-    assert_int_equal(until_ns, now_ns + 1000 * WEFT_NS_PER_S); /* the time begins anew, too */
-    /* And from there on pauses are short again. */
+    assert_int_equal(until_ns, now_ns + 1000 * WEFT_NS_PER_S); /* the timeout starts again, too */
+    /* From there on pauses are short again. */
     assert_int_equal(weft_ps_client_reconnect(c->client[0], 0, fake_peer(0), now_ns), WEFT_OK);
     tell(c, 0, WEFT_EVENT_PEER_UP, 0, now_ns);
     tell(c, 0, WEFT_EVENT_PEER_DOWN, WEFT_DOWN_SILENT, now_ns);
@@ -730,8 +730,7 @@ static void push_one(struct cluster *c)
     assert_int_equal(cluster_wait(c, 0, op).status, WEFT_OK);
 }
 
-/* A server that is restored far behind its worker is told in one CLOCK all those that have no
- * pushes. */
+/* A server restored far behind its worker gets all clocks without pushes in one CLOCK. */
 static void many_clocks_are_told_at_once(uint8_t mode)
 {
     struct cluster c;
@@ -756,7 +755,7 @@ static void many_clocks_are_told_at_once(uint8_t mode)
     clocks_to(&c, 9000);
     push_one(&c);
     clocks_to(&c, 10000);
-    push_one(&c); /* of the clock in progress */
+    push_one(&c); /* for the clock in progress */
     uint64_t before = weft_ps_client_counters(c.client[0])->clocks;
     assert_int_equal(before, 10000);
     fake_kill(c.net, 0);
@@ -770,7 +769,7 @@ static void many_clocks_are_told_at_once(uint8_t mode)
     cluster_poll(&c);
     cluster_run(&c);
     assert_int_equal(weft_shard_clock(c.shard[0], 0), 10000);
-    /* Up to 2000, 2001 with its push's up to 9000, 9001 with its, the rest. */
+    /* CLOCKs for: up to 2000; 2001, with its push; up to 9000; 9001, with its push; the rest. */
     assert_in_range(weft_ps_client_counters(c.client[0])->clocks - before, 3, 5);
     clocks_to(&c, 10003);
     const uint64_t id = churn_id(0);
@@ -791,7 +790,7 @@ static void clocks_are_told_at_once(void **state)
     many_clocks_are_told_at_once(WEFT_TABLE_ASP);
 }
 
-/* Numbers are added to: one near the end of u64 would make the worker count for ever. */
+/* A reported number near 2^64 must not make the worker count in an endless loop. */
 static void numbers_that_nobody_counted_to(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Rows by id against a plain array of the stored rows. */
+/* Rows by id, compared with a plain array of the stored rows. */
 #include "ps/row_store.h"
 
 #include "base/prng.h"
@@ -12,7 +12,7 @@
 
 enum { IDS = 200, DIM = 3 };
 
-/* values[i] > 0: id i is there, with this value in each float. */
+/* values[i] > 0: id i is stored, with this value in each float. */
 static void compare(const struct weft_row_store *store, const uint32_t *values)
 {
     uint32_t count = 0;
@@ -61,7 +61,7 @@ static void rows_come_and_go(void **state)
                     values[i] = step;
                 }
             }
-            weft_row_store_remove(&store, UINT64_MAX); /* was never there */
+            weft_row_store_remove(&store, UINT64_MAX); /* was never stored */
             if (step % 50 == 0) {
                 compare(&store, values);
             }
@@ -70,7 +70,7 @@ static void rows_come_and_go(void **state)
     }
 }
 
-/* Without room the row goes that was put there first. */
+/* Without room the oldest row is evicted. */
 static void the_oldest_makes_room(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* A shard and a worker that writes its own bytes: refused requests, their replies, and that they
- * change no parameter. */
+/* A shard and handmade requests of a worker: refused requests get replies and change no
+ * parameter. */
 #include "ps/layout.h"
 #include "shard_bench.h"
 
@@ -16,7 +16,7 @@ static void pushes_by_hand(void **state)
     bench_free(b);
 }
 
-/* Each: a good push with one thing wrong. */
+/* Each request: a valid push with one error. */
 static void hostile_pushes(void **state)
 {
     (void)state;
@@ -29,7 +29,7 @@ static void hostile_pushes(void **state)
     r.head.rows = 2; /* false */
     assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
     r = push_of(b, 1, 7, -1);
-    r.elem_bytes = 16; /* of another dim */
+    r.elem_bytes = 16; /* another dim */
     assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
     r = push_of(b, 0, 7, -1); /* clock 0 is finished from the beginning */
     assert_int_equal(ask(b, r), WEFT_RPC_STALE_CLOCK);
@@ -42,7 +42,7 @@ static void hostile_pushes(void **state)
     r = push_of(b, 1, 7, __builtin_inff());
     assert_int_equal(ask(b, r), WEFT_RPC_NOT_FINITE);
     assert_int_equal(weft_shard_counters(b->shard)->chunks_refused, 7);
-    /* No head, no answer; and the slot is free again, or the last of these would find none. */
+    /* No head, no reply; and the slot is freed, otherwise the last of these would find none. */
     for (int i = 0; i < 5; i++) {
         r = push_of(b, 1, 7, -1);
         r.head.rpc_id = 0;
@@ -53,7 +53,7 @@ static void hostile_pushes(void **state)
         assert_int_equal(ask(b, r), -1);
         assert_true(b->sent && b->refused == 1);
     }
-    /* A worker that the table does not count. */
+    /* A worker beyond the table's number of workers. */
     r = push_of(b, 1, 7, -1);
     r.head.worker = 1;
     assert_int_equal(ask_from(b, OTHER, r), WEFT_RPC_WRONG_WORKER);
@@ -103,13 +103,13 @@ static void later(struct bench *b, uint64_t span_ns)
     bench_run(b);
 }
 
-/* PARK: which are refused, and how long a rank lives behind one that is not. */
+/* PARK: refusals, and how long a rank stays alive after an accepted one. */
 static void parking(void **state)
 {
     (void)state;
     struct bench *b = bench_new(3);
     declare(b, 0, 1, WEFT_TABLE_ASP, 2);
-    assert_int_equal(park(b, WORKER, 1000, WEFT_RPC_PARK), 1); /* there are no aggregators */
+    assert_int_equal(park(b, WORKER, 1000, WEFT_RPC_PARK), 1); /* the shard has no aggregators */
     bench_free(b);
     b = bench_new(3);
     struct weft_shard_config config = shard_rig_config(b->net);
@@ -134,11 +134,11 @@ static void parking(void **state)
     fake_break(b->net, SHARD, WORKER);
     later(b, WEFT_NS_PER_S / 2);
     assert_int_equal(parked(b), 1);
-    fake_connect(b->net, SHARD, WORKER); /* the promise is over with the connection */
+    fake_connect(b->net, SHARD, WORKER); /* a new connection ends the lease */
     bench_run(b);
     assert_int_equal(parked(b), 0);
     assert_int_equal(park(b, WORKER, WEFT_RPC_PARK_MS_MAX, WEFT_RPC_PARK), 0);
-    later(b, 61 * WEFT_NS_PER_S); /* nothing was heard of it before its connection ended */
+    later(b, 61 * WEFT_NS_PER_S); /* no request arrived before its connection ended */
     fake_break(b->net, SHARD, WORKER);
     bench_run(b);
     assert_int_equal(parked(b), 0);
@@ -150,7 +150,7 @@ static void parking(void **state)
     bench_free(b);
 }
 
-/* One worker that claims to be far ahead expires no rows of the others, now or later. */
+/* A worker that claims to be far ahead does not make rows of other workers expire, now or later. */
 static void one_worker_does_not_move_time(void **state)
 {
     (void)state;
@@ -171,7 +171,7 @@ static void one_worker_does_not_move_time(void **state)
         assert_int_equal(clock_by(b, OTHER, 1, clock), 0);
         assert_true(weight(b, 7) == 2);
     }
-    assert_int_equal(clock_by(b, OTHER, 1, 6), 0); /* the other one's clocks count */
+    assert_int_equal(clock_by(b, OTHER, 1, 6), 0); /* the other worker's clocks count */
     assert_true(weight(b, 7) == 0);
     bench_free(b);
 }
@@ -183,12 +183,12 @@ static void clocks_go_by_one(void **state)
     assert_int_equal(clock_by(b, WORKER, 0, 1), 1); /* no table */
     declare(b, 0, 1, WEFT_TABLE_BSP, 2);
     assert_int_equal(clock_by(b, WORKER, 0, 2), 1);
-    assert_int_equal(clock_by(b, WORKER, 1, 1), 1); /* not its rank */
+    assert_int_equal(clock_by(b, WORKER, 1, 1), 1); /* not the sender's rank */
     assert_int_equal(clock_by(b, WORKER, 0, 0), 1);
     assert_int_equal(ask(b, push_of(b, 1, 7, -4)), WEFT_RPC_OK);
     assert_int_equal(ask(b, push_of(b, 2, 7, -100)), WEFT_RPC_EARLY_CLOCK);
     assert_int_equal(clock_by(b, WORKER, 0, 1), 0);
-    assert_int_equal(clock_by(b, WORKER, 0, 1), 0); /* again: of no effect */
+    assert_int_equal(clock_by(b, WORKER, 0, 1), 0); /* repeated: no effect */
     assert_int_equal(weft_shard_counters(b->shard)->clocks_duplicate, 1);
     assert_int_equal(ask(b, push_of(b, 1, 7, -100)), WEFT_RPC_STALE_CLOCK);
     assert_int_equal(ask(b, push_of(b, 2, 7, -100)), WEFT_RPC_EARLY_CLOCK);
@@ -199,7 +199,7 @@ static void clocks_go_by_one(void **state)
     assert_true(weight(b, 7) == 2);
     assert_int_equal(weft_shard_counters(b->shard)->clocks, 2);
     assert_int_equal(weft_shard_counters(b->shard)->clocks_refused, 4);
-    assert_int_equal(clock_upto(b, 10), 0); /* many at once, when that is said */
+    assert_int_equal(clock_upto(b, 10), 0); /* many at once, if the flag is set */
     assert_int_equal(clock_upto(b, 9), 0);
     assert_int_equal(weft_shard_counters(b->shard)->clocks_duplicate, 2);
     assert_int_equal(clock_upto(b, WEFT_RPC_CLOCK_MAX + 1), 1);
@@ -258,7 +258,7 @@ static void pulls_by_hand(void **state)
     bench_free(b);
 }
 
-/* Packets that hold ids and heads, but no row of 64 floats. */
+/* Packets that fit ids and heads, but no row of 64 floats. */
 static void rows_larger_than_a_packet(void **state)
 {
     (void)state;
@@ -271,7 +271,7 @@ static void rows_larger_than_a_packet(void **state)
     bench_free(b);
 }
 
-/* A pull behind a push that has not arrived waits for it, holding its slot but no other's. */
+/* A pull that names a push that has not arrived waits for it; it occupies only its own slot. */
 static void pull_waits_for_its_push(void **state)
 {
     (void)state;
@@ -286,7 +286,7 @@ static void pull_waits_for_its_push(void **state)
     assert_true(b->sent && weft_shard_busy(b->shard));
     assert_int_equal(weft_shard_counters(b->shard)->waits, 1);
     memcpy(kept, b->message, sizeof(kept));
-    /* The reply's memory was taken back by ask(); post it again. */
+    /* ask() has cancelled the reply's expectation; post it again. */
     struct weft_msg_expect expect = {
         .peer = fake_peer(SHARD),
         .memory = kept,
@@ -300,7 +300,7 @@ static void pull_waits_for_its_push(void **state)
     struct request push = push_of(b, 1, 2, -5);
     push.head.rpc_id = push_id;
     b->rpc_id--;
-    /* Two answers come now; the head that bench_run keeps is that of either. */
+    /* Two replies arrive now; bench_run keeps the head of one of them. */
     weft_rpc_request_pack(&push.head, b->message);
     struct weft_msg_send send = {.peer = fake_peer(SHARD),
                                  .base = b->message,
@@ -358,7 +358,7 @@ static void bad_tables(void **state)
     assert_null(weft_shard_table(b->shard, 0));
     spec.dim = 64;
     weft_table_spec_pack(&spec, b->message + 40);
-    for (int i = 0; i < 3; i++) { /* the same again is fine */
+    for (int i = 0; i < 3; i++) { /* a repetition is allowed */
         r.head = head_of(b, 0);
         assert_int_equal(ask(b, r), WEFT_RPC_OK);
     }
@@ -412,7 +412,8 @@ static void what_is_not_finite(void **state)
             weights_are(b, 1, 0, 0);
             weights_are(b, 2, 0, 0);
         }
-        assert_int_equal(ask(b, push_two(b, second)), WEFT_RPC_OK); /* nothing has stuck */
+        /* no effect of the earlier push remains */
+        assert_int_equal(ask(b, push_two(b, second)), WEFT_RPC_OK);
         if (policy == WEFT_NOT_FINITE_DROP) {
             weights_are(b, 1, -1, -2);
             weights_are(b, 2, 0, -5);
@@ -443,7 +444,7 @@ static void tables_say_what_they_count(void **state)
     assert_int_equal(sums.unadmitted, 2);
     assert_int_equal(sums.rows, 0);
     assert_int_equal(weft_shard_counters(b->shard)->elements_applied, 0);
-    /* Both are admitted now, but a chunk cannot have two rows where there is one. */
+    /* Both are admitted now, but a chunk cannot create two rows if only one fits. */
     assert_int_equal(ask(b, push_two(b, values)), WEFT_RPC_FULL);
     spec.rows_max = 2;
     assert_int_equal(declare_spec(b, &spec), WEFT_RPC_SPEC_MISMATCH);
@@ -454,7 +455,7 @@ static void tables_say_what_they_count(void **state)
     bench_free(b);
 }
 
-/* What a table asks for is refused when the server's limits cannot give it. */
+/* A table whose requirements exceed the server's limits is refused. */
 static void limits_of_the_server(void **state)
 {
     (void)state;
@@ -558,7 +559,7 @@ static void strangers_get_no_memory(void **state)
     bench_free(b);
 }
 
-/* The same rank connects again while the old connection lives: the newer one counts. */
+/* The same rank reconnects while the old connection is alive: the newer one is used. */
 static void a_rank_is_replaced(void **state)
 {
     (void)state;
@@ -607,7 +608,7 @@ static void who_was_replaced_stays_out(void **state)
     assert_int_equal(ask(b, push_of(b, 1, 7, -1)), -1);
     assert_int_equal(ask_from(b, OTHER, push_of(b, 1, 7, -1)), WEFT_RPC_OK);
     fake_break(b->net, SHARD,
-               OTHER); /* the other one goes: what it pushed is forgotten all the same */
+               OTHER); /* the other worker leaves: its push records are dropped nevertheless */
     fake_connect(b->net, SHARD, WORKER);
     bench_run(b);
     assert_int_equal(ask(b, push_of(b, 2, 7, -1)), -1);

@@ -1,10 +1,10 @@
-/* A shard against one worker that writes its own bytes: narrow and packed ids, values as bf16 and
- * int8, and what of them is refused. */
+/* A shard and handmade requests of a worker: narrow and packed ids, values as bf16 and int8, and
+ * refused encodings. */
 #include "ps/id_pack.h"
 #include "ps/layout.h"
 #include "shard_bench.h"
 
-/* The same with an id of 4 bytes: elements of 8, of which the head takes 5. */
+/* The same with an id of 4 bytes: elements of 8 bytes; the head needs 5 elements. */
 static struct request narrow_push_of(struct bench *b, uint32_t id, float gradient)
 {
     memset(b->message, 0, 64);
@@ -15,7 +15,7 @@ static struct request narrow_push_of(struct bench *b, uint32_t id, float gradien
     return r;
 }
 
-/* Element size and flag must agree, both ways. */
+/* Element size and flag must match, in both directions. */
 static void narrow_ids_by_hand(void **state)
 {
     (void)state;
@@ -76,10 +76,10 @@ static void packed_ids_by_hand(void **state)
     declare(b, 0, 1, WEFT_TABLE_ASP, 1);
     assert_int_equal(ask(b, packed_push_of(b, 5, -2)), WEFT_RPC_OK);
     assert_true(weight(b, 7) == 2 && weight(b, 12) == 4);
-    assert_int_equal(ask(b, packed_push_of(b, 0, -2)), WEFT_RPC_OK); /* twice the same */
+    assert_int_equal(ask(b, packed_push_of(b, 0, -2)), WEFT_RPC_OK); /* the same again */
     assert_true(weight(b, 7) == 8);
     struct request r = packed_push_of(b, 5, -1);
-    r.total += 3; /* zeros behind it mean nothing */
+    r.total += 3; /* zeros after it are ignored */
     assert_int_equal(ask(b, r), WEFT_RPC_OK);
     assert_true(weight(b, 12) == 6);
     assert_int_equal(ask(b, packed_pull_of(b, 5)), WEFT_RPC_OK);
@@ -87,7 +87,7 @@ static void packed_ids_by_hand(void **state)
     float values[2];
     memcpy(values, b->reply + WEFT_RPC_REPLY_BYTES, sizeof(values));
     assert_true(values[0] == 9 && values[1] == 6);
-    /* A head alone, as a push that came too late to be sent. */
+    /* Only a head, as for a push whose deadline passed before it was sent. */
     r = packed_push_of(b, 5, -1);
     r.total = WEFT_RPC_REQUEST_BYTES;
     r.head.rows = 0;
@@ -95,7 +95,7 @@ static void packed_ids_by_hand(void **state)
     bench_free(b);
 }
 
-/* What a chunk says of itself, with one thing wrong. */
+/* The fields of a chunk, with one error each. */
 static struct request lie(struct bench *b, bool is_push, uint32_t first, uint32_t count,
                           size_t ids_bytes)
 {
@@ -128,10 +128,10 @@ static void hostile_packed_ids(void **state)
         b->message[WEFT_RPC_REQUEST_BYTES + WEFT_PS_PACKED_HEAD_BYTES + 1] = 200; /* bits */
         assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
         r = is_push ? packed_push_of(b, 5, -1) : packed_pull_of(b, 5);
-        r.total = 40 + 7; /* cut inside */
+        r.total = 40 + 7; /* truncated */
         assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
     }
-    /* Rows that are not 0, 1, ...: none may be left out. */
+    /* Rows must be 0, 1, ...: none may be skipped. */
     assert_int_equal(ask(b, lie(b, false, 1, 2, 5)), WEFT_RPC_BAD_REQUEST);
     assert_int_equal(ask(b, lie(b, false, 399, 2, 5)), WEFT_RPC_TOO_LARGE);
     assert_int_equal(ask(b, lie(b, false, UINT32_MAX, 2, 5)), WEFT_RPC_TOO_LARGE);
@@ -158,7 +158,7 @@ static void hostile_packed_ids(void **state)
     r.total = 64 + 8 + 5;
     r.head.rows = 4;
     assert_int_equal(ask(b, r), WEFT_RPC_OK);
-    /* Rows 0 and 1 twice, none 2 and 3: their number, and the last, would be right. */
+    /* Rows 0 and 1 twice, rows 2 and 3 missing: the total and the last row would be correct. */
     r = packed_pull_of(b, 5);
     for (uint32_t k = 1; k < 3; k++) {
         memmove(b->message + 64 * k, b->message + 40, 24);
@@ -173,7 +173,7 @@ static void hostile_packed_ids(void **state)
     bench_free(b);
 }
 
-/* Rows of several blocks have ids of their own form. */
+/* Rows of several blocks need unpacked ids. */
 static void packed_ids_are_of_whole_rows(void **state)
 {
     (void)state;
@@ -183,7 +183,7 @@ static void packed_ids_are_of_whole_rows(void **state)
     spec.block_floats = 30;
     assert_int_equal(declare_spec(b, &spec), WEFT_RPC_OK);
     struct request r = packed_push_of(b, 5, -1);
-    r.total += 2 * 30 * sizeof(float); /* as if 2 rows were 2 blocks */
+    r.total += 2 * 30 * sizeof(float); /* as if 2 rows had 2 blocks */
     assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
     r = packed_pull_of(b, 5);
     assert_int_equal(ask(b, r), WEFT_RPC_OK);
@@ -192,7 +192,7 @@ static void packed_ids_are_of_whole_rows(void **state)
     bench_free(b);
 }
 
-/* Gradients and weights as bf16: plain ids, packed ones and the answer, byte by byte. */
+/* Gradients and weights as bf16: plain ids, packed ids and the reply, byte by byte. */
 static void bf16_by_hand(void **state)
 {
     (void)state;
@@ -218,7 +218,7 @@ static void bf16_by_hand(void **state)
     r.head.flags = WEFT_RPC_PACKED_IDS;
     assert_int_equal(ask(b, r), WEFT_RPC_OK);
     assert_true(weight(b, 7) == 2 && weight(b, 12) == 0.5F);
-    r.total--; /* of the last gradient a byte is missing */
+    r.total--; /* the last byte of the last gradient is missing */
     r.head.rpc_id = ++b->rpc_id;
     assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
     r = push_of(b, 1, 7, -1); /* float32 */
@@ -269,15 +269,15 @@ static void int8_by_hand(void **state)
     }
     assert_true(weight(b, 7) == 2 && weight(b, 12) == 0.5F);
     memcpy(b->message + 40, packed, sizeof(packed));
-    b->message[40 + 16] = 0x80; /* no number */
+    b->message[40 + 16] = 0x80; /* not a number */
     r.head.rpc_id = ++b->rpc_id;
     assert_int_equal(ask(b, r), WEFT_RPC_NOT_FINITE);
-    b->message[40 + 14] = 0x7f; /* finite, but 4 of them are not */
+    b->message[40 + 14] = 0x7f; /* finite, but 4 times it is not */
     b->message[40 + 13] = 0x7f;
     b->message[40 + 16] = 0;
     r.head.rpc_id = ++b->rpc_id;
     assert_int_equal(ask(b, r), WEFT_RPC_NOT_FINITE);
-    r.total--; /* of the last gradient the byte is missing */
+    r.total--; /* the byte of the last gradient is missing */
     r.head.rpc_id = ++b->rpc_id;
     assert_int_equal(ask(b, r), WEFT_RPC_BAD_REQUEST);
     r = push_of(b, 1, 7, -1); /* float32 */
@@ -286,7 +286,8 @@ static void int8_by_hand(void **state)
     bench_free(b);
 }
 
-/* What is not finite: its row is left out, or it is 0; the rest of its group counts. */
+/* A value that is not finite: its row is skipped, or the value is 0; the rest of its group is
+ * applied. */
 static void int8_policies(void **state)
 {
     (void)state;
@@ -300,7 +301,7 @@ static void int8_policies(void **state)
                                        .clip = policy == WEFT_NOT_FINITE_CLIP ? 2 : 0,
                                        .push_values = WEFT_VALUE_INT8};
         assert_int_equal(declare_spec(b, &spec), WEFT_RPC_OK);
-        /* Ids 7 and 12: no number, and -6 steps of 0.25. */
+        /* Ids 7 and 12: not a number, and -6 steps of 0.25. */
         static const uint8_t packed[] = {0, 0, 0, 0, 2,    0,    5,    0,   1,
                                          7, 7, 5, 1, 0x80, 0x3e, 0x80, 0xfa};
         memset(b->message, 0, 64);
@@ -316,7 +317,7 @@ static void int8_policies(void **state)
     }
 }
 
-/* Half as many bytes a value would be twice as many rows as any chunk has. */
+/* With half the bytes per value a chunk would have twice as many rows as allowed. */
 static void bf16_rows_have_a_limit(void **state)
 {
     (void)state;
@@ -349,7 +350,7 @@ static void bf16_rows_have_a_limit(void **state)
     bench_free(b);
 }
 
-/* A worker is told what it may send only when it asks. */
+/* Capabilities are granted only if the worker requests them. */
 static void what_a_shard_can(void **state)
 {
     (void)state;
@@ -359,11 +360,11 @@ static void what_a_shard_can(void **state)
     assert_int_equal(b->head.can, 0);
     weft_table_spec_pack(&spec, b->message + 40);
     struct request r = {WEFT_RPC_TABLE, 0, 0, 1, TABLE_BYTES, head_of(b, 0)};
-    r.head.need_clock = UINT32_MAX; /* and what releases to come can */
+    r.head.need_clock = UINT32_MAX; /* including capabilities of future releases */
     assert_int_equal(ask(b, r), WEFT_RPC_OK);
     assert_int_equal(b->head.can,
                      WEFT_RPC_CAN_PACK |
-                         WEFT_RPC_CAN_UPDATE); /* it keeps no chunks, so it takes no lists */
+                         WEFT_RPC_CAN_UPDATE); /* without masks the shard accepts no lists */
     bench_free(b);
 }
 

@@ -1,6 +1,6 @@
-/* Snapshots under load against copies made by hand: every row as of the cut whatever is pushed
- * meanwhile; deltas; memory for copies that is too small; BSP at its boundary; restored on other
- * numbers of shards. Gradients are integers and the rate is 1, so weights are exact. */
+/* Snapshots under load compared with separate copies: every row as of the cut, whatever is pushed
+ * meanwhile; deltas; too little memory for copies; BSP at its boundary; restoring on other numbers
+ * of shards. Gradients are integers and the rate is 1, so weights are exact. */
 #include "ps/snapshot.h"
 #include "ps_cluster.h"
 
@@ -11,7 +11,7 @@
 
 enum { IDS = 700, DIM = 3, COW_BYTES = 1 << 20, BUFFER = 512, HEAD = WEFT_TABLE_RECORD_HEAD };
 
-/* Rows by id: what a checkpoint, or a shard, holds. */
+/* Rows by id: contents of a checkpoint or of a shard. */
 struct rows {
     bool present[IDS];
     float weights[IDS][DIM];
@@ -45,7 +45,7 @@ static void rows_add(struct rows *rows, const uint8_t *record, bool twice)
     memcpy(rows->slots[i], record + HEAD + sizeof(rows->weights[i]), sizeof(rows->slots[i]));
 }
 
-/* What a shard holds now, read row by row. */
+/* Read a shard's current contents row by row. */
 static void rows_now(struct rows *rows, const struct weft_shard *shard)
 {
     const struct weft_table *table = weft_shard_table(shard, 0);
@@ -104,7 +104,7 @@ static weft_ps_op push_some(struct cluster *c, uint32_t w, uint32_t n)
     return op;
 }
 
-/* Push at random and take the stream meanwhile, a little at a time, until its end. */
+/* Push randomly, and meanwhile read the stream in small pieces to its end. */
 static void drain(struct cluster *c, uint32_t s, struct rows *rows, bool load)
 {
     uint8_t buffer[BUFFER];
@@ -159,7 +159,7 @@ static void stream_is_the_cut(void **state)
         for (uint32_t round = 0; round < 4; round++) {
             struct weft_cut_order cut;
             void *memory = order(&cut, round == 0, COW_BYTES);
-            weft_ps_op op = push_some(&c, 0, 200); /* some of it is in, some is not */
+            weft_ps_op op = push_some(&c, 0, 200); /* partly applied */
             for (uint32_t i = 0; i < seed; i++) {
                 cluster_step(&c);
             }
@@ -177,7 +177,7 @@ static void stream_is_the_cut(void **state)
             uint32_t came = 0;
             for (uint32_t i = 0; i < IDS; i++) {
                 came += got.present[i];
-                if (!got.present[i] && round > 0) { /* a delta: the rest is as before */
+                if (!got.present[i] && round > 0) { /* a delta: other rows are unchanged */
                     got.present[i] = base.present[i];
                     memcpy(got.weights[i], base.weights[i], sizeof(got.weights[i]));
                     memcpy(got.slots[i], base.slots[i], sizeof(got.slots[i]));
@@ -194,7 +194,7 @@ static void stream_is_the_cut(void **state)
     }
 }
 
-/* Too little memory: that snapshot fails, nothing else does, and the next delta has its rows. */
+/* Too little memory: only that snapshot fails, and the next delta contains its rows. */
 static void memory_too_small(void **state)
 {
     (void)state;
@@ -232,14 +232,14 @@ static void memory_too_small(void **state)
         weft_shard_cut_end(c.shard[0], round != 1);
         assert_int_equal(weft_shard_cut_state(c.shard[0]), WEFT_CUT_NONE);
         free(memory);
-        if (round == 0) { /* the only change of these rows before the cut that is lost */
+        if (round == 0) { /* the only change of these rows before the failed cut */
             cluster_wait(&c, 0, push_some(&c, 0, 200));
         }
     }
     cluster_stop(&c);
 }
 
-/* BSP: cut at a clock, on every shard the same one, with the next clock's pushes under way. */
+/* BSP: all shards are cut at the same clock, with pushes of the next clock in flight. */
 static void bsp_boundary(void **state)
 {
     (void)state;
@@ -303,7 +303,7 @@ static void bsp_boundary(void **state)
             free(memory[s]);
         }
         assert_int_equal(rows, IDS);
-        /* That clock is over: the order comes too late, and says so. */
+        /* That clock has ended: the order is late and fails with that reason. */
         memory[0] = order(&cut, true, COW_BYTES);
         cut.now = false;
         cut.clock = AT;
@@ -316,7 +316,7 @@ static void bsp_boundary(void **state)
     }
 }
 
-/* BSP, now: not in the middle of a clock. */
+/* BSP with `now`: not in the middle of a clock. */
 static void bsp_now_waits(void **state)
 {
     (void)state;
@@ -344,7 +344,7 @@ static void bsp_now_waits(void **state)
     cluster_stop(&c);
 }
 
-/* Take a whole stream into a shard that restores: what went first, then what is there. */
+/* Restore a whole stream into a shard: removed ids first, then rows. */
 static void pass_on(struct cluster *from, struct cluster *to)
 {
     uint8_t buffer[BUFFER];
@@ -363,8 +363,8 @@ static void pass_on(struct cluster *from, struct cluster *to)
     }
 }
 
-/* Rows that are evicted, some before they are emitted, some to come again: the chain of deltas has
- * what the table had at the last cut. */
+/* Rows that are evicted, some before they are emitted, and some created again: the chain of deltas
+ * has the table's contents at the last cut. */
 static void rows_that_go(void **state)
 {
     (void)state;
@@ -393,8 +393,8 @@ static void rows_that_go(void **state)
             rows_now(&want, c.shard[0]);
             assert_int_equal(weft_shard_cut_begin(c.shard[0], &cut), WEFT_OK);
             removed += weft_shard_cut_view(c.shard[0])->tables[0].removed_count;
-            cluster_wait(&c, 0, push_some(&c, 0, 150)); /* and evict */
-            if (round == 2) { /* lost: the next one has to tell what went in both */
+            cluster_wait(&c, 0, push_some(&c, 0, 150)); /* pushes that evict */
+            if (round == 2) { /* lost: the next delta must list the removals of both */
                 weft_shard_cut_end(c.shard[0], false);
                 free(memory);
                 continue;
@@ -412,7 +412,7 @@ static void rows_that_go(void **state)
     }
 }
 
-/* Records of two shards into one, three and two again. */
+/* Restore records of two shards on one, three and two shards. */
 static void restored_on_other_shards(void **state)
 {
     (void)state;
@@ -473,7 +473,7 @@ static void restored_on_other_shards(void **state)
             rows_now(&got, c.shard[s]);
         }
         assert_rows_equal(&want, &got);
-        /* A worker that comes now is told where its rank stood. */
+        /* A worker that connects now gets its rank's clock. */
         cluster_open(&c, &spec);
         assert_int_equal(weft_ps_clock_now(c.client[0], 0), 1);
         assert_int_equal(weft_ps_clock_now(c.client[1], 0), 0);
@@ -481,7 +481,7 @@ static void restored_on_other_shards(void **state)
     }
 }
 
-/* Ids on probation: counted as of the cut, and on two shards out of one. */
+/* Ids not admitted yet: counts as of the cut, and restored from one shard on two. */
 static void counts_of_admission(void **state)
 {
     (void)state;
@@ -500,7 +500,7 @@ static void counts_of_admission(void **state)
         start(&c, 1, 1, 5);
         cluster_open(&c, &spec);
         weft_ps_op op;
-        for (int i = 0; i < 2; i++) { /* the first hundred once more */
+        for (int i = 0; i < 2; i++) { /* the first hundred again */
             uint32_t n = i == 0 ? IDS : 100;
             assert_int_equal(weft_ps_push(c.client[0], 0, ids, rows, n, 0, c.net->now_ns, &op),
                              WEFT_OK);
@@ -515,7 +515,7 @@ static void counts_of_admission(void **state)
         free(memory);
         memory = order(&cut, true, COW_BYTES + 3);
         assert_int_equal(weft_shard_cut_begin(c.shard[0], &cut), WEFT_OK);
-        /* What is pushed after the cut is not in it. */
+        /* The cut does not contain later pushes. */
         assert_int_equal(weft_ps_push(c.client[0], 0, ids, rows, 150, 0, c.net->now_ns, &op),
                          WEFT_OK);
         cluster_wait(&c, 0, op);
@@ -536,8 +536,7 @@ static void counts_of_admission(void **state)
         odd.cells = 7;
         assert_int_equal(weft_shard_restore_counted(to.shard[0], 0, &odd),
                          kind == WEFT_ADMISSION_BLOOM ? WEFT_INVALID : WEFT_OK);
-        odd = view->tables[0]
-                  .counted; /* ids say themselves which they are, a filter's bytes do not */
+        odd = view->tables[0].counted; /* ids identify themselves; the bytes of a filter do not */
         odd.key[5] ^= 1;
         assert_int_equal(weft_shard_restore_counted(to.shard[1], 0, &odd),
                          kind == WEFT_ADMISSION_BLOOM ? WEFT_EXISTS : WEFT_OK);
@@ -555,7 +554,7 @@ static void counts_of_admission(void **state)
     }
 }
 
-/* Whoever opens a restored table first may bring another rate, where it is not in the rows. */
+/* The first worker to open a restored table may change the rate, unless rows depend on it. */
 static void another_rate(void **state)
 {
     (void)state;
@@ -571,7 +570,7 @@ static void another_rate(void **state)
         spec.beta2 = betas ? 0.5F : 0;
         assert_int_equal(weft_shard_restore_table(c.shard[0], &spec), WEFT_OK);
         spec.learning_rate = 0.5F;
-        spec.push_values = WEFT_VALUE_BF16; /* rows do not know how values travelled */
+        spec.push_values = WEFT_VALUE_BF16; /* rows do not depend on the encoding of values */
         weft_ps_op op;
         assert_int_equal(weft_ps_table_open(c.client[0], &spec, 0, &op), WEFT_OK);
         bool may = optimizer != WEFT_OPTIMIZER_FTRL;
@@ -583,7 +582,7 @@ static void another_rate(void **state)
     }
 }
 
-/* A cut from beginning to end, its records thrown away. */
+/* A complete cut whose records are discarded. */
 static void cut_once(struct cluster *c, uint32_t s, bool kept, bool counts)
 {
     struct weft_cut_order cut;
@@ -617,7 +616,7 @@ static weft_ps_op ask(struct cluster *c)
     return op;
 }
 
-/* Answered by a cut whose instant came after it, once that counts on every shard; work goes on. */
+/* The request is answered when a later cut is valid on every shard; work continues meanwhile. */
 static void asked_for(void **state)
 {
     (void)state;
@@ -640,14 +639,14 @@ static void asked_for(void **state)
     }
     cut_once(&c, 0, true, true);
     assert_true(!is_wanted(&c, 0) && is_wanted(&c, 1));
-    cut_once(&c, 1, false, false); /* comes to nothing: wanted again */
+    cut_once(&c, 1, false, false); /* not kept: still wanted */
     assert_true(is_wanted(&c, 1) && !weft_ps_op_done(c.client[0], asked, NULL));
     cut_once(&c, 1, true, false); /* other servers' parts are missing */
     assert_false(is_wanted(&c, 1) || weft_ps_op_done(c.client[0], asked, NULL));
     weft_shard_durable(c.shard[1]);
     cluster_poll(&c);
     assert_int_equal(cluster_wait(&c, 0, asked).status, WEFT_OK);
-    asked = ask(&c); /* those before do not count */
+    asked = ask(&c); /* earlier cuts do not count */
     weft_shard_durable(c.shard[0]);
     weft_shard_durable(c.shard[1]);
     cluster_poll(&c);
@@ -659,14 +658,14 @@ static void asked_for(void **state)
     assert_int_equal(result.status, WEFT_DATA);
     assert_int_equal(result.rpc_status, WEFT_RPC_NOT_KEPT);
     assert_int_equal(result.shard, 1);
-    (void)ask(&c); /* whoever asks and dies leaves nothing behind */
+    (void)ask(&c); /* a worker that requests and dies leaves no state */
     fake_kill(c.net, 2);
     cluster_run(&c);
     assert_false(weft_shard_busy(c.shard[0]) || weft_shard_busy(c.shard[1]));
     cluster_stop(&c);
 }
 
-/* In BSP the clock that is named is one that this worker has not finished. */
+/* In BSP the reported clock is one that this worker has not finished. */
 static void asked_for_in_step(void **state)
 {
     (void)state;
@@ -682,7 +681,7 @@ static void asked_for_in_step(void **state)
     uint32_t clock;
     assert_true(weft_shard_cut_wanted(c.shard[0], &clock));
     assert_int_equal(clock, 7);
-    cut_once(&c, 0, true, true); /* nobody works: it need not wait for that */
+    cut_once(&c, 0, true, true); /* no worker is active, so it does not wait */
     assert_int_equal(cluster_wait(&c, 0, asked).status, WEFT_OK);
     assert_false(is_wanted(&c, 0));
     cluster_stop(&c);

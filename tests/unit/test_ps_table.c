@@ -1,5 +1,5 @@
-/* A table against a slow array under random operations; slabs given late, or never; rows as
- * checkpoints see them; the set of missed ids against a slow one. */
+/* A table compared with a simple array under random operations; slabs supplied late or never; rows
+ * as seen by checkpoints; the set of missed ids compared with a simple one. */
 #include "base/init.h"
 #include "ps/missed.h"
 #include "ps_table_rig.h"
@@ -13,7 +13,7 @@ static struct weft_table_spec spec_of(uint32_t dim, uint8_t mode)
 
 static uint64_t id_of(uint64_t i)
 {
-    /* The corners of the id space, too. */
+    /* Includes the extremes of the id space. */
     return i == 0 ? 0 : i == 1 ? UINT64_MAX : i == 2 ? 1 : i * UINT64_C(0x9e3779b97f4a7c15);
 }
 
@@ -103,7 +103,7 @@ static void slabs_run_out(void **state)
         assert_int_equal(weft_table_wants_slab(&table, &bytes), id > 16);
         assert_non_null(weft_table_obtain(&table, id));
     }
-    assert_null(weft_table_obtain(&table, 32)); /* the driver was too slow */
+    assert_null(weft_table_obtain(&table, 32)); /* no memory was supplied in time */
     assert_non_null(weft_table_obtain(&table, 31));
     assert_int_equal(table.counters.rows_refused, 2);
     give_slabs(&table);
@@ -111,13 +111,13 @@ static void slabs_run_out(void **state)
         give_slabs(&table);
         assert_non_null(weft_table_obtain(&table, id));
     }
-    /* rows_max: neither rows nor slabs beyond. */
+    /* rows_max: neither rows nor slabs beyond it. */
     assert_null(weft_table_obtain(&table, 100));
     assert_false(weft_table_wants_slab(&table, &bytes));
     finish(&table);
 }
 
-/* What an aggregate brings at once is more than half a slab. */
+/* An aggregate contains more new rows than half a slab. */
 static void room_for_many_rows(void **state)
 {
     (void)state;
@@ -167,8 +167,8 @@ static void adagrad_rows_start_with_the_accumulator(void **state)
     finish(&table);
 }
 
-/* Reading a row that does not exist does not make it; when it is made it begins with what was
- * read, in all columns but the skipped ones. */
+/* Reading a missing row does not create it. When it is created, it has the weights that were read,
+ * in all columns except the skipped ones. */
 static void rows_begin_as_they_were_read(void **state)
 {
     (void)state;
@@ -196,7 +196,7 @@ static void rows_begin_as_they_were_read(void **state)
     finish(&table);
 }
 
-/* Two tables step alike after the rows of one were put into the other, wherever it was cut. */
+/* Two tables step identically after the rows of one were copied to the other at any time. */
 static void restore_run(uint8_t optimizer, uint8_t mode)
 {
     struct weft_table_spec spec = spec_of(300, mode);
@@ -218,7 +218,7 @@ static void restore_run(uint8_t optimizer, uint8_t mode)
     weft_prng_init(&prng, 3);
     uint32_t rows = 0;
     for (int op = 0; op < 400; op++) {
-        if (op == 237) { /* amid a clock of BSP */
+        if (op == 237) { /* in the middle of a BSP clock */
             uint32_t cursor = 0;
             struct weft_table_view view;
             while (weft_table_next(&a, &cursor, &view)) {
@@ -281,7 +281,7 @@ static void refused_limits(void **state)
     assert_int_equal(table_init(&table, 0, 4, 4096), WEFT_INVALID);
     assert_int_equal(table_init(&table, 10, WEFT_RPC_DIM_MAX + 1, 4096), WEFT_INVALID);
     assert_int_equal(table_init(&table, 10, 4, 0), WEFT_INVALID);
-    assert_int_equal(table_init(&table, 10, 4, 1), WEFT_OK); /* one row a slab */
+    assert_int_equal(table_init(&table, 10, 4, 1), WEFT_OK); /* one row per slab */
     struct weft_table_spec spec = spec_of(5, WEFT_TABLE_ASP);
     assert_int_equal(weft_table_declare(&table, &spec), WEFT_INVALID);
     spec.dim = 4;
@@ -331,7 +331,7 @@ static void missed_against_a_list(void **state)
     weft_ps_missed_fini(&missed);
 }
 
-/* In slices of any size like at once, whether few rows were touched or most. */
+/* Steps in slices of any size equal a step at once, whether few or most rows were touched. */
 static void slices_like_at_once(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Updates that wait for a grant (ps/update.h): both ends of the gate. Values are whole numbers, so
- * that sums are exact. */
+/* Updates that wait for a grant (ps/update.h), at the client and at the shard. Values are whole
+ * numbers, so that sums are exact. */
 #include "ps_cluster.h"
 
 #include "ps/client_internal.h"
@@ -19,8 +19,8 @@ struct rig {
     float pulled[N * DIM];
 };
 
-/* ASP, so that steps are seen at once; -1 adds the gradient, 1 / workers of it. reconnect_ns: how
- * long a worker waits for a shard whose connection broke; 0 = not at all. */
+/* ASP, so that steps are visible at once. Rate -1 adds the gradient divided by the number of
+ * workers. reconnect_ns: timeout for a disconnected shard; 0 = fail at once. */
 static struct rig *rig_waiting(uint8_t mode, uint32_t workers, uint32_t delay_max,
                                uint64_t bytes_min, uint64_t reconnect_ns)
 {
@@ -98,8 +98,8 @@ static void grant_all(struct rig *r, uint32_t worker, uint64_t update, uint64_t 
     }
 }
 
-/* One update of each worker, all at once, with a pause of the network in the midst; as shard 0 saw
- * them. */
+/* One simultaneous update per worker, with a pause of the network in the middle; the reports of
+ * shard 0. */
 static void run_measured(uint32_t workers, uint64_t pause_ns,
                          struct weft_shard_committed *committed)
 {
@@ -126,7 +126,8 @@ static void run_measured(uint32_t workers, uint64_t pause_ns,
     rig_free(r);
 }
 
-/* The rates of an update are those of the network: pauses are not in them, nor what others sent. */
+/* The rates of an update are those of the network: they exclude pauses and the data of other
+ * updates. */
 static void a_shard_measures_how_fast_an_update_came(void **state)
 {
     (void)state;
@@ -136,18 +137,18 @@ static void a_shard_measures_how_fast_an_update_came(void **state)
     assert_int_equal(alone.alone_bps, alone.rate_bps);
     assert_int_equal(alone.all_bps, alone.rate_bps);
     run_measured(1, 50 * WEFT_NS_PER_MS, &paused);
-    /* Less of it is left to measure. With the pause it would be a fiftieth. */
+    /* Less data is measured. Including the pause the rate would be a fiftieth. */
     assert_true(paused.rate_bps > alone.rate_bps / 2);
     assert_int_equal(paused.alone_bps, paused.rate_bps);
     run_measured(2, 0, two);
-    assert_int_equal(two[0].alone_bps, 0); /* the other may be, at its end */
-    for (int i = 0; i < 2; i++) { /* the one that the network liked less has a smaller part */
+    assert_int_equal(two[0].alone_bps, 0); /* the other one may be alone at its end */
+    for (int i = 0; i < 2; i++) { /* the one that the network served less has a smaller share */
         assert_true(two[i].rate_bps > 0);
         assert_true(two[i].all_bps > two[i].rate_bps + two[i].rate_bps / 8);
     }
 }
 
-/* The caller's word for the norm, in place of what the values say. Of two pushes one says it. */
+/* The caller's norm is used instead of the computed one. Only one of two pushes has it. */
 static void a_norm_is_what_the_caller_says(void **state)
 {
     (void)state;
@@ -155,7 +156,7 @@ static void a_norm_is_what_the_caller_says(void **state)
     struct weft_ps_update_event event;
     float rows[N * DIM] = {1};
     const struct weft_ps_list list = {.n = N, .ids = r->ids, .values = rows};
-    for (uint32_t i = 0; i < 2; i++) { /* as many parts as shards: it counts once */
+    for (uint32_t i = 0; i < 2; i++) { /* one part per shard: the norm counts once */
         const struct weft_ps_how how = {.has_norm = true, .norm = i == 0 ? 3 : 0};
         weft_ps_op op[2];
         assert_int_equal(
@@ -177,7 +178,8 @@ static void a_norm_is_what_the_caller_says(void **state)
     rig_free(r);
 }
 
-/* Nothing before the grant; two tables are one update; everybody hears of its end. */
+/* Nothing is sent before the grant; pushes to two tables are one update; its end is reported at
+ * both ends. */
 static void an_update_waits_for_its_grant(void **state)
 {
     (void)state;
@@ -244,7 +246,7 @@ static void a_short_one_goes_at_once(void **state)
     (void)state;
     struct rig *r = rig_new(WEFT_TABLE_BSP, 1, 0, 1000000);
     struct weft_ps_update_event event;
-    for (int i = 0; i < 20; i++) { /* more than there are places */
+    for (int i = 0; i < 20; i++) { /* more than there are slots */
         weft_ps_op op = push(r, 0, 0, 1);
         cluster_clock(&r->c, 0, 0);
         assert_int_equal(cluster_wait(&r->c, 0, op).status, WEFT_OK);
@@ -256,7 +258,8 @@ static void a_short_one_goes_at_once(void **state)
     rig_free(r);
 }
 
-/* What would wait for ever ends the update: a pull that must see the push, and who says so. */
+/* Operations that would wait forever complete the update: a pull that must see the push, and
+ * weft_ps_update_end. */
 static void who_waits_for_a_push_completes_its_update(void **state)
 {
     (void)state;
@@ -272,8 +275,8 @@ static void who_waits_for_a_push_completes_its_update(void **state)
     rig_free(r);
 }
 
-/* Dropped before and after its grant: no byte of rows, its CLOCK goes all the same, and what was
- * dropped comes with the next push of those rows. */
+/* Dropped before and after its grant: no rows are sent, its CLOCK is sent nevertheless, and the
+ * next push of these rows contains the dropped gradients. */
 static void what_is_dropped_is_kept_for_the_next_push(void **state)
 {
     (void)state;
@@ -338,7 +341,7 @@ static void what_was_begun_is_not_dropped(void **state)
     rig_free(r);
 }
 
-/* Worker 1 opens three updates while worker 0 computes with the model of before. */
+/* Worker 1 opens three updates while worker 0 computes with an old model. */
 static void an_update_beyond_the_bound_is_refused_whole(void **state)
 {
     (void)state;
@@ -381,7 +384,7 @@ static void an_update_beyond_the_bound_is_refused_whole(void **state)
         }
         pull(r, 0, 0);
         assert_true(r->pulled[0] == (late ? 3 : 5) && r->pulled[N * DIM - 1] == (late ? 3 : 5));
-        if (late) { /* it has read the model again, and brings what was refused */
+        if (late) { /* it has read the model again, and pushes the refused gradients */
             op = push(r, 0, 0, 2);
             cluster_clock(&r->c, 0, 0);
             while (weft_ps_update_poll(r->c.client[0], &event)) {
@@ -409,9 +412,9 @@ static void grant_what_asks(struct rig *r, uint32_t worker)
     }
 }
 
-/* The connection to shard 0 breaks after so many steps of a push that both shards refuse as late. A
- * push that is sent again is counted once and has one refusal, so its elements are subtracted once
- * and none counts as delivered. */
+/* The connection to shard 0 breaks after this many steps of a push that both shards refuse as late.
+ * A resent push counts once and has one refusal, so its elements are subtracted once and none
+ * counts as delivered. */
 static uint64_t break_a_late_push(uint32_t steps, uint64_t seed)
 {
     struct rig *r = rig_waiting(WEFT_TABLE_ASP, 2, 2, 1000, 1000 * WEFT_NS_PER_S);
@@ -456,7 +459,7 @@ static void a_late_push_is_subtracted_once(void **state)
     assert_in_range(resent, 40, 400);
 }
 
-/* Nobody polls: eight wait, the next goes at once. */
+/* Without polling eight updates wait; the next one is sent at once. */
 static void what_finds_no_place_goes_at_once(void **state)
 {
     (void)state;
@@ -479,7 +482,8 @@ static void what_finds_no_place_goes_at_once(void **state)
     rig_free(r);
 }
 
-/* A clock that is ended twice cannot wait for the other tables of its update. */
+/* Ending a clock twice completes the update, because the other tables can no longer be waited
+ * for. */
 static void a_clock_ended_again_completes_its_update(void **state)
 {
     (void)state;
@@ -496,7 +500,8 @@ static void a_clock_ended_again_completes_its_update(void **state)
     rig_free(r);
 }
 
-/* Clocks of tables may be apart: each clock of each is an update to the shard, and closes once. */
+/* Clocks of tables may differ: each clock of each table is an update to the shard, and closes
+ * once. */
 static void updates_of_tables_apart_close_once(void **state)
 {
     (void)state;
@@ -524,7 +529,7 @@ static void updates_of_tables_apart_close_once(void **state)
         op[t] = push(r, 0, t, 1);
     }
     weft_ps_update_end(r->c.client[0], r->c.net->now_ns);
-    for (uint16_t t = 1; t < TABLES; t++) { /* the first table stays behind */
+    for (uint16_t t = 1; t < TABLES; t++) { /* the first table lags */
         cluster_clock(&r->c, 0, t);
         op[TABLES - 1 + t] = push(r, 0, t, 1);
     }
@@ -548,7 +553,7 @@ static void updates_of_tables_apart_close_once(void **state)
                 seen |= (uint32_t)(committed.clock == clocks[i]) << i;
             }
         }
-        assert_int_equal(seen, 31); /* all five, so each once */
+        assert_int_equal(seen, 31); /* all five, each once */
         assert_false(weft_shard_take_committed(r->c.shard[s], &committed));
         assert_int_equal(weft_shard_counters(r->c.shard[s])->updates_opened, 5);
         assert_int_equal(weft_shard_counters(r->c.shard[s])->updates_closed, 5);
@@ -556,8 +561,7 @@ static void updates_of_tables_apart_close_once(void **state)
     rig_free(r);
 }
 
-/* Nobody grants: at its deadline a push is over all the same, its values are kept, its CLOCK goes.
- */
+/* Without a grant a push still ends at its deadline, its values are kept, and its CLOCK is sent. */
 static void a_deadline_ends_a_push_that_waits_for_its_grant(void **state)
 {
     (void)state;
@@ -586,7 +590,7 @@ static void a_deadline_ends_a_push_that_waits_for_its_grant(void **state)
     rig_free(r);
 }
 
-/* 2^24 - 1 says that there is no base: the count before it stands for it, whatever is above. */
+/* 2^24 - 1 means "no base": a count with that value is encoded as the preceding one. */
 static void a_base_is_never_the_one_that_means_none(void **state)
 {
     (void)state;
@@ -611,7 +615,7 @@ static void a_base_is_never_the_one_that_means_none(void **state)
     rig_free(r);
 }
 
-/* A job without a scheduler says nothing of it. */
+/* In a job without a scheduler messages have no update fields. */
 static void without_a_scheduler_nothing_is_counted(void **state)
 {
     (void)state;
@@ -625,7 +629,7 @@ static void without_a_scheduler_nothing_is_counted(void **state)
     rig_free(r);
 }
 
-/* The tag has 8 bits of the clock and 24 of the base. */
+/* The tag has 8 bits of the clock and 24 bits of the base. */
 static void tags_of_updates_name_the_nearest_clock(void **state)
 {
     (void)state;

@@ -1,7 +1,9 @@
-/* Values in messages as bf16: the rounding itself; and tables whose pushes and answers carry it, or
- * pushes int8, in every layout. Gradients are whole numbers of so many bits that bf16 rounds them
- * and float32 sums do not: what the tables hold and what workers keep is then just what was pushed.
- * Of int8, whose steps may be any, it is that but for the rounding of those sums. */
+/* Values in messages as bf16: the rounding; and tables whose pushes and replies use bf16, or whose
+ * pushes use int8, in every layout.
+ *
+ * Gradients are whole numbers with so many bits that bf16 rounds them and float32 sums do not. The
+ * tables' contents plus the workers' residuals then equal exactly what was pushed. With int8, whose
+ * steps are arbitrary, they are equal except for the rounding of these sums. */
 #include "ps/values.h"
 #include "ps_cluster.h"
 
@@ -40,22 +42,35 @@ static void the_edges(void **state)
         uint32_t bits;
         uint16_t half;
     } cases[] = {
-        {0x3f800000, 0x3f80},                                             /* 1 */
-        {0x3f808000, 0x3f80}, {0x3f818000, 0x3f82},                       /* between two: to even */
-        {0x3f808001, 0x3f81}, {0x3f817fff, 0x3f81},                       /* beside that */
-        {0xbf808001, 0xbf81}, {0x80000000, 0x8000}, {0x3fffffff, 0x4000}, /* into the next exponent
-                                                                           */
-        {0x00000001, 0x0000}, {0x00008001, 0x0001}, {0x007fffff, 0x0080}, /* subnormal */
-        {0x7f7f0000, 0x7f7f}, {0x7f7f8000, 0x7f7f}, {0x7f7fffff, 0x7f7f}, /* finite stays finite */
-        {0xff7fffff, 0xff7f}, {0x7f800000, 0x7f80}, {0xff800000, 0xff80}, {0x7f800001, 0x7fc0},
-        {0xff800001, 0xffc0}, {0x7fc12345, 0x7fc1}, /* NaN stays NaN, quiet */
+        {0x3f800000, 0x3f80}, /* 1 */
+        {0x3f808000, 0x3f80},
+        {0x3f818000, 0x3f82}, /* ties: to even */
+        {0x3f808001, 0x3f81},
+        {0x3f817fff, 0x3f81}, /* next to a tie */
+        {0xbf808001, 0xbf81},
+        {0x80000000, 0x8000},
+        {0x3fffffff, 0x4000}, /* into the next exponent
+                               */
+        {0x00000001, 0x0000},
+        {0x00008001, 0x0001},
+        {0x007fffff, 0x0080}, /* subnormal */
+        /* finite values stay finite */
+        {0x7f7f0000, 0x7f7f},
+        {0x7f7f8000, 0x7f7f},
+        {0x7f7fffff, 0x7f7f},
+        {0xff7fffff, 0xff7f},
+        {0x7f800000, 0x7f80},
+        {0xff800000, 0xff80},
+        {0x7f800001, 0x7fc0},
+        {0xff800001, 0xffc0},
+        {0x7fc12345, 0x7fc1}, /* NaN stays NaN, quiet */
     };
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(cases); i++) {
         assert_int_equal(weft_bf16_store(of_bits(cases[i].bits)), cases[i].half);
     }
 }
 
-/* To the nearest, as double arithmetic has it; and what is left is a float32. */
+/* Rounded to nearest, as computed with doubles; the remainder is a float32. */
 static void nearest_and_the_remainder(void **state)
 {
     (void)state;
@@ -154,7 +169,7 @@ static void rig_start(struct rig *r, const struct shape *shape, uint8_t type, ui
                                        .learning_rate = -1,
                                        .push_values = type,
                                        .pull_values = WEFT_VALUE_BF16};
-    if (shape->dense) { /* that ends within a row */
+    if (shape->dense) { /* the vector ends within a row */
         r->spec.kind = WEFT_TABLE_DENSE;
         r->spec.length = (uint64_t)IDS * shape->dim - 2;
     }
@@ -181,14 +196,13 @@ static const struct weft_ps_client_counters *counted(const struct rig *r)
     return weft_ps_client_counters(r->c.client[0]);
 }
 
-/* Columns of row k that there are. */
+/* Number of existing columns of row k. */
 static uint32_t columns(const struct rig *r, uint32_t k)
 {
     return r->spec.kind == WEFT_TABLE_DENSE && k == IDS - 1 ? r->dim - 2 : r->dim;
 }
 
-/* All rows, without a bound; values of up to 14 bits. With a pull before, the push may name a list.
- */
+/* Push all rows with bound 0 and values of up to 14 bits. After a pull the push may name a list. */
 static weft_ps_op push_some(struct rig *r, uint32_t bound_ppm, bool pull_first)
 {
     const bool dense = r->spec.kind == WEFT_TABLE_DENSE;
@@ -220,7 +234,7 @@ static weft_ps_op push_some(struct rig *r, uint32_t bound_ppm, bool pull_first)
     return op;
 }
 
-/* Pushed, less what the tables hold and what is kept: sums of sizes. */
+/* Sum of |pushed - tables - kept|. */
 static double lacking(const struct rig *r)
 {
     double sum = 0;
@@ -246,7 +260,8 @@ static double lacking(const struct rig *r)
     return sum;
 }
 
-/* Of int8 a value of up to 48,000 takes some 10 sums, each rounded to 12 bits behind 13 to 16. */
+/* With int8 a value of up to 48,000 goes through about 10 sums, each rounded to 12 bits after 13 to
+ * 16. */
 static bool nothing_lacks(const struct rig *r)
 {
     const bool exact = r->spec.push_values == WEFT_VALUE_BF16;
@@ -274,8 +289,8 @@ static void check_pulled(struct rig *r)
     free(back);
 }
 
-/* Against float32. Of int8 where ids are packed it depends on the chunks: a scale for 1 to 64
- * values. */
+/* Compared with float32. With int8 and packed ids the saving depends on the chunks: one scale for 1
+ * to 64 values. */
 static void check_saved(const struct rig *r, uint64_t pushed, uint64_t pulled, bool packed)
 {
     const uint64_t floats = weft_table_blocks(&r->spec) * weft_table_block_floats(&r->spec);
@@ -316,7 +331,7 @@ static void nothing_is_lost_to_rounding(void **state)
     }
 }
 
-/* The same with chunks that are lost, within the bound and at deadlines. */
+/* The same with lost chunks, within the bound and at deadlines. */
 static void nor_to_the_network(void **state)
 {
     (void)state;
@@ -340,7 +355,7 @@ static void nor_to_the_network(void **state)
     }
 }
 
-/* Where there is no room the rest is dropped, and counted. */
+/* Without room the remainder is dropped and counted. */
 static void no_room(void **state)
 {
     (void)state;
@@ -380,11 +395,11 @@ static void small_numbers_take_no_memory(void **state)
     assert_int_equal(weft_ps_push(r.c.client[0], 0, r.ids, rows, IDS, 0, r.c.net->now_ns, &op),
                      WEFT_OK);
     assert_int_equal(cluster_wait(&r.c, 0, op).status, WEFT_OK);
-    assert_int_equal(counted(&r)->feedback_rows_now, 0); /* zeros have sent it */
+    assert_int_equal(counted(&r)->feedback_rows_now, 0); /* a push of zeros has sent it */
     rig_stop(&r);
 }
 
-/* An infinite gradient is refused as ever, and takes nothing with it that was kept. */
+/* An infinite gradient is refused as usual, and no kept gradient is lost with it. */
 static void not_finite(void **state)
 {
     (void)state;
@@ -406,7 +421,7 @@ static void not_finite(void **state)
         assert_int_equal(weft_ps_client_kept(r.c.client[0], 0, &id, &kept, 1), 1);
         assert_true(kept == 1);
     }
-    row = 3.4e38F; /* finite, and beyond the largest bf16: all of it arrives, in two parts */
+    row = 3.4e38F; /* finite and beyond the largest bf16: it arrives completely, in two parts */
     assert_int_equal(weft_ps_push(r.c.client[0], 0, r.ids, &row, 1, 0, r.c.net->now_ns, &op),
                      WEFT_OK);
     assert_int_equal(cluster_wait(&r.c, 0, op).status, WEFT_OK);
@@ -415,8 +430,8 @@ static void not_finite(void **state)
     rig_stop(&r);
 }
 
-/* The same of int8: the values of a row share a step, of which one that is not finite has no part.
- */
+/* The same with int8: the values of a row share a step, and a value that is not finite does not
+ * affect the step. */
 static void not_finite_steps(void **state)
 {
     (void)state;
@@ -451,7 +466,7 @@ static void not_finite_steps(void **state)
     rig_stop(&r);
 }
 
-/* An id may be there twice, also where the first leaves nothing to keep and the second does. */
+/* An id may occur twice, even if only the second occurrence has a remainder to keep. */
 static void twice_in_a_push(void **state)
 {
     (void)state;
@@ -482,13 +497,13 @@ static void twice_in_a_push(void **state)
         for (uint32_t k = 0; k < n; k++) {
             there[kept_ids[k] / 5] += (double)kept[k];
         }
-        assert_memory_equal(there, pushed, sizeof(there)); /* quarters: sums are exact */
+        assert_memory_equal(there, pushed, sizeof(there)); /* multiples of 1/4: sums are exact */
     }
     rig_stop(&r);
 }
 
-/* Workers must agree. A type that this release does not know is refused as a release that knows
- * none refuses this one. */
+/* All workers must use the same type. An unknown type is refused, like these types by older
+ * releases. */
 static void types_are_of_the_table(void **state)
 {
     (void)state;
@@ -512,7 +527,7 @@ static void types_are_of_the_table(void **state)
     cluster_stop(&c);
 }
 
-/* As many rows as 16 MiB hold, of a dense table no more than it has, and none without rounding. */
+/* As many rows as fit 16 MiB, at most those of a dense table, and none without rounding. */
 static void how_many_rows_are_kept(void **state)
 {
     (void)state;

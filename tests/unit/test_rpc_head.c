@@ -44,10 +44,10 @@ static void request_refused(void **state)
         size_t at;
         uint8_t value;
     } breaks[] = {{3, 0} /* rpc_id 0 */,
-                  {19, 1} /* more rows must not be missing than there are */,
+                  {19, 1} /* more critical rows than rows */,
                   {28, 1} /* bound >= 10^6 */,
                   {38, 4} /* an unknown flag */,
-                  {36, 1} /* another */};
+                  {36, 1} /* another unknown flag */};
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(breaks); i++) {
         memcpy(bad, good, sizeof(bad));
         bad[breaks[i].at] = breaks[i].value;
@@ -128,7 +128,7 @@ static void specs(void **state)
     for (size_t cut = 0; cut < sizeof(bytes); cut++) {
         assert_int_equal(weft_table_spec_unpack(3, bytes, cut, &back), WEFT_PROTO);
     }
-    /* Every byte counts in the comparison. */
+    /* The comparison covers every byte. */
     for (size_t i = 0; i < sizeof(bytes); i++) {
         bytes[i] ^= 1;
         if (weft_table_spec_unpack(3, bytes, sizeof(bytes), &back) == WEFT_OK) {
@@ -158,7 +158,7 @@ static void specs_refused(void **state)
     bad[7].epsilon = -1;
     bad[8].accumulator = INFINITY;
     bad[9].epsilon = bad[9].accumulator = 0;
-    bad[10].optimizer = WEFT_OPTIMIZER_SGD; /* with Adagrad's values */
+    bad[10].optimizer = WEFT_OPTIMIZER_SGD; /* with parameters of Adagrad */
     bad[11].epsilon = NAN;
     bad[12].optimizer = WEFT_OPTIMIZER_MOMENTUM;
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(bad); i++) {
@@ -168,7 +168,7 @@ static void specs_refused(void **state)
     assert_true(weft_table_spec_valid(&good));
 }
 
-/* A plain table with one thing changed, twice: allowed, and not. */
+/* A plain table with one field changed: once valid, once invalid. */
 struct change {
     struct weft_table_spec good;
     struct weft_table_spec bad;
@@ -224,7 +224,7 @@ static const struct change changes[] = {
     {{PLAIN, .rows_max = 1 << 30}, {PLAIN, .rows_max = (1 << 30) + 1}},
     {{PLAIN, .block_floats = 8}, {PLAIN, .block_floats = 7}},
     {{PLAIN, .block_floats = 16}, {PLAIN, .block_floats = 17}},
-    /* What is usual is said by 0 alone. */
+    /* The default has one encoding only: 0. */
     {{PLAIN, .average = WEFT_AVERAGE_CONTRIBUTORS}, {PLAIN, .average = WEFT_AVERAGE_WORKERS}},
     {{PLAIN, .mode = WEFT_TABLE_ASP, .average = WEFT_AVERAGE_CONTRIBUTORS},
      {PLAIN, .mode = WEFT_TABLE_ASP, .average = WEFT_AVERAGE_WORKERS}},
@@ -258,7 +258,7 @@ static void one_change(void **state)
     }
 }
 
-/* Where each field lies: the table of PROTOCOL section 7. */
+/* The offset of each field: the table of PROTOCOL section 7. */
 static void spec_bytes(void **state)
 {
     (void)state;
@@ -305,7 +305,7 @@ static void spec_bytes(void **state)
     assert_memory_equal(bytes, wanted, sizeof(wanted));
 }
 
-/* Rows cut shorter than the packets of 256 bytes ask for; and what holds the longest of all. */
+/* Blocks shorter than packets of 256 bytes require; and the packet size for the longest blocks. */
 static void short_blocks(void **state)
 {
     (void)state;
@@ -335,7 +335,7 @@ static void short_blocks(void **state)
 static void blocks_and_shards(void **state)
 {
     (void)state;
-    static const uint32_t dims[][4] = {/* dim, blocks, floats, used of the last */
+    static const uint32_t dims[][4] = {/* dim, blocks, floats per block, used floats of the last */
                                        {1, 1, 1, 1},     {255, 1, 255, 255}, {256, 1, 256, 256},
                                        {257, 2, 256, 1}, {300, 2, 256, 44},  {1024, 4, 256, 256}};
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(dims); i++) {

@@ -69,7 +69,7 @@ static void window(void **state)
     assert_true(weft_rpc_window_test(&w, 3));     /* left the window */
     assert_true(weft_rpc_window_test(&w, 476));   /* just left it */
     assert_false(weft_rpc_window_test(&w, 477));  /* still in it, and open */
-    assert_false(weft_rpc_window_test(&w, 1027)); /* where 3 was */
+    assert_false(weft_rpc_window_test(&w, 1027)); /* the slot of id 3 */
     weft_rpc_window_mark(&w, 477);
     assert_true(weft_rpc_window_test(&w, 477));
     /* Across the wrap of the ids. */

@@ -19,7 +19,8 @@ static bool put(struct weft_rpc_record_ring *ring, uint32_t number)
     return weft_rpc_record_ring_dropped(ring) == dropped;
 }
 
-/* Take all; the first must be `number`, and each one more than the one before. Returns how many. */
+/* Read all records; the first must be `number`, and each further one larger by 1. Returns their
+ * number. */
 static uint32_t take(struct weft_rpc_record_ring *ring, uint32_t number)
 {
     uint32_t all = 0;
@@ -71,7 +72,7 @@ static void full_drops_and_counts(void **state)
     weft_rpc_record_ring_free(ring);
 }
 
-/* A record that is claimed and not committed is not there; without a ring nothing is. */
+/* A claimed record is invisible until it is committed; without a ring nothing is recorded. */
 static void claimed_is_not_there(void **state)
 {
     (void)state;
@@ -92,7 +93,7 @@ static void claimed_is_not_there(void **state)
 
 /* ---- any record ------------------------------------------------------------------------------ */
 
-/* Mostly small, often at the edge of what is short, sometimes anything. */
+/* Mostly small values, often at the limit of short records, sometimes arbitrary. */
 static uint64_t figure(struct weft_prng *prng, uint32_t bits)
 {
     const uint64_t edge = UINT64_C(1) << bits;
@@ -129,7 +130,8 @@ static struct weft_rpc_record_client any_rpc(struct weft_prng *prng)
     rpc.t1_ns = rpc.t0_ns + figure(prng, 32);
     rpc.latency.n_tx_ns = rpc.t1_ns - rpc.t0_ns - rpc.latency.ps_queue_ns - rpc.latency.ps_proc_ns -
                           rpc.latency.ps_wait_ns;
-    rpc.latency.n_tx_ns += weft_prng_below(prng, 20) == 0; /* a server that claims too much */
+    /* a server that reports too long a duration */
+    rpc.latency.n_tx_ns += weft_prng_below(prng, 20) == 0;
     return rpc;
 }
 
@@ -151,7 +153,7 @@ static struct weft_rpc_record_served any_served(struct weft_prng *prng)
     return served;
 }
 
-/* Also says how many units it must have. */
+/* Also returns the expected number of units. */
 static struct weft_rpc_record any_record(struct weft_prng *prng, uint32_t *units_p)
 {
     struct weft_rpc_record record = {.table = (uint16_t)weft_prng_u64(prng)};
@@ -188,12 +190,12 @@ static void put_any(struct weft_rpc_record_ring *ring, const struct weft_rpc_rec
 }
 
 struct queue {
-    struct weft_rpc_record records[2 * SLOTS]; /* that are in the ring, oldest first */
+    struct weft_rpc_record records[2 * SLOTS]; /* contents of the ring, oldest first */
     uint32_t count;
-    uint32_t units; /* they take */
+    uint32_t units; /* units in use */
 };
 
-/* Take up to `most` records; each must be the oldest one. Returns how many were short. */
+/* Read up to `most` records; each must be the oldest one. Returns the number of short ones. */
 static uint32_t take_some(struct weft_rpc_record_ring *ring, struct queue *queue, uint32_t most)
 {
     uint32_t units, brief = 0, taken = 0;
@@ -216,7 +218,7 @@ static uint32_t take_some(struct weft_rpc_record_ring *ring, struct queue *queue
     return brief;
 }
 
-/* True when there was room. */
+/* True: there was room. */
 static bool put_queued(struct weft_rpc_record_ring *ring, struct queue *queue,
                        struct weft_prng *prng)
 {
@@ -229,7 +231,7 @@ static bool put_queued(struct weft_rpc_record_ring *ring, struct queue *queue,
     struct weft_rpc_record record = any_record(prng, &units);
     put_any(ring, &record);
     if (weft_rpc_record_ring_dropped(ring) > dropped) {
-        /* What is left before the end can be lost, not more. */
+        /* At most the units before the end of the ring can be lost. */
         assert_true(queue->units + units + WEFT_RPC_RECORD_UNITS - 1 > ring->units);
         return false;
     }
@@ -261,7 +263,7 @@ static void what_goes_in_comes_out(void **state)
     weft_rpc_record_ring_free(ring);
 }
 
-/* The contents of a file are untrusted. */
+/* The records come from an untrusted file. */
 static void half_a_record_is_none(void **state)
 {
     (void)state;

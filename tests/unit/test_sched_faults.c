@@ -2,11 +2,11 @@
  * frozen and restarted, and whose workers are killed: hundreds of runs in virtual time, one seed
  * each.
  *
- * Always: an update is answered in bounded time, once, and a worker is not told to drop an update
- * that it is sending; a scheduler commits an update at most once, and none that no worker sent.
- * Without faults: every update is granted or dropped, none waits for a timeout, no shard sees a
- * delay above tau_max. After the faults: the scheduler plans again. The same seed gives the same
- * run.
+ * Always: an update gets exactly one decision in bounded time. A worker is never told to drop an
+ * update that it is sending. A scheduler commits an update at most once, and commits only updates
+ * that a worker sent. Without faults: every update is granted or dropped, none waits for a timeout,
+ * and no shard has a delay above tau_max. After the faults: the scheduler plans again. The same
+ * seed gives the same run.
  *
  * In two of three jobs reads are admitted by credits; in SSP a read then also waits at the shards
  * for slower workers. A read begins in bounded time; without faults each is admitted, and no more
@@ -33,13 +33,13 @@ enum {
 };
 
 static const uint64_t tick_ns = WEFT_NS_PER_MS;
-/* Longest wait for an answer: a worker that was granted and died is expired after 3 s. */
+/* Longest wait for a decision: a worker that died after its grant expires after 3 s. */
 static const uint64_t wait_ns_max = 60 * WEFT_NS_PER_S;
 
 struct message {
     uint64_t at_ns; /* 0 = free */
     uint32_t process;
-    uint32_t generation; /* of the connection */
+    uint32_t generation; /* generation of the connection */
     bool to_scheduler;
     size_t count;
     uint8_t bytes[WEFT_SCHED_REPORT_BYTES_MAX];
@@ -47,16 +47,16 @@ struct message {
 
 enum { STALENESS = 2 };
 
-/* TESTING: its model, between two steps, without a credit; READING: waits for its admission;
- * LOADING: for the shards. */
+/* TESTING: evaluates its model between two steps, without a credit; READING: waits for admission;
+ * LOADING: waits for the shards. */
 enum phase { TESTING, READING, LOADING, COMPUTING, ASKING, SENDING };
 
 struct worker {
     enum phase phase;
-    uint64_t until_ns; /* TESTING, COMPUTING: end; ASKING, READING: since */
-    bool is_admitted;  /* its read was, while the scheduler told that reads wait */
+    uint64_t until_ns; /* TESTING, COMPUTING: end; ASKING, READING: start */
+    bool is_admitted;  /* its read was admitted while the scheduler required admission */
     bool is_small;     /* its update is not requested */
-    bool asks_early;   /* it requests its next read while its update is under way */
+    bool asks_early;   /* it requests its next read while its update is in progress */
     uint64_t clock;
     uint64_t base[SHARDS];
     struct {
@@ -64,7 +64,7 @@ struct worker {
         uint64_t start_ns, rate_bps, end_ns;
     } part[SHARDS];
     bool was_granted;
-    uint64_t planned_after_heal; /* grants and drops */
+    uint64_t planned_after_heal; /* grants and drops after the faults */
     uint64_t dead_until_ns;
 };
 
@@ -83,13 +83,13 @@ struct job {
     uint64_t tau_max;
     enum weft_sched_mode mode;
     uint32_t credits; /* 0 = reads do not wait */
-    bool has_small;   /* some updates are not requested; a bound would not hold for the others */
+    bool has_small;   /* some updates request no grant; the bound would not hold for the others */
     bool has_faults;
     uint32_t loss_ppm, repeat_ppm;
     uint64_t delay_ns_max;
     uint64_t heal_ns;
-    struct weft_sched_service *service; /* NULL = it is dead */
-    uint64_t service_up_ns;             /* dead: until then */
+    struct weft_sched_service *service; /* NULL = dead */
+    uint64_t service_up_ns;             /* dead: time of the restart */
     uint64_t frozen_until_ns;
     uint64_t life;
     struct process process[PROCESSES];
@@ -98,8 +98,9 @@ struct job {
     uint64_t link_free_ns[SHARDS];
     struct message message[MESSAGES];
     uint64_t hash;
-    uint64_t granted, dropped, direct, late, sent; /* truth */
-    uint64_t sent_in_life;                         /* granted updates that were closed */
+    uint64_t granted, dropped, direct, late, sent; /* true counts */
+    /* granted and closed updates in this life of the scheduler */
+    uint64_t sent_in_life;
     uint64_t longest_wait_ns, longest_read_ns;
     uint64_t reads, reads_admitted, reads_expired, reads_direct;
     uint64_t kills, freezes, deaths, commits;
@@ -206,7 +207,7 @@ static void start_scheduler(struct job *job)
     assert_int_equal(weft_sched_service_new(&config, &job->service), WEFT_OK);
 }
 
-/* What a scheduler has counted, against what was sent while it lived. */
+/* Compare a scheduler's counts with the updates sent during its life. */
 static void end_scheduler(struct job *job)
 {
     const struct weft_planner *planner = weft_sched_service_planner(job->service);
@@ -225,7 +226,7 @@ static void end_scheduler(struct job *job)
     job->service = NULL;
 }
 
-/* How many workers with an admission are between read and commit. */
+/* Number of admitted workers between read and commit. */
 static uint32_t admitted_now(const struct job *job)
 {
     uint32_t count = 0;
@@ -236,8 +237,7 @@ static uint32_t admitted_now(const struct job *job)
     return count;
 }
 
-/* SSP: the shards keep the reply back until the slowest worker is at most STALENESS clocks behind.
- */
+/* SSP: the shards hold the reply until the slowest worker is at most STALENESS clocks behind. */
 static bool shards_reply(const struct job *job, const struct worker *w)
 {
     for (uint32_t i = 0; job->mode == WEFT_SCHED_SSP && i < job->workers; i++) {
@@ -253,7 +253,7 @@ static void load_model(struct job *job, struct worker *w)
     for (uint32_t s = 0; s < job->shards; s++) {
         w->base[s] = job->opened[s];
     }
-    /* Some keep their credit for long without an update. */
+    /* Some workers keep their credit for a long time without an update. */
     bool is_idle = job->credits > 0 && job->mode == WEFT_SCHED_ASP && chance(job, 2000);
     w->phase = COMPUTING;
     w->until_ns = job->now_ns + weft_prng_range(&job->prng, 1, 60) * WEFT_NS_PER_MS +
@@ -291,7 +291,7 @@ static void begin_read(struct job *job, struct worker *w)
     note(job, 99 << 8 | (uint64_t)(w - job->worker));
     if (!job->has_faults) {
         assert_true(w->is_admitted);
-        /* Where none was expired: then a worker is still there without a credit. */
+        /* Only if no worker has expired: an expired worker continues without a credit. */
         assert_true(weft_sched_service_counters(job->service)->reads_expired > 0 ||
                     admitted_now(job) <=
                         job->credits + (job->mode == WEFT_SCHED_SSP ? STALENESS + 1 : 0));
@@ -308,7 +308,7 @@ static void ask(struct job *job, uint32_t i)
         shares[s].base = w->base[s];
         memset(&w->part[s], 0, sizeof(w->part[s]));
         w->part[s].is_done = is_empty;
-        w->part[s].end_ns = shares[s].bytes; /* until it begins */
+        w->part[s].end_ns = shares[s].bytes; /* stores the number of bytes until the part begins */
     }
     w->phase = ASKING;
     w->until_ns = job->now_ns;
@@ -348,7 +348,7 @@ static void answered(struct job *job, uint32_t i, const struct weft_sched_answer
         w->planned_after_heal +=
             job->now_ns > job->heal_ns && answer->kind != WEFT_SCHED_SEND_DIRECT;
     } else {
-        assert_int_equal(answer->kind, WEFT_SCHED_SEND); /* of what is being sent: another rate */
+        assert_int_equal(answer->kind, WEFT_SCHED_SEND); /* a new rate for an update in flight */
     }
     if (answer->kind == WEFT_SCHED_DROP) {
         assert_true(job->mode != WEFT_SCHED_BSP);
@@ -379,7 +379,7 @@ static void begin_part(struct job *job, uint32_t i, uint32_t s)
     w->part[s].is_begun = true;
     w->part[s].end_ns = job->now_ns + took_ns + weft_prng_below(&job->prng, took_ns / 4 + 1);
     if (w->was_granted && job->mode != WEFT_SCHED_BSP && delay > job->tau_max) {
-        job->late++; /* the shard would refuse it */
+        job->late++; /* the shard refuses it */
     }
     job->opened[s]++;
 }
@@ -445,8 +445,7 @@ static void work(struct job *job, uint32_t i)
     }
 }
 
-/* What was begun is over at the shards, as after RESUME; the next process of the rank begins anew.
- */
+/* The shards close what was begun, as after RESUME; the next process of the rank starts again. */
 static void kill_worker(struct job *job, uint32_t i)
 {
     struct worker *w = &job->worker[i];
@@ -458,7 +457,7 @@ static void kill_worker(struct job *job, uint32_t i)
     start_daemon(job, i);
     w->dead_until_ns = job->now_ns + weft_prng_below(&job->prng, 2 * WEFT_NS_PER_S);
     job->process[i].connect_ns = w->dead_until_ns;
-    w->clock = job->mode == WEFT_SCHED_SSP ? w->clock : 0; /* the shards know it */
+    w->clock = job->mode == WEFT_SCHED_SSP ? w->clock : 0; /* the shards report the clock */
     read_model(job, w);
     job->deaths++;
 }
@@ -618,7 +617,7 @@ static void healthy_jobs(void **state)
         expired += job->reads_expired;
         longest_ns = weft_max_u64(longest_ns, job->longest_read_ns);
         assert_true(job->reads_admitted + job->workers >= job->reads);
-        if (job->mode == WEFT_SCHED_SSP) { /* nobody waits for a credit to expire */
+        if (job->mode == WEFT_SCHED_SSP) { /* no worker waits for a credit to expire */
             assert_int_equal(job->reads_expired, 0);
             assert_true(job->longest_read_ns < 3 * WEFT_NS_PER_S);
         }
@@ -673,8 +672,8 @@ static void same_seed_same_run(void **state)
     }
 }
 
-/* Answers every 200 ms, none of which decides. Returns when the worker was told to send directly.
- */
+/* The scheduler replies every 200 ms without a decision. Returns the time when the worker was told
+ * to send directly. */
 static uint64_t direct_after(enum weft_sched_verdict verdict, uint16_t status, uint64_t most_ns)
 {
     struct weft_sched_daemon_config config;
@@ -708,8 +707,8 @@ static uint64_t direct_after(enum weft_sched_verdict verdict, uint16_t status, u
     return now_ns - WEFT_NS_PER_S;
 }
 
-/* The scheduler answers, so it is not silent; a worker still stops waiting for a decision that
- * never comes. */
+/* The scheduler replies, so it is not silent; a worker still stops waiting for a decision that
+ * never arrives. */
 static void who_never_decides_is_not_waited_for(void **state)
 {
     (void)state;

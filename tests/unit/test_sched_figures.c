@@ -1,6 +1,6 @@
-/* Figures 5 and 6 of [mlfabric] (4 is in test_sched_timeline.c), and brute force at n <= 7: every
+/* Figures 5 and 6 of [mlfabric] (4 is in test_sched_timeline.c), and brute force for n <= 7: every
  * order, and every order with every partition into groups. On one shared link the planner's mean
- * completion is the least there is; on general networks the test prints how far it is from it. */
+ * completion time is optimal; on general networks the test prints its distance from the optimum. */
 #include "sched/partition.h"
 
 #include "print_seed.h"
@@ -28,9 +28,9 @@ static void make_planner(void)
 
 /* ---- Fig. 5 ---------------------------------------------------------------------------------- */
 
-/* Worker 0 is behind 10 Mbit/s: its 12.5 MB take 10 s, those of the others 0.1 s. Three updates are
- * committed that its base version does not have, and tau_max is 3: it must be next. Returns when
- * the last of the other three is there. */
+/* Worker 0 has an uplink of 10 Mbit/s: its 12.5 MB need 10 s, those of the others 0.1 s. Three
+ * updates are committed after its base version, and tau_max is 3, so it must be next. Returns the
+ * arrival of the last of the other three. */
 static uint64_t figure_5_with(uint32_t drops_max, bool *dropped_p)
 {
     rig_hosts(&rig, 4, 1, 0, GBIT);
@@ -66,7 +66,7 @@ static uint64_t figure_5_with(uint32_t drops_max, bool *dropped_p)
             grants++;
             end_ns = weft_max_u64(end_ns, d.booking.end_ns);
             if (d.worker == 0) {
-                /* Nobody else may be granted before its commit. */
+                /* No other worker may be granted before its commit. */
                 assert_int_equal(d.booking.end_ns - d.booking.start_ns, 10 * WEFT_NS_PER_S);
                 weft_planner_plan(rig.planner, now_ns);
                 assert_int_equal(weft_planner_counters(rig.planner)->granted, 4);
@@ -86,20 +86,20 @@ static void figure_5(void **state)
     bool dropped;
     assert_int_equal(figure_5_with(2, &dropped), 3 * WEFT_NS_PER_S / 10);
     assert_true(dropped);
-    /* What dropping it avoids. */
+    /* The delay that dropping it avoids. */
     assert_int_equal(figure_5_with(0, &dropped), 103 * WEFT_NS_PER_S / 10);
     assert_false(dropped);
 }
 
 /* ---- Fig. 6 ---------------------------------------------------------------------------------- */
 
-/* u1-u3 go direct; u4 and u5 are summed meanwhile; u6 is left out, for u4-u6 would take longer to
- * reach the aggregator than u1-u3 the server. */
+/* u1-u3 are sent directly; u4 and u5 are summed meanwhile. u6 is not part of the sum, because u4-u6
+ * would reach the aggregator later than u1-u3 the server. */
 static void figure_6(void **state)
 {
     (void)state;
     const uint64_t mbytes[6] = {10, 10, 10, 12, 14, 16};
-    rig_hosts(&rig, 6, 1, 2, 8 * GBIT); /* 1 MB a ms */
+    rig_hosts(&rig, 6, 1, 2, 8 * GBIT); /* 1 MB per ms */
     rig.config.policy = WEFT_PLAN_ORDER | WEFT_PLAN_AGGREGATE;
     make_planner();
     for (uint32_t w = 0; w < 6; w++) {
@@ -120,7 +120,7 @@ static void figure_6(void **state)
     weft_planner_free(rig.planner);
 }
 
-/* The whole life of a group: members to the aggregator, then the sum to the server. */
+/* A group from start to end: members to the aggregator, then the sum to the server. */
 static void a_group_is_granted(void **state)
 {
     (void)state;
@@ -171,7 +171,7 @@ static void swap(uint32_t *a, uint32_t *b)
     *b = t;
 }
 
-/* The next one in lexicographic order; false after the last. */
+/* Next permutation in lexicographic order; false after the last. */
 static bool next_permutation(uint32_t *order, uint32_t n)
 {
     uint32_t i = n - 1, j = n - 1;
@@ -284,13 +284,14 @@ static void orders_on_general_networks(void **state)
         "# orders, n 2-7, uplinks 0.05-1 of the server's link: %u of %u cases optimal, mean "
         "completion %.4f of the least, at worst %.4f\n",
         equal, cases, ratio_sum / cases, ratio_max);
-    assert_true(ratio_sum / cases < 1.06 && ratio_max < 1.25); /* as it is, not to get worse */
+    /* current values; must not get worse */
+    assert_true(ratio_sum / cases < 1.06 && ratio_max < 1.25);
 }
 
 /* ---- brute force over orders and partitions -------------------------------------------------- */
 
-/* Bit i of cuts: update i begins a part. Parts of one update go direct, others by way of an
- * aggregator; at most two do. Returns the makespan, WEFT_NEVER for too many groups. */
+/* Bit i of cuts: update i begins a part. A part of one update is sent directly, others through an
+ * aggregator, at most two of them. Returns the makespan, WEFT_NEVER for too many groups. */
 static uint64_t makespan(const struct net *net, const uint32_t *order, uint32_t cuts,
                          uint64_t *sum_p)
 {
@@ -338,7 +339,8 @@ static uint64_t least_makespan(const struct net *net)
     return least_ns;
 }
 
-/* How far the partition is from the best order and partition, and how far sending all direct is. */
+/* Distance of the planner's partition, and of sending all directly, from the best order and
+ * partition. */
 static void partitions_with(const char *what, enum weft_planner_mode mode, bool is_shared,
                             bool is_equal, double worst_allowed)
 {
@@ -371,7 +373,7 @@ static void partitions_with(const char *what, enum weft_planner_mode mode, bool 
 static void partitions(void **state)
 {
     (void)state;
-    /* The limits are what is measured: not to get worse. */
+    /* The limits are the measured values; they must not get worse. */
     partitions_with("equal sizes, one shared link", WEFT_PLANNER_ASYNC, true, true, 1.000001);
     partitions_with("one shared link", WEFT_PLANNER_ASYNC, true, false, 1.6);
     partitions_with("general networks", WEFT_PLANNER_ASYNC, false, false, 1.65);

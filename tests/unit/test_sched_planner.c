@@ -5,7 +5,7 @@
 #include <float.h>
 #include <math.h>
 
-/* Three workers on hosts 0-2 and a server on host 3, all links 1 Gbit/s: 125 bytes take 1 us. */
+/* Three workers on hosts 0-2 and a server on host 3, all links 1 Gbit/s: 125 bytes need 1 us. */
 static struct weft_planner *three_workers(uint32_t policy)
 {
     const struct weft_planner_host host[4] = {
@@ -104,8 +104,8 @@ static void make(void)
     assert_int_equal(weft_planner_new(&rig.config, &rig.planner), WEFT_OK);
 }
 
-/* SSP: everybody waits for the workers at the least clock, so they go first though they are
- * longer. */
+/* SSP: all workers wait for those at the lowest clock, so these are first, although their transfers
+ * are longer. */
 static void the_least_clock_goes_first(void **state)
 {
     (void)state;
@@ -118,7 +118,8 @@ static void the_least_clock_goes_first(void **state)
     weft_planner_free(rig.planner);
 }
 
-/* The delay bound goes before the least clock of SSP: who is too late there is dropped, too. */
+/* The delay bound has priority over the lowest clock of SSP: an update that is too old is dropped
+ * there, too. */
 static void the_least_clock_can_be_late(void **state)
 {
     (void)state;
@@ -130,14 +131,14 @@ static void the_least_clock_can_be_late(void **state)
         ask_rig(1, 5 + i, 1000, i);
         assert_int_equal(next_grant(), 1);
     }
-    ask_rig(0, 4, 1000, 0); /* two were committed since */
+    ask_rig(0, 4, 1000, 0); /* two were committed since its base */
     weft_planner_plan(rig.planner, rig.now_ns);
     assert_true(weft_planner_poll(rig.planner, &d));
     assert_int_equal(d.drop, WEFT_PLANNER_DROP_LATE);
     weft_planner_free(rig.planner);
 }
 
-/* A clock at its end is not the least one. */
+/* The clock UINT64_MAX must not wrap to the lowest one. */
 static void the_last_clock_does_not_wrap(void **state)
 {
     (void)state;
@@ -151,7 +152,7 @@ static void the_last_clock_does_not_wrap(void **state)
     weft_planner_free(rig.planner);
 }
 
-/* An end near the end of time, with 5 % on top. */
+/* An end near the maximum time, with 5 % added. */
 static void the_latest_end_does_not_wrap(void **state)
 {
     (void)state;
@@ -163,7 +164,7 @@ static void the_latest_end_does_not_wrap(void **state)
     weft_planner_free(rig.planner);
 }
 
-/* Equal completions: the oldest base version, not the first that asked. */
+/* Equal completion times: the oldest base version first, not the first request. */
 static void ties_go_to_the_oldest(void **state)
 {
     (void)state;
@@ -194,8 +195,8 @@ static void an_old_request_goes_first(void **state)
     weft_planner_free(rig.planner);
 }
 
-/* Ten workers that always have something to send, two of them behind 0.1 of the link: the shares of
- * the slow ones, with a floor and without. The link is busy all the time in both. */
+/* Ten workers that always have data to send, two of them with a tenth of the link rate: the shares
+ * of the slow ones, with and without a floor. The link is always busy in both cases. */
 static void a_floor_for_slow_uplinks(void **state)
 {
     (void)state;
@@ -223,7 +224,7 @@ static void a_floor_for_slow_uplinks(void **state)
     assert_true(100 * all[1] >= 99 * all[0]);
 }
 
-/* Reads are admitted by credits: delay falls, throughput does not. */
+/* Admitting reads by credits reduces delay, but not throughput. */
 static void read_credits(void **state)
 {
     (void)state;
@@ -260,7 +261,7 @@ static struct weft_planner_decision with_capacity(uint64_t up_bps, uint64_t now_
     return revised;
 }
 
-/* A link that has become slower: what is left of the transfer is planned again. */
+/* A link becomes slower: the remainder of the transfer is planned again. */
 static void a_new_capacity_revises_grants(void **state)
 {
     (void)state;
@@ -284,7 +285,7 @@ static void a_new_capacity_revises_grants(void **state)
 
 /* ---- replicas -------------------------------------------------------------------------------- */
 
-/* A worker's update is sent and committed; returns what was decided besides its grant. */
+/* Send and commit a worker's update; returns the decisions besides its grant. */
 static bool push_and_commit(uint32_t worker, double norm, double applied_norm,
                             struct weft_planner_decision *other_p)
 {
@@ -321,7 +322,7 @@ static void a_replica_is_fed_when_links_are_idle(void **state)
     (void)state;
     struct weft_planner_decision d;
     begin_replicas(WEFT_PLANNER_ASYNC);
-    /* Not for a quarter of the bound: reads that nobody reports use the same uplinks. */
+    /* No replication for a quarter of the bound: unreported reads use the same uplinks. */
     assert_false(push_and_commit(0, 1, -1, &d));
     assert_int_equal(weft_planner_divergence_ppm(rig.planner), 250000);
     weft_planner_plan(rig.planner, rig.now_ns);
@@ -339,8 +340,8 @@ static void a_replica_is_fed_when_links_are_idle(void **state)
     weft_planner_free(rig.planner);
 }
 
-/* With the server's uplink busy a replication waits until the next update would not fit; that one
- * waits for it. */
+/* While the server's uplink is busy a replication waits until the next update would exceed the
+ * bound; that update waits for the replication. */
 static void a_replica_is_fed_when_it_must_be(void **state)
 {
     (void)state;
@@ -374,12 +375,12 @@ static void steps_beyond_the_divergence_bound(void **state)
     assert_int_equal(d.drop, WEFT_PLANNER_DROP_DIVERGENCE);
     assert_false(push_and_commit(1, 4, -1, &d));
     weft_planner_free(rig.planner);
-    /* Also in SYNC, where nothing else is dropped: it could never be sent. */
+    /* Also in SYNC, where no other update is dropped: this one could never be sent. */
     begin_replicas(WEFT_PLANNER_SYNC);
     assert_true(push_and_commit(0, 4.001, -1, &d));
     assert_int_equal(d.drop, WEFT_PLANNER_DROP_DIVERGENCE);
     weft_planner_free(rig.planner);
-    /* A forecast that was wrong is counted; what was applied counts. */
+    /* A wrong forecast is counted; the applied norm is used. */
     begin_replicas(WEFT_PLANNER_ASYNC);
     assert_false(push_and_commit(0, 1, 7, &d));
     assert_int_equal(weft_planner_counters(rig.planner)->divergence_exceeded, 1);
@@ -414,7 +415,7 @@ static void the_documented_example(void **state)
         assert_int_equal(d[i].booking.start_ns / 1000, first[i].start_us);
         assert_int_equal(d[i].booking.end_ns / 1000, first[i].end_us);
     }
-    for (uint32_t i = 1; i <= 2; i++) { /* workers 0 and 1 end, and ask again 88.9 ms later */
+    for (uint32_t i = 1; i <= 2; i++) { /* workers 0 and 1 end, and request again 88.9 ms later */
         rig.now_ns = d[i].booking.end_ns;
         assert_int_equal(weft_planner_delivered(p, d[i].transfer, rig.now_ns), WEFT_OK);
         assert_int_equal(weft_planner_committed(p, i - 1, -1, rig.now_ns), WEFT_OK);
@@ -427,7 +428,7 @@ static void the_documented_example(void **state)
     assert_int_equal(next.booking.start_ns / WEFT_NS_PER_US, 333333);
     assert_int_equal(weft_planner_counters(p)->held, 1);
     const struct weft_planner_decision *rest[3] = {&d[3], &next, &d[0]};
-    for (int i = 0; i < 3; i++) { /* 2, 0 once more, and at 1 s worker 3 */
+    for (int i = 0; i < 3; i++) { /* worker 2, worker 0 again, and at 1 s worker 3 */
         struct weft_planner_decision held;
         assert_false(weft_planner_poll(p, &held));
         rig.now_ns = rest[i]->booking.end_ns;
@@ -478,7 +479,7 @@ static void bad_updates_are_refused(void **state)
     bad.server_bytes = parts;
     refused(&bad, &c->refused_range);
     bad = good;
-    bad.base_version = 1; /* nothing was granted yet */
+    bad.base_version = 1; /* no update was granted yet */
     refused(&bad, &c->refused_version);
     assert_int_equal(weft_planner_update(rig.planner, &good, 0), WEFT_OK);
     refused(&good, &c->refused_twice);
@@ -512,7 +513,7 @@ static void bad_events_are_refused(void **state)
     assert_int_equal(weft_planner_read(p, 0, 1000, 0), WEFT_OK);
     assert_int_equal(weft_planner_read(p, 0, 1000, 0), WEFT_DATA);
     assert_int_equal(c->refused_twice, 1);
-    /* A delivery counts once; a commit needs a norm that can be. */
+    /* A delivery counts once; a commit needs a valid norm. */
     struct weft_planner_decision d;
     ask_rig(1, 1, 1000, 0);
     weft_planner_plan(p, 0);
@@ -544,7 +545,7 @@ static void bad_configurations_are_refused(void **state)
     REFUSED(bad.workers = WEFT_PLANNER_WORKERS_MAX + 1);
     REFUSED(bad.servers = 0; bad.server_host = NULL);
     REFUSED(bad.mode = WEFT_PLANNER_ALL_REDUCE);
-    REFUSED(bad.hosts = 2); /* the server's does not exist */
+    REFUSED(bad.hosts = 2); /* the server's host does not exist */
     REFUSED(bad.policy = 64);
     REFUSED(bad.ahead = WEFT_PLANNER_AHEAD_MAX + 1);
     REFUSED(bad.window = 0);

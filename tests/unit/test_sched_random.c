@@ -1,8 +1,7 @@
 /* 100,000 random jobs: mode, policy, network, sizes, jitter and trouble are drawn from the seed. At
- * every step no link is over-reserved, no commit is later than tau_max, no replica further than
- * div_max, delays are conserved, and the job makes progress (sched_rig.h). And 25,000 floods of
- * reports that contradict each other: no invariant breaks, and every bound that can be kept is
- * kept. */
+ * every step no link is over-reserved, no commit exceeds tau_max, no replica exceeds div_max,
+ * delays are conserved, and the job makes progress (sched_rig.h). Also 25,000 floods of
+ * contradictory reports: no invariant breaks, and every bound that can be met is met. */
 #include "print_seed.h"
 #include "sched_rig.h"
 
@@ -29,7 +28,7 @@ static void draw(struct weft_prng *prng)
         }
     }
     if (aggregators > 0 && weft_prng_chance(prng, 300000)) {
-        rig.aggregator_host[0] = 0; /* a worker's */
+        rig.aggregator_host[0] = 0; /* on a worker's host */
     }
     struct weft_planner_config *c = &rig.config;
     c->mode = (enum weft_planner_mode)weft_prng_below(prng, WEFT_PLANNER_ALL_REDUCE);
@@ -80,7 +79,7 @@ static void random_jobs(void **state)
     for (seed = 1; seed <= CASES; seed++) {
         one_case();
     }
-    /* Everything that is promised was also tried. */
+    /* Check that every case has occurred. */
     assert_true(total.commits > 4 * CASES && total.grouped > CASES / 20 &&
                 total.reads_granted > CASES);
     assert_true(total.dropped_late > 0 && total.dropped_crowded > 0 && total.dropped_blocking > 0 &&
@@ -93,11 +92,10 @@ static void random_jobs(void **state)
 
 static uint32_t some_worker(struct weft_prng *prng)
 {
-    return (uint32_t)weft_prng_below(prng, rig.config.workers + 1); /* one too far */
+    return (uint32_t)weft_prng_below(prng, rig.config.workers + 1); /* one beyond the last */
 }
 
-/* Reports that may contradict everything: each is either refused, or taken and then planned
- * with. */
+/* Reports that may contradict each other: each is refused, or accepted and used for planning. */
 static void any_report(struct weft_prng *prng, const uint64_t *transfers, uint32_t count)
 {
     static const double norms[] = {0, 0.5, 1, 7, -1, 1e300};

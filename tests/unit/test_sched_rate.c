@@ -1,7 +1,7 @@
-/* The scheduler's estimates of link rates against the true rates: daemons and the service around a
- * network of known links, in virtual time. Hosts are late by a constant at both ends of each
- * transfer, as processes are that must first be scheduled. An estimate that includes this delay
- * falls with each measurement. */
+/* The scheduler's estimates of link rates against the true rates: daemons and the service on a
+ * network of known links, in virtual time. Hosts add a constant delay at both ends of each
+ * transfer, like processes that must first be scheduled. An estimate that includes this delay would
+ * fall with each measurement. */
 #include "sched/daemon.h"
 #include "sched/service.h"
 #include "sched_exchange.h"
@@ -17,7 +17,7 @@ enum { WORKERS = 4, BYTES = 4000000 };
 #define MBIT UINT64_C(1000000)
 
 static const uint64_t tick_ns = 100 * WEFT_NS_PER_US;
-static const uint64_t host_ns = 8 * WEFT_NS_PER_MS; /* late by, at each end */
+static const uint64_t host_ns = 8 * WEFT_NS_PER_MS; /* delay at each end */
 
 enum phase { COMPUTING, ASKING, SENDING, CONFIRMING };
 
@@ -28,11 +28,11 @@ struct worker {
     uint64_t clock;
     uint64_t start_ns;
     uint64_t rate_bps;
-    uint64_t up_bps; /* truth */
-    double left;     /* bytes */
+    uint64_t up_bps; /* true rate */
+    double left;     /* bytes not sent yet */
     uint64_t first_ns;
-    double all;             /* came to the shard since */
-    double alone, alone_ns; /* of it, while nothing else did */
+    double all;             /* arrived at the shard since the start of the update */
+    double alone, alone_ns; /* of these, arrived while no other update did */
     uint64_t updates;
 };
 
@@ -40,7 +40,7 @@ struct net {
     struct weft_sched_service *service;
     struct weft_sched_daemon *shard;
     struct worker worker[WORKERS];
-    uint64_t down_bps; /* truth */
+    uint64_t down_bps; /* true rate */
     uint64_t compute_ns;
     uint64_t now_ns;
     uint64_t opened, closed;
@@ -154,7 +154,7 @@ static void close_update(struct net *net, struct worker *w)
     w->until_ns = net->now_ns + host_ns;
 }
 
-/* Rates add up to what the downlink carries at most, in equal parts of what each could. */
+/* Rates sum to at most the downlink's rate; each is the same fraction of its own maximum. */
 static void carry(struct net *net)
 {
     double rate[WORKERS], sum = 0, came = 0;
@@ -208,7 +208,7 @@ static void assert_near(struct net *net, enum weft_sched_role role, uint32_t ind
 
 /* ---- tests ----------------------------------------------------------------------------------- */
 
-/* Ten times too much is said of all links, or exactly what they are. */
+/* The configured rates are ten times too high, or exact. */
 static void late_hosts_make_no_link_slower(void **state)
 {
     (void)state;
@@ -219,7 +219,7 @@ static void late_hosts_make_no_link_slower(void **state)
         assert_near(&net, WEFT_SCHED_SERVER, 0, 1000 * MBIT);
         uint64_t before = net.closed;
         run(&net, 2 * WEFT_NS_PER_S);
-        /* An update takes 32 ms of the downlink. */
+        /* An update needs 32 ms of the downlink. */
         print_message("# said %llu Mbit/s: %llu of 62 updates in 2 s\n",
                       (unsigned long long)(bps / MBIT), (unsigned long long)(net.closed - before));
         assert_true(net.closed - before >= 55);
@@ -234,7 +234,7 @@ static void contention_is_noticed_within_a_second(void **state)
     net_new(&net, WEFT_SCHED_ASP, 1000 * MBIT);
     run(&net, 2 * WEFT_NS_PER_S);
     assert_near(&net, WEFT_SCHED_WORKER, 0, 1000 * MBIT);
-    net.worker[0].up_bps = 400 * MBIT; /* of its uplink, others use 60 % */
+    net.worker[0].up_bps = 400 * MBIT; /* other traffic uses 60 % of its uplink */
     run(&net, WEFT_NS_PER_S);
     assert_near(&net, WEFT_SCHED_WORKER, 0, 400 * MBIT);
     for (uint32_t i = 1; i < WORKERS; i++) {
@@ -243,8 +243,8 @@ static void contention_is_noticed_within_a_second(void **state)
     assert_near(&net, WEFT_SCHED_SERVER, 0, 1000 * MBIT);
     run(&net, 3 * WEFT_NS_PER_S);
     assert_near(&net, WEFT_SCHED_WORKER, 0, 400 * MBIT);
-    /* On a downlink that is always full it shares, and only what it has for itself is seen of it.
-     */
+    /* On a downlink that is always full the worker shares, and only the rate while it is alone is
+     * measured. */
     net.worker[0].up_bps = 1000 * MBIT;
     run(&net, 2 * WEFT_NS_PER_S);
     assert_true(weft_sched_service_capacity(net.service, WEFT_SCHED_WORKER, 0) > 500 * MBIT);
@@ -269,7 +269,7 @@ static void a_server_that_everybody_finds_slow_is(void **state)
     net_free(&net);
 }
 
-/* All that ask are told to begin at once, as fast as they may. */
+/* All requests are granted at once, at the maximum rate. */
 static void in_bsp_nothing_waits(void **state)
 {
     (void)state;

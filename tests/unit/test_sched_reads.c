@@ -1,5 +1,5 @@
 /* Admission of reads in real jobs: the planner's order in SSP, and the service with its daemons, in
- * virtual time: who may read when, and each way in which a credit is returned. */
+ * virtual time: which worker may read when, and every way in which a credit is returned. */
 #include "sched/daemon.h"
 #include "sched/planner.h"
 #include "sched/service.h"
@@ -37,7 +37,7 @@ static struct weft_planner *planner_new(enum weft_planner_mode mode, uint32_t cr
     return planner;
 }
 
-/* The workers that a plan admits, one bit each; their reads are delivered. */
+/* Bitmap of the workers that a plan admits; their reads are delivered. */
 static uint32_t admitted(struct weft_planner *planner)
 {
     uint32_t bits = 0;
@@ -69,7 +69,8 @@ static void asp_admits_in_order(void **state)
     assert_int_equal(admitted(planner), 0);
     assert_int_equal(weft_planner_read_over(planner, 2, 0), WEFT_OK);
     assert_int_equal(admitted(planner), 1U << 0);
-    assert_int_equal(weft_planner_read_over(planner, 1, 0), WEFT_OK); /* it does not want it */
+    /* the worker no longer needs the read */
+    assert_int_equal(weft_planner_read_over(planner, 1, 0), WEFT_OK);
     assert_int_equal(weft_planner_worker_left(planner, 0, 0), WEFT_OK);
     assert_int_equal(admitted(planner), 0);
     wants(planner, 3, 1);
@@ -77,7 +78,8 @@ static void asp_admits_in_order(void **state)
     weft_planner_free(planner);
 }
 
-/* SSP: workers ahead may wait at the servers for one behind, with all credits; it is admitted. */
+/* SSP: workers ahead may hold all credits while they wait at the servers for a slower worker; the
+ * slower one is admitted nevertheless. */
 static void ssp_admits_who_is_behind(void **state)
 {
     (void)state;
@@ -87,7 +89,8 @@ static void ssp_admits_who_is_behind(void **state)
     wants(planner, 1, 11);
     wants(planner, 2, 5);
     wants(planner, 3, 5);
-    assert_int_equal(admitted(planner), 1U << 2); /* beyond the credit; worker 3 is not behind it */
+    /* beyond the credits; worker 3 is not behind it */
+    assert_int_equal(admitted(planner), 1U << 2);
     assert_int_equal(weft_planner_read_over(planner, 2, 0), WEFT_OK);
     assert_int_equal(admitted(planner), 1U << 3);
     assert_int_equal(weft_planner_read_over(planner, 3, 0), WEFT_OK);
@@ -98,7 +101,7 @@ static void ssp_admits_who_is_behind(void **state)
     weft_planner_free(planner);
 }
 
-/* One that has not waited counts nevertheless. */
+/* A read without a wait counts nevertheless. */
 static void an_unadmitted_read_counts(void **state)
 {
     (void)state;
@@ -116,7 +119,8 @@ static void an_unadmitted_read_counts(void **state)
     assert_int_equal(weft_planner_has_read(planner, 4, 1, 0), WEFT_DATA);
     assert_int_equal(c->refused_unknown, 3);
     assert_int_equal(admitted(planner), 1U << 1);
-    assert_int_equal(weft_planner_has_read(planner, 2, 1, 0), WEFT_OK); /* two without it */
+    /* two reads without admission */
+    assert_int_equal(weft_planner_has_read(planner, 2, 1, 0), WEFT_OK);
     assert_int_equal(weft_planner_read_over(planner, 1, 0), WEFT_OK);
     wants(planner, 3, 1);
     assert_int_equal(admitted(planner), 0);
@@ -165,12 +169,12 @@ static void start_scheduler(struct job *job, uint32_t credits)
 
 static void exchange(struct job *job)
 {
-    for (int i = 0; i < 3; i++) { /* a report, what it causes, and what that does */
+    for (int i = 0; i < 3; i++) { /* a report, its effect, and the effect of that */
         sched_exchange(job->service, job->daemon, PROCESSES, job->now_ns);
     }
 }
 
-/* In steps of a heartbeat. */
+/* Advance time in steps of a heartbeat. */
 static void pass(struct job *job, uint64_t span_ns)
 {
     for (uint64_t end_ns = job->now_ns + span_ns; job->now_ns < end_ns;) {
@@ -222,7 +226,7 @@ static enum weft_sched_answer_kind ask(struct job *job, uint32_t worker, uint64_
     return answer.kind;
 }
 
-/* Its update opens and closes at all shards. */
+/* The worker's update opens and closes at all shards. */
 static void close_update(struct job *job, uint32_t worker, uint64_t clock)
 {
     const struct weft_sched_event event = {.worker = worker, .clock = clock, .norm = 1};
@@ -246,13 +250,14 @@ static void a_commit_returns_the_credit(void **state)
     begin(&job, WEFT_SCHED_ASP, WEFT_NEVER, 1);
     ask_to_read(&job, 0, 1);
     assert_true(may_read(&job, 0));
-    assert_false(may_read(&job, 0)); /* once */
+    assert_false(may_read(&job, 0)); /* reported once */
     ask_to_read(&job, 1, 1);
     pass(&job, 5 * WEFT_NS_PER_S);
     assert_false(may_read(&job, 1));
     assert_int_equal(ask(&job, 0, 1, 0), WEFT_SCHED_SEND);
     assert_false(may_read(&job, 1));
-    /* It asks for its next read while its update is under way: it is behind worker 1. */
+    /* A worker requests its next read while its update is in progress: it is queued after worker
+     * 1. */
     ask_to_read(&job, 0, 2);
     assert_false(may_read(&job, 0));
     close_update(&job, 0, 1);
@@ -277,7 +282,7 @@ static void a_drop_returns_the_credit(void **state)
     ask_to_read(&job, 0, 1);
     assert_true(may_read(&job, 0));
     ask_to_read(&job, 1, 1);
-    for (uint64_t i = 0; i < 3; i++) { /* of workers without the scheduler */
+    for (uint64_t i = 0; i < 3; i++) { /* updates of workers without the scheduler */
         close_update(&job, 2, 1 + i);
     }
     assert_int_equal(ask(&job, 0, 1, 0), WEFT_SCHED_DROP);
@@ -286,7 +291,8 @@ static void a_drop_returns_the_credit(void **state)
     end(&job);
 }
 
-/* One of which the scheduler does not hear, or that is never made: the worker reports its end. */
+/* An update unknown to the scheduler, or one that is never made: the worker reports the end of the
+ * step. */
 static void a_worker_returns_the_credit(void **state)
 {
     (void)state;
@@ -299,7 +305,7 @@ static void a_worker_returns_the_credit(void **state)
     weft_sched_daemon_read_over(job.daemon[0]);
     exchange(&job);
     assert_true(may_read(&job, 1));
-    /* And again with the same clock, for a program that never ends one. */
+    /* The same with a constant clock, for a program that never ends one. */
     ask_to_read(&job, 0, 1);
     assert_false(may_read(&job, 0));
     weft_sched_daemon_read_over(job.daemon[1]);
@@ -309,7 +315,7 @@ static void a_worker_returns_the_credit(void **state)
     end(&job);
 }
 
-/* A worker that dies, that leaves, or of which nothing is heard. */
+/* A worker that dies, leaves, or becomes silent. */
 static void who_is_gone_keeps_no_credit(void **state)
 {
     (void)state;
@@ -318,18 +324,18 @@ static void who_is_gone_keeps_no_credit(void **state)
         begin(&job, WEFT_SCHED_ASP, WEFT_NEVER, 1);
         ask_to_read(&job, 0, 1);
         ask_to_read(&job, 2, 1);
-        assert_true(how == 1 || may_read(&job, 0)); /* or dies before it has read */
+        assert_true(how == 1 || may_read(&job, 0)); /* or it dies before it has read */
         ask_to_read(&job, 1, 1);
         if (how < 2) {
             weft_sched_daemon_disconnected(job.daemon[0]);
             weft_sched_service_disconnected(job.service, 0, job.now_ns);
-            weft_sched_daemon_disconnected(job.daemon[2]); /* it waited */
+            weft_sched_daemon_disconnected(job.daemon[2]); /* the worker waited */
             weft_sched_service_disconnected(job.service, 2, job.now_ns);
             exchange(&job);
         } else { /* only worker 1 and the shards send */
             weft_sched_daemon_disconnected(job.daemon[0]);
             weft_sched_daemon_disconnected(job.daemon[2]);
-            pass(&job, 9 * WEFT_NS_PER_S); /* a computing one may be silent for long */
+            pass(&job, 9 * WEFT_NS_PER_S); /* a computing worker may be silent for a long time */
             assert_int_equal(weft_sched_service_counters(job.service)->expired, 1);
             assert_false(may_read(&job, 1));
             pass(&job, 2 * WEFT_NS_PER_S);
@@ -341,7 +347,7 @@ static void who_is_gone_keeps_no_credit(void **state)
     }
 }
 
-/* It has asked for its next read, and falls silent while its update is under way. */
+/* A worker has requested its next read and becomes silent while its update is in progress. */
 static void who_is_silent_gets_no_credit(void **state)
 {
     (void)state;
@@ -359,7 +365,7 @@ static void who_is_silent_gets_no_credit(void **state)
     end(&job);
 }
 
-/* It has read for another purpose, and is alive. */
+/* A worker has read for another purpose, and is alive. */
 static void a_credit_expires(void **state)
 {
     (void)state;
@@ -373,7 +379,7 @@ static void a_credit_expires(void **state)
     pass(&job, 2 * WEFT_NS_PER_S);
     assert_true(may_read(&job, 1));
     assert_int_equal(weft_sched_service_counters(job.service)->reads_expired, 1);
-    /* It computed after all: its update counts, and next time it has longer. */
+    /* The worker was computing: its update counts, and its timeout is longer the next time. */
     assert_int_equal(ask(&job, 0, 1, 0), WEFT_SCHED_SEND);
     close_update(&job, 0, 1);
     weft_sched_daemon_ended(job.daemon[0]);
@@ -389,7 +395,7 @@ static void a_credit_expires(void **state)
     end(&job);
 }
 
-/* Nothing is heard of the scheduler: reads begin, and count when it is back. */
+/* The scheduler is silent: reads begin, and are counted when it is back. */
 static void a_silent_scheduler_stops_nobody(void **state)
 {
     (void)state;
@@ -407,10 +413,10 @@ static void a_silent_scheduler_stops_nobody(void **state)
     job.now_ns += 400 * WEFT_NS_PER_MS;
     assert_true(weft_sched_daemon_silence(job.daemon[1]) <= job.now_ns);
     assert_true(may_read(&job, 1));
-    assert_false(weft_sched_daemon_reads_wait(job.daemon[1])); /* nor do the next */
+    assert_false(weft_sched_daemon_reads_wait(job.daemon[1])); /* nor do the next reads */
     assert_int_equal(direct_of(&job, 1), 1);
     assert_int_equal(weft_sched_daemon_counters(job.daemon[1])->silences, 1);
-    /* Another scheduler: it learns from the reports which worker has read, and admits no other. */
+    /* A restarted scheduler learns from the reports which worker has read, and admits no other. */
     weft_sched_service_free(job.service);
     for (uint32_t p = 0; p < PROCESSES; p++) {
         weft_sched_daemon_disconnected(job.daemon[p]);
@@ -428,7 +434,7 @@ static void a_silent_scheduler_stops_nobody(void **state)
     end(&job);
 }
 
-/* A scheduler that replies and never admits, and one that replies to something earlier. */
+/* A scheduler that replies without admitting, and one that replies to an earlier request. */
 static void a_daemon_waits_for_its_own_admission(void **state)
 {
     (void)state;
@@ -450,14 +456,14 @@ static void a_daemon_waits_for_its_own_admission(void **state)
     assert_true(TAKE());
     assert_true(weft_sched_daemon_reads_wait(daemon));
     weft_sched_daemon_read(daemon, 4, now_ns);
-    plan.number++; /* before the request: of a read 4 of long ago */
+    plan.number++; /* from before the request: about an old read 4 */
     assert_true(TAKE());
     assert_false(weft_sched_daemon_may_read(daemon, now_ns));
     assert_true(weft_sched_daemon_poll(daemon, now_ns, &report));
     assert_int_equal(report.read, 4);
     assert_int_equal(report.flags & WEFT_SCHED_READING, 0);
     plan.number++;
-    assert_true(TAKE()); /* sent when the request was under way */
+    assert_true(TAKE()); /* sent while the request was in flight */
     assert_false(weft_sched_daemon_may_read(daemon, now_ns));
     plan = (struct weft_sched_plan){
         .number = 4, .life = 1, .report = 2, .flags = WEFT_SCHED_ADMITS, .admitted = 3};
@@ -467,7 +473,7 @@ static void a_daemon_waits_for_its_own_admission(void **state)
     plan.admitted = 4;
     assert_true(TAKE());
     assert_true(weft_sched_daemon_may_read(daemon, now_ns));
-    /* Never. */
+    /* Never admitted. */
     weft_sched_daemon_read(daemon, 5, now_ns);
     const uint64_t begin_ns = now_ns;
     plan.admitted = 0;
@@ -482,7 +488,7 @@ static void a_daemon_waits_for_its_own_admission(void **state)
     assert_int_equal(weft_sched_daemon_counters(daemon)->reads_direct, 1);
     assert_true(weft_sched_daemon_poll(daemon, now_ns + WEFT_NS_PER_S, &report));
     assert_int_equal(report.flags & WEFT_SCHED_READING, WEFT_SCHED_READING);
-    /* It has none any more: whoever waits goes. */
+    /* The scheduler no longer has credits: all waiting reads begin. */
     weft_sched_daemon_read(daemon, 6, now_ns);
     plan.flags = 0;
     plan.number++;
@@ -491,7 +497,7 @@ static void a_daemon_waits_for_its_own_admission(void **state)
     weft_sched_daemon_free(daemon);
 }
 
-/* Without credits, and in BSP: workers are told nothing, and reports are those of before. */
+/* Without credits, and in BSP: workers get no read flags, and reports have the old format. */
 static void without_credits_nobody_waits(void **state)
 {
     (void)state;
@@ -519,8 +525,7 @@ static void without_credits_nobody_waits(void **state)
     end(&job);
 }
 
-/* A worker that pushes without having read what it asked for: its update is planned all the same.
- */
+/* A worker pushes without having used its requested read: its update is planned nevertheless. */
 static void who_pushes_does_not_wait(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* All-reduce: trees whose every contribution arrives once and whose result reaches everybody;
- * predicted times beside the ring's and beside store-and-forward; rounds of the planner to the end,
- * with late arrivals, jitter and a worker that leaves. */
+/* All-reduce: in every tree each contribution arrives once and the result reaches all workers;
+ * predicted times compared with the ring's and with store-and-forward; complete rounds of the
+ * planner, with late arrivals, jitter and a worker that leaves. */
 #include "base/prng.h"
 #include "print_seed.h"
 #include "sched/planner.h"
@@ -34,7 +34,7 @@ static struct weft_tree_plan choose(const struct weft_tree_node *nodes, uint32_t
     return plan;
 }
 
-/* Contributions of each tree end at its root, each once; everybody has the result afterwards. */
+/* Each contribution reaches the root of its tree once; afterwards all workers have the result. */
 static void check_tree(const struct weft_tree_node *nodes, uint32_t count,
                        const struct weft_tree_options *options, const struct weft_tree_plan *plan)
 {
@@ -112,7 +112,8 @@ static uint64_t idle_network(uint64_t bytes, bool is_cut_through, struct weft_tr
     return plan_p->end_ns;
 }
 
-/* 30 equal workers, reduce and broadcast: a ring takes 2 x 29/30 of the time of the vector. */
+/* 30 equal workers, reduce and broadcast: a ring needs 2 x 29/30 of the transmission time of the
+ * vector. */
 static void beside_ring_and_store_and_forward(void **state)
 {
     (void)state;
@@ -159,7 +160,7 @@ struct job {
     struct weft_planner *planner;
     uint32_t workers;
     uint64_t now_ns;
-    uint64_t ask_ns[NODES]; /* WEFT_NEVER = has asked */
+    uint64_t ask_ns[NODES]; /* time of the request; WEFT_NEVER = requested */
     uint64_t clock[NODES];
     struct weft_planner_decision transfers[4 * NODES];
     uint64_t due_ns[4 * NODES];
@@ -273,9 +274,9 @@ static void rounds_end(void **state)
     }
 }
 
-/* Early ones are summed while the last one computes: after it arrives, one sum has to be added to
- * its own, not 15 contributions. Store-and-forward; the result goes back over four levels of 8 ms
- * in both. */
+/* Early contributions are summed while the last worker computes: after that, one sum is added to
+ * its own, not 15 contributions. Store-and-forward; in both cases the result is returned over four
+ * levels of 8 ms. */
 static void early_ones_are_merged(void **state)
 {
     (void)state;
@@ -297,7 +298,7 @@ static void early_ones_are_merged(void **state)
     assert_true(3 * (took_ns[1] - back_ns) < 2 * (took_ns[0] - back_ns));
 }
 
-/* Whoever is left begins the round again without it. */
+/* The remaining workers begin the round again without the one that left. */
 static void a_worker_that_leaves(void **state)
 {
     (void)state;
@@ -323,7 +324,7 @@ static void a_worker_that_leaves(void **state)
     weft_planner_free(job.planner);
 }
 
-/* With one worker there is nothing to send: the round ends at once. */
+/* With one worker no transfer is needed: the round ends at once. */
 static void one_worker_is_left(void **state)
 {
     (void)state;

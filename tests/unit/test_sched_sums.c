@@ -1,6 +1,7 @@
-/* Sums by the plan: the service and daemons of eight workers, one shard and some aggregators, over
- * links that are queues, in virtual time. A worker reads the model, computes, asks, and sends where
- * its grant says; an aggregator sends a sum when all its members are there. */
+/* Sums assigned by the plan: the service and daemons of eight workers, one shard and some
+ * aggregators, over links modeled as queues, in virtual time. A worker reads the model, computes,
+ * requests a grant, and sends as granted; an aggregator sends a sum when all its members have
+ * arrived. */
 #include "base/prng.h"
 #include "sched/daemon.h"
 #include "sched/planner.h"
@@ -28,8 +29,8 @@ struct worker {
     uint64_t clock;
     uint64_t base;
     uint64_t begin_ns;
-    uint64_t at_hop_ns; /* by an aggregator: when it is there; 0 = it is, or goes direct */
-    uint64_t done_ns;   /* at the shard; 0 = not known yet */
+    uint64_t at_hop_ns; /* arrival time at an aggregator; 0 = arrived, or sent directly */
+    uint64_t done_ns;   /* arrival time at the shard; 0 = not known yet */
     uint32_t hop, group, members;
 };
 
@@ -38,12 +39,12 @@ struct net {
     struct weft_sched_daemon *shard;
     struct worker worker[WORKERS];
     uint32_t aggregators;
-    uint64_t reading_ns;                         /* of the shard's uplink: busy until */
-    uint64_t down_ns;                            /* of its downlink */
-    uint64_t hop_ns[WEFT_SCHED_AGGREGATORS_MAX]; /* of aggregators' downlinks */
-    uint64_t link_bps, down_bps;                 /* truth */
+    uint64_t reading_ns;                         /* the shard's uplink is busy until then */
+    uint64_t down_ns;                            /* the same for its downlink */
+    uint64_t hop_ns[WEFT_SCHED_AGGREGATORS_MAX]; /* the same for aggregators' downlinks */
+    uint64_t link_bps, down_bps;                 /* true rates */
     uint64_t now_ns, opened, closed, sums, in_sums, compute_ns;
-    uint32_t slow_ppm; /* of steps: these compute three times as long */
+    uint32_t slow_ppm; /* share of steps with three times the computation time */
     struct weft_prng prng;
 };
 
@@ -102,7 +103,7 @@ static void exchange(struct net *net)
     sched_exchange(net->service, daemons, WORKERS + 1, net->now_ns);
 }
 
-/* Behind what is in the queue. */
+/* Append to the queue of the link. */
 static uint64_t passes(uint64_t *busy_ns, uint64_t from_ns, uint64_t bps)
 {
     *busy_ns = weft_max_u64(*busy_ns, from_ns) + BYTES * 8 * 1000 / (bps / MBIT);
@@ -140,7 +141,7 @@ static void take_answers(struct net *net, struct worker *w)
     }
 }
 
-/* All members are there: the sum goes. */
+/* All members have arrived: the sum is sent. */
 static void hop_look(struct net *net, const struct worker *of)
 {
     uint32_t there = 0;
@@ -164,7 +165,7 @@ static void hop_look(struct net *net, const struct worker *of)
     }
 }
 
-/* From now on: when it has read the model and computed. */
+/* Time when a worker that starts now has read the model and computed. */
 static uint64_t computes_until(struct net *net)
 {
     uint64_t ns = net->compute_ns * (weft_prng_chance(&net->prng, net->slow_ppm) ? 3 : 1);
@@ -204,7 +205,7 @@ static void turn(struct net *net, uint32_t i)
     }
 }
 
-/* In BSP nobody reads before all have ended the clock. */
+/* In BSP no worker reads before all have ended the clock. */
 static bool must_wait(const struct net *net, const struct worker *w)
 {
     for (uint32_t i = 0; i < WORKERS; i++) {
@@ -218,7 +219,7 @@ static bool must_wait(const struct net *net, const struct worker *w)
 
 static void run(struct net *net, uint64_t seconds, bool is_bsp)
 {
-    uint64_t waits = 0; /* bits: workers that read when all are there */
+    uint64_t waits = 0; /* bits: workers that read when all have arrived */
     for (uint64_t end_ns = net->now_ns + seconds * WEFT_NS_PER_S; net->now_ns < end_ns;
          net->now_ns += tick_ns) {
         for (uint32_t i = 0; i < WORKERS; i++) {
@@ -265,14 +266,15 @@ static uint64_t commits(enum weft_sched_mode mode, uint32_t aggregators, uint32_
         least = weft_min_u64(least, net.worker[i].clock);
         most = weft_max_u64(most, net.worker[i].clock);
     }
-    assert_true(least * 10 >= most * 7); /* nobody waits while others go on */
+    assert_true(least * 10 >= most * 7); /* no worker waits while others continue */
     *in_sums_p = net.in_sums;
     uint64_t closed = net.closed;
     net_free(&net);
     return closed;
 }
 
-/* Where the server's downlink is what is short, sums make it carry more updates. */
+/* If the server's downlink is the bottleneck, sums increase the number of updates that it
+ * carries. */
 static void more_commits(void **state)
 {
     (void)state;
@@ -286,7 +288,7 @@ static void more_commits(void **state)
     assert_true(commits(WEFT_SCHED_BSP, 3, 0, &in_sums) * 10 >= bsp * 13);
 }
 
-/* Steps that take longer drive the workers' clocks apart, and sums are made all the same. */
+/* Slow steps make the workers' clocks differ, and sums are formed nevertheless. */
 static void clocks_apart(void **state)
 {
     (void)state;
@@ -297,7 +299,8 @@ static void clocks_apart(void **state)
     assert_true(in_sums * 10 >= planned * 9);
 }
 
-/* Only by what every worker reaches; and not with a delay bound. */
+/* Sums use only aggregators that every worker can reach, and no sums are formed with a delay
+ * bound. */
 static void who_is_reached(void **state)
 {
     (void)state;
@@ -309,7 +312,8 @@ static void who_is_reached(void **state)
     run(&net, 10, false);
     assert_true(net.in_sums > 0);
     assert_int_equal(net.hop_ns[1], 0);
-    weft_sched_daemon_aggregators(net.worker[5].daemon, 2, 2); /* none that 3 reaches, too */
+    /* none that worker 3 can reach, too */
+    weft_sched_daemon_aggregators(net.worker[5].daemon, 2, 2);
     run(&net, 2, false);
     uint64_t in_sums = net.in_sums, closed = net.closed;
     run(&net, 5, false);
@@ -326,8 +330,8 @@ static void who_is_reached(void **state)
     net_free(&net);
 }
 
-/* Three workers and two shards, of which the second gets nothing from worker 2: there the sum is of
- * fewer. */
+/* Three workers and two shards; worker 2 sends nothing to the second shard, so the sum there has
+ * fewer members. */
 static void who_has_nothing_for_a_shard(void **state)
 {
     (void)state;
@@ -349,7 +353,7 @@ static void who_has_nothing_for_a_shard(void **state)
         daemon.mode = i < ALL ? WEFT_SCHED_ASP : WEFT_SCHED_BSP;
         daemon.tau_max = WEFT_NEVER;
         daemon.down_bps =
-            i < ALL ? 0 : MBIT; /* a sum is ready long before the first update is there */
+            i < ALL ? 0 : MBIT; /* a sum is complete long before the first update arrives */
         assert_int_equal(weft_sched_daemon_new(&daemon, &daemons[i]), WEFT_OK);
         weft_sched_service_connected(service, i, daemon.role, daemon.index, 1);
         weft_sched_daemon_connected(daemons[i], 0);

@@ -1,5 +1,5 @@
-/* Timelines of links: Fig. 4 of [mlfabric], what is given back, full tables; random bookings
- * against an oracle that keeps the residual of every single nanosecond. */
+/* Timelines of links: Fig. 4 of [mlfabric], released bookings, full tables; random bookings
+ * compared with an oracle that stores the residual of every nanosecond. */
 #include "base/prng.h"
 #include "print_seed.h"
 #include "sched/timeline.h"
@@ -28,18 +28,18 @@ static void leave(struct weft_timeline *line, uint64_t from_s, uint64_t to_s, ui
 }
 
 /* Fig. 4: an update of 30 MB, available at 0, over a residual that is a step function, ends at 7.
- * The text at hand gives size and end; the steps are ours. */
+ * The paper's text gives size and end; the steps are chosen here. */
 static void figure_4(void **state)
 {
     (void)state;
     struct weft_timeline up, down;
     weft_timeline_init(&up, 80 * MBYTE);
     weft_timeline_init(&down, 80 * MBYTE);
-    leave(&up, 0, 2, 5);   /* 10 MB by 2 */
+    leave(&up, 0, 2, 5);   /* 10 MB until 2 */
     leave(&down, 1, 2, 8); /* the other link does not matter here */
-    leave(&down, 2, 4, 2); /* 14 MB by 4 */
+    leave(&down, 2, 4, 2); /* 14 MB until 4 */
     leave(&up, 4, 5, 0);   /* nothing in [4, 5) */
-    leave(&down, 5, 6, 6); /* 20 MB by 6; 10 MB/s follow: 30 MB by 7 */
+    leave(&down, 5, 6, 6); /* 20 MB until 6; then 10 MB/s: 30 MB until 7 */
     struct weft_path path = path_of(&up, &down);
     struct weft_booking booking;
     assert_true(weft_path_fit(&path, 30 * MBYTE, 0, WEFT_TIMELINE_BPS_MAX, &booking));
@@ -47,7 +47,7 @@ static void figure_4(void **state)
     assert_int_equal(booking.end_ns, 7 * SECOND);
     assert_int_equal(booking.count, 4);
 
-    /* Fig. 4 (c): after the reservation nothing is left on the bottleneck until 7. */
+    /* Fig. 4 (c): after the reservation the bottleneck is full until 7. */
     assert_true(weft_path_reserve(&path, &booking));
     for (uint64_t s = 0; s < 7; s++) {
         uint64_t at_ns = s * SECOND + SECOND / 2;
@@ -106,7 +106,7 @@ static void capacity_below_what_is_reserved(void **state)
     assert_int_equal(weft_timeline_peak(&line, 4 * SECOND), 0);
 }
 
-/* More holes than a booking has pieces: it starts where it fits. */
+/* With more gaps than a booking may have pieces, it starts later, where it fits. */
 static void a_fragmented_residual(void **state)
 {
     (void)state;
@@ -119,7 +119,7 @@ static void a_fragmented_residual(void **state)
     struct weft_booking booking;
     assert_true(weft_path_fit(&path, 100 * MBYTE, 0, WEFT_TIMELINE_BPS_MAX, &booking));
     assert_int_equal(booking.count, WEFT_BOOKING_PIECES);
-    /* Holes at 1, 3, .. 19; the eighth piece is the open end from 19 on. */
+    /* Gaps at 1, 3, .. 19; the eighth piece is the open end from 19 on. */
     assert_int_equal(booking.start_ns, 5 * SECOND);
     assert_int_equal(booking.end_ns, 22 * SECOND);
 }
@@ -141,15 +141,14 @@ static void a_full_table_refuses_and_changes_nothing(void **state)
     }
     assert_memory_equal(&before, &line, sizeof(line));
     assert_int_equal(taken, (WEFT_TIMELINE_STEPS - 1) / 2);
-    /* One step is left: a booking that ends within another cannot be cut. */
+    /* With one free step a booking that ends within another cannot be shortened. */
     struct weft_booking last = {.count = 1, .pieces = {{300 * SECOND, WEFT_NEVER - 1, 1}}};
     assert_false(weft_path_reserve(&path, &last));
     weft_timeline_trim(&line, 4 * SECOND);
     assert_true(weft_path_reserve(&path, &last));
 }
 
-/* Of a table that takes no more reservations, a booking can still be given back from any time on.
- */
+/* In a full table a booking can still be released from any time on. */
 static void a_full_table_has_steps_for_cutting(void **state)
 {
     (void)state;
@@ -257,7 +256,7 @@ static void one_run(uint64_t run_seed)
             struct weft_booking *booking = &made[count];
             assert_true(weft_path_fit(&path, bytes, from_ns, WEFT_TIMELINE_BPS_MAX, booking));
             uint64_t end_ns = oracle_end(&oracle, a, b, bytes, from_ns, &start_ns);
-            /* A booking in fewer pieces than the residual has may start later. */
+            /* A booking limited to fewer pieces than the residual has may start later. */
             assert_true(booking->start_ns == start_ns
                             ? booking->end_ns == end_ns
                             : booking->start_ns > start_ns && booking->end_ns > end_ns);

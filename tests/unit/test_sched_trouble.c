@@ -1,5 +1,5 @@
-/* The planner when something is wrong: links that are down, more reports than there is room for,
- * members that leave a group. */
+/* The planner under faults: links that are down, more reports than fit, members that leave a
+ * group. */
 #include "sched_rig.h"
 
 static struct rig rig;
@@ -21,7 +21,7 @@ static void set_link(uint32_t host, bool is_up, uint64_t bps)
     assert_int_equal(weft_planner_capacity(rig.planner, host, is_up, bps, rig.now_ns), WEFT_OK);
 }
 
-/* What one plan decides of a kind, and the last of these. */
+/* Number of decisions of a kind in one plan, and the last of them. */
 static uint32_t plan(enum weft_planner_decision_kind kind, struct weft_planner_decision *last_p)
 {
     struct weft_planner_decision d;
@@ -36,8 +36,8 @@ static uint32_t plan(enum weft_planner_decision_kind kind, struct weft_planner_d
 
 /* ---- links that are down --------------------------------------------------------------------- */
 
-/* Worker 0's uplink is down, the others go on: after tau_max grants it would have to be the next,
- * and is dropped instead of holding up everybody. */
+/* Worker 0's uplink is down and the others continue. After tau_max grants it would have to be next;
+ * it is dropped instead of blocking all workers. */
 static void bound_with_a_dead_uplink(enum weft_planner_mode mode)
 {
     rig_hosts(&rig, 3, 1, 0, GBIT);
@@ -57,7 +57,7 @@ static void bound_with_a_dead_uplink(enum weft_planner_mode mode)
         assert_int_equal(weft_planner_committed(rig.planner, worker, -1, rig.now_ns), WEFT_OK);
     }
     assert_int_equal(weft_planner_counters(rig.planner)->dropped_late, 1);
-    /* It reads and computes again, and is sent when its link is back. */
+    /* The worker reads and computes again, and its update is sent when its link is up. */
     struct weft_planner_decision d;
     ask(0, 0, 12);
     assert_int_equal(plan(WEFT_PLANNER_GRANT, &d), 0);
@@ -73,7 +73,7 @@ static void a_dead_uplink_does_not_stop_others(void **state)
     bound_with_a_dead_uplink(WEFT_PLANNER_SSP);
 }
 
-/* Nobody can be sent: then nobody is held up, and nothing is dropped. */
+/* If no update can be sent, no worker is blocked by another and nothing is dropped. */
 static void a_dead_server_drops_nothing(void **state)
 {
     (void)state;
@@ -92,8 +92,8 @@ static void a_dead_server_drops_nothing(void **state)
     weft_planner_free(rig.planner);
 }
 
-/* The oldest read goes to a downlink that is down: the others are granted, and it is when the link
- * is back. */
+/* The oldest read needs a downlink that is down: the others are granted, and it is granted when the
+ * link is up. */
 static void a_dead_downlink_does_not_stop_reads(void **state)
 {
     (void)state;
@@ -113,7 +113,7 @@ static void a_dead_downlink_does_not_stop_reads(void **state)
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-/* Workers behind a server's link that is busy, so that all but the first are summed. Returns the
+/* Workers with a busy server link, so that all updates except the first are summed. Returns the
  * transfers of the members. */
 static uint32_t make_group(uint32_t policy, uint64_t *members, struct weft_planner_decision *sum_p)
 {
@@ -137,7 +137,7 @@ static uint32_t make_group(uint32_t policy, uint64_t *members, struct weft_plann
     return count;
 }
 
-/* However many reports come in one batch: one decision for each transfer, and none is lost. */
+/* Any number of reports in one batch: one decision per transfer, and none is lost. */
 static void a_flood_of_capacities(void **state)
 {
     (void)state;
@@ -170,7 +170,8 @@ static void a_flood_of_capacities(void **state)
     weft_planner_free(rig.planner);
 }
 
-/* With cut-through a sum is on its way when a member leaves: its sender must not wait for it. */
+/* With cut-through a sum is in flight when a member leaves: the aggregator must not wait for that
+ * member. */
 static void a_sum_is_told_of_members_that_left(void **state)
 {
     (void)state;
@@ -181,7 +182,7 @@ static void a_sum_is_told_of_members_that_left(void **state)
     uint32_t left = 0;
     while (weft_planner_worker_left(rig.planner, left, 0) == WEFT_OK &&
            plan(WEFT_PLANNER_GRANT_GROUP, &d) == 0) {
-        left++; /* those that were sent direct are in no group */
+        left++; /* updates sent directly are in no group */
         assert_true(left < 8);
     }
     assert_true(d.is_revised && d.transfer == sum.transfer && d.members == count - 1);

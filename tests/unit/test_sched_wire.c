@@ -93,7 +93,7 @@ static void reports_come_back(void **state)
     assert_true(back.events[1].norm == -1);
 }
 
-/* Each is one change of a valid report. */
+/* Each case is one change of a valid report. */
 static void contradictions_are_refused(void **state)
 {
     (void)state;
@@ -124,7 +124,7 @@ static void contradictions_are_refused(void **state)
     REFUSED(worker_report, q.aggregators = WEFT_SCHED_AGGREGATORS_MAX + 1);
     REFUSED(worker_report, (q.aggregators = 2, q.reached = 4));
     REFUSED(worker_report, q.reached = 1);
-    REFUSED(worker_report, q.flags = WEFT_SCHED_READING); /* what? */
+    REFUSED(worker_report, q.flags = WEFT_SCHED_READING); /* flag without a read */
     REFUSED(server_report, q.flags = WEFT_SCHED_READING);
     REFUSED(worker_report, q.job[31] = 'x');
     REFUSED(server_report, q.first = 0);
@@ -224,7 +224,7 @@ static void plans_come_back_or_are_refused(void **state)
     PLAN(WEFT_PROTO, a.grants[1].shard = WEFT_SCHED_SHARDS_MAX);
 }
 
-/* Every length but the right one, and every reserved byte. */
+/* Every invalid length, and every reserved byte. */
 static void lengths_and_reserved_bytes(void **state)
 {
     (void)state;

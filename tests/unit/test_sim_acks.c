@@ -1,5 +1,6 @@
-/* What acknowledgements take of the way back, and what the sender knows of their delay: incast
- * rounds at rates at which a packet takes from 1.2 us to 2.5 ms, and all-to-all with loss. */
+/* The share of acknowledgements in the reverse direction, and the sender's knowledge of their
+ * delay: incast rounds at rates at which a packet needs 1.2 us to 2.5 ms, and all-to-all with
+ * loss. */
 #include "core_inspect.h"
 #include "sim/exchange.h"
 #include "sim/incast.h"
@@ -37,7 +38,7 @@ static void on_packet(void *arg, uint64_t now_ns, uint32_t from, uint32_t to, en
     look->acks += from >= look->senders;
 }
 
-/* What a sender counts with is what the receiver said. */
+/* The sender uses the delay that the receiver announced. */
 static void on_host(void *arg, uint32_t host, struct weft_ep *ep, bool last)
 {
     (void)last;
@@ -77,7 +78,7 @@ static struct weft_incast_config config_of(uint32_t senders, uint64_t rate_mbps,
     return config;
 }
 
-/* 2.5 % for messages of 64 packets and more, and no round is longer for it. */
+/* At most 2.5 % for messages of at least 64 packets, and no round is longer because of it. */
 static void the_way_back_is_nearly_free(void **state)
 {
     (void)state;
@@ -103,8 +104,8 @@ static void the_way_back_is_nearly_free(void **state)
     }
 }
 
-/* At 25 Mbit/s an ACK waits for milliseconds. The sender was told, so it asks for nothing
- * meanwhile: what it asks for is the first ACK, before it has a round trip. */
+/* At 25 Mbit/s an ACK is delayed by milliseconds. The sender knows the delay, so it sends no probe
+ * meanwhile; it probes only for the first ACK, before it has a round trip. */
 static void the_sender_knows_the_delay(void **state)
 {
     (void)state;
@@ -118,8 +119,8 @@ static void the_sender_knows_the_delay(void **state)
     assert_int_equal(result.retransmitted_ppm, 0);
 }
 
-/* The probe timeout allows for the delay when the newest packet is one whose acknowledgement may
- * wait, and a round trip is measured without it, but not without more than was announced. */
+/* The probe timeout includes the delay if the acknowledgement of the newest packet may be delayed.
+ * A measured round trip excludes the delay, but at most the announced one. */
 static void timers_and_round_trips_count_it(void **state)
 {
     (void)state;
@@ -140,7 +141,7 @@ static void timers_and_round_trips_count_it(void **state)
     assert_int_equal(p.recovery.rtt_latest_ns, 6 * ms);
 }
 
-/* Where a packet takes microseconds nothing waits longer than before. */
+/* If a packet needs microseconds, no acknowledgement waits longer than before. */
 static void fast_links_have_the_shortest_delay(void **state)
 {
     (void)state;
@@ -151,7 +152,7 @@ static void fast_links_have_the_shortest_delay(void **state)
     assert_int_equal(look.announced_ns_max, ack_delay_ns_min);
 }
 
-/* A path that loses packets loses ACKs, too: there they come more often. */
+/* A lossy path also loses ACKs, so they are sent more often. */
 static void lossy_paths_have_more(void **state)
 {
     (void)state;
@@ -166,9 +167,8 @@ static void lossy_paths_have_more(void **state)
     assert_true(lossy.acks > clean.acks + clean.acks / 3);
 }
 
-/* Where senders take turns it is grants that they wait for. With one packet in twenty lost an ACK
- * waits for a third of a turn: 0.58 to 0.60 control packets for a chunk, 0.70 to 0.73 when it
- * waited for four packets. */
+/* Senders that take turns wait for grants. With one packet in twenty lost an ACK waits for a third
+ * of a turn: 0.58 to 0.60 control packets per chunk; 0.70 to 0.73 if it waits for four packets. */
 static void turns_save_some_where_many_are_lost(void **state)
 {
     (void)state;

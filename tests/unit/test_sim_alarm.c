@@ -1,4 +1,4 @@
-/* Alarms against a list that is searched from end to end. */
+/* Alarms compared with a list that is searched linearly. */
 #include "base/prng.h"
 #include "sim/alarm.h"
 
@@ -79,7 +79,7 @@ static void one_time_keeps_the_order_of_setting(void **state)
     for (uint32_t i = 0; i < IDS; i++) {
         weft_sim_alarm_set(&alarms, i * 5 % IDS, 7);
     }
-    weft_sim_alarm_set(&alarms, 0, 7); /* no change: keeps its turn */
+    weft_sim_alarm_set(&alarms, 0, 7); /* no change: keeps its order */
     for (uint32_t i = 0; i < IDS; i++) {
         assert_int_equal(weft_sim_alarms_next(&alarms), i * 5 % IDS);
         weft_sim_alarm_set(&alarms, i * 5 % IDS, WEFT_NEVER);

@@ -1,5 +1,5 @@
-/* All-reduce on virtual time: the ideal by hand, runs of all sorts to their end, equal seeds, and
- * that the time stays near the ideal. */
+/* All-reduce on virtual time: the ideal computed by hand, complete runs of all kinds, equal seeds,
+ * and times near the ideal. */
 #include "sim/allreduce.h"
 
 #include <setjmp.h>
@@ -87,8 +87,8 @@ static void the_same_seed_is_the_same_run(void **state)
     assert_true(run(&config).trace_hash != first.trace_hash);
 }
 
-/* docs/COLLECTIVES.md has the figures. A vector of one packet is
- * sent once, to all: half of the bytes of the ideal, and one round trip less. */
+/* docs/COLLECTIVES.md has the figures. A vector of one packet is sent once, to all ranks: half of
+ * the bytes of the ideal, and one round trip less. */
 static void the_time_is_near_the_ideal(void **state)
 {
     (void)state;
@@ -105,8 +105,8 @@ static void the_time_is_near_the_ideal(void **state)
     assert_true(result.p50_ns * 100 <= result.ideal_ns * 60);
 }
 
-/* 18 chunks from each rank to each other: 1.25 and 1.26 times the ideal when ranks served each
- * other in the order of their messages. */
+/* 18 chunks from each rank to each other: 1.25 and 1.26 times the ideal when ranks sent messages in
+ * their order. */
 static void short_vectors_are_near_the_ideal(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Exchanges: the ideals by hand, every pattern to its end, equal seeds, and what is refused. */
+/* Exchanges: the ideals computed by hand, complete runs of every pattern, equal seeds, and refused
+ * configurations. */
 #include "sim/exchange.h"
 
 #include <setjmp.h>
@@ -30,9 +31,9 @@ static struct weft_exchange_result run(const struct weft_exchange_config *config
     return result;
 }
 
-/* 100,000 bytes are 71 chunks of 1,408 bytes and one of 32: 78 bytes of headers on each of 72 and
- * 28 more on the first, 105,644 bytes; 8 ns a byte at 1 Gbit/s. Of 66,000: 47 chunks, 69,694;
- * CLOCK: 146. */
+/* 100,000 bytes are 71 chunks of 1,408 bytes and one of 32: 78 bytes of headers on each of 72
+ * packets and 28 more on the first, 105,644 bytes; 8 ns per byte at 1 Gbit/s. 66,000 bytes: 47
+ * chunks, 69,694; CLOCK: 146. */
 static void the_ideal_is_what_the_busiest_link_carries(void **state)
 {
     (void)state;
@@ -50,8 +51,8 @@ static void the_ideal_is_what_the_busiest_link_carries(void **state)
 static void every_pattern_ends_and_none_beats_the_wire(void **state)
 {
     (void)state;
-    const uint64_t messages[] = {12, 4, 16,
-                                 16}; /* a round; of a step: reply, push, request, CLOCK */
+    const uint64_t messages[] = {12, 4, 16, 16}; /* messages of a round; of a step: reply, push,
+                                                  * request, CLOCK */
     for (int pattern = WEFT_EXCHANGE_ALLTOALL; pattern <= WEFT_EXCHANGE_STEP; pattern++) {
         struct weft_exchange_config config = config_of((enum weft_exchange_pattern)pattern);
         struct weft_exchange_result result = run(&config);
@@ -65,9 +66,10 @@ static void every_pattern_ends_and_none_beats_the_wire(void **state)
     }
 }
 
-/* Of the ideal, in thousandths; each was 1.27 to 1.9 when senders served their peers side by side
- * and receivers the least left first. Bytes over the ideal's: 4 % when a sender's packets were
- * acknowledged between its turns, too, and each message had FINISH and a second DONE. */
+/* Limits relative to the ideal, in thousandths. The times were 1.27 to 1.9 when senders served all
+ * peers alternately and receivers served the shortest remainder first. The excess bytes were 4 %
+ * when packets were also acknowledged between a sender's turns, and each message had FINISH and a
+ * second DONE. */
 static void rounds_are_near_their_ideal(void **state)
 {
     (void)state;

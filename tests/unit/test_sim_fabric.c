@@ -1,5 +1,6 @@
-/* The fabric simulation against times reckoned by hand, equal seeds, and what its policies promise.
- * That delays are conserved and no link is over capacity is checked inside every run. */
+/* The fabric simulation compared with times computed by hand; equal seeds; guarantees of its
+ * policies. Every run itself checks that delays are conserved and that no link exceeds its
+ * capacity. */
 #include "fabric_run.h"
 
 #include <setjmp.h>
@@ -9,7 +10,7 @@
 
 #include <cmocka.h>
 
-/* An update of 12.5 MB is 100 ms of a link of 1 Gbit/s. */
+/* An update of 12.5 MB needs 100 ms on a link of 1 Gbit/s. */
 static struct weft_fabric_config config_of(enum weft_fabric_policy policy, const char *compute,
                                            const char *network)
 {
@@ -22,7 +23,7 @@ static struct weft_fabric_config config_of(enum weft_fabric_policy policy, const
     return config;
 }
 
-/* Read 0.1 s, compute 2 s, push 0.1 s: 27 rounds of 2.2 s in 60 s, nobody else to be late for. */
+/* Read 0.1 s, compute 2 s, push 0.1 s: 27 rounds of 2.2 s in 60 s; a single worker has no delay. */
 static void one_worker_alone(void **state)
 {
     (void)state;
@@ -32,7 +33,7 @@ static void one_worker_alone(void **state)
     assert_int_equal(result.commits, 27);
     assert_int_equal(result.delay_max, 0);
     assert_int_equal(result.update_bytes, UINT64_C(27) * 12500000);
-    /* Half of each part goes to each of two servers, at the rate of the one uplink. */
+    /* Half of each part goes to each of two servers, at the rate of the uplink. */
     config.servers = 2;
     run(&config);
     assert_int_equal(result.commits, 27);
@@ -44,9 +45,9 @@ static void one_worker_alone(void **state)
     assert_int_equal(result.commits, 10);
 }
 
-/* Without reads, 30 workers compute 2 s together and push together: 3 s for all at 1/30 of the link
- * each. 30 commits in 5 s; the twelfth time would end with the run, at 60 s. Delays are 0 .. 29 the
- * first time, then each worker waits for all others. */
+/* Without reads, 30 workers compute for 2 s and push at the same time: 3 s for all, with 1/30 of
+ * the link each. 30 commits in 5 s; the twelfth round would end with the run, at 60 s. Delays are 0
+ * .. 29 in the first round; then each update is delayed by all others. */
 static void fair_shares_keep_workers_in_step(void **state)
 {
     (void)state;
@@ -59,8 +60,9 @@ static void fair_shares_keep_workers_in_step(void **state)
     assert_true(result.server_link_utilization > 0.599 && result.server_link_utilization < 0.601);
 }
 
-/* In turn the same updates are there after 0.1, 0.2, ... s, and workers are out of step from then
- * on: the server's link never rests again, 580 of the 600 that it could carry. */
+/* Sent one after the other, the same updates arrive after 0.1, 0.2, ... s, and workers are out of
+ * phase from then on. The server's link is then always busy: 580 of the 600 updates that it could
+ * carry. */
 static void turns_fill_the_link(void **state)
 {
     (void)state;
@@ -90,19 +92,20 @@ static void all_reduce_takes_what_its_steps_take(void **state)
     const uint64_t ms = WEFT_NS_PER_MS;
     /* Read and push of 8 at once: 0.8 s each. */
     assert_int_equal(round_ns(WEFT_FABRIC_FAIR, 8), 1600 * ms);
-    /* 2 (n - 1) steps of a part: 14 of 12.5 ms; 6 of 25 ms. */
+    /* 2 (n - 1) steps of one part: 14 of 12.5 ms; 6 of 25 ms. */
     assert_int_equal(round_ns(WEFT_FABRIC_RING, 8), 175 * ms);
     assert_int_equal(round_ns(WEFT_FABRIC_RING, 4), 150 * ms);
     /* Halves, quarters, eighths and back: 2 x 87.5 ms. */
     assert_int_equal(round_ns(WEFT_FABRIC_HALVING_DOUBLING, 8), 175 * ms);
     assert_int_equal(round_ns(WEFT_FABRIC_HALVING_DOUBLING, 2), 100 * ms);
-    /* Two more of six give all first, and get all last: 100 + 150 + 100 ms. */
+    /* With six workers, two send their whole vector first and receive the result last: 100 + 150 +
+     * 100 ms. */
     assert_int_equal(round_ns(WEFT_FABRIC_HALVING_DOUBLING, 6), 350 * ms);
 }
 
-/* Of 30: the tree takes at most one and a half times as long as the ring, and less than a third of
- * what it takes when each host waits for everything before it sends anything. Early sums of what is
- * ready at one time are the same plan. */
+/* 30 workers: the tree needs at most 1.5 times the time of the ring, and less than a third of its
+ * own time without cut-through. If all are ready at the same time, early sums give the same
+ * plan. */
 static void a_tree_cuts_through(void **state)
 {
     (void)state;
@@ -124,12 +127,13 @@ static void a_tree_cuts_through(void **state)
         uint64_t chunks_ns = result.makespan_ns - 2 * WEFT_NS_PER_S;
         assert_true(chunks_ns * 2 <= ring_ns * 3);
         assert_true(chunks_ns * 3 <= whole_ns);
-        assert_true(chunks_ns > sizes[i] * 8 * 2); /* twice over an uplink, at a bit a ns */
+        assert_true(chunks_ns > sizes[i] * 8 * 2); /* twice over an uplink, at one bit per ns */
         assert_int_equal(result.commits, 30 * result.rounds);
     }
 }
 
-/* Every kind of all-reduce in every setting: rounds end, and everybody has its part in each. */
+/* Every kind of all-reduce in every setting: rounds complete, and every worker takes part in
+ * each. */
 static void every_all_reduce_ends(void **state)
 {
     (void)state;
@@ -149,8 +153,8 @@ static void every_all_reduce_ends(void **state)
     }
 }
 
-/* The uplink of a tenth sends its six parts one behind the other, 250 ms each; what it waits for
- * comes by the others in less. */
+/* The uplink with a tenth of the rate sends its six parts one after the other, 250 ms each; the
+ * other links need less. */
 static void the_slowest_link_holds_a_ring(void **state)
 {
     (void)state;
@@ -188,7 +192,7 @@ static void a_chain_copies_every_update(void **state)
         struct weft_fabric_config config =
             config_of((enum weft_fabric_policy)policy, "uniform", "homogeneous");
         config.div_max = 5;
-        config.is_chained = policy != WEFT_FABRIC_FAIR; /* which is one in any case */
+        config.is_chained = policy != WEFT_FABRIC_FAIR; /* FAIR always chains */
         run(&config);
         assert_true(result.commits > 0);
         assert_true(result.has_replica && result.replica_divergence_max == 0);
@@ -197,8 +201,8 @@ static void a_chain_copies_every_update(void **state)
     }
 }
 
-/* A long queue does not make a replication of every update: within a bound of 30 norms there are
- * far fewer bytes than in a chain, and nearly the commits of a job without replicas. */
+/* A long queue does not cause a replication per update: with a bound of 30 norms there are far
+ * fewer bytes than with a chain, and nearly as many commits as without replicas. */
 static void a_bound_costs_less_than_a_chain(void **state)
 {
     (void)state;
@@ -249,9 +253,8 @@ static void every_setting_runs_to_its_end(void **state)
     }
 }
 
-/* That no delay is above tau_max and no replica too far behind is checked by the run; here, that
- * the bounds were such that they bite, with links that do what the planner does not know in time.
- */
+/* The run checks that no delay exceeds tau_max and no replica exceeds its bound. This test checks
+ * that the bounds take effect, with link changes that the planner learns late. */
 static void bounds_are_kept_when_they_bite(void **state)
 {
     (void)state;
@@ -275,7 +278,8 @@ static void bounds_are_kept_when_they_bite(void **state)
     assert_true(dropped > 100);
 }
 
-/* Half of the workers read at a time: the delay is that of half as many, the link is as full. */
+/* With half of the workers reading at a time, the delay is that of half as many workers, and the
+ * link is as busy. */
 static void admission_halves_the_delay(void **state)
 {
     (void)state;

@@ -1,19 +1,19 @@
-/* The fabric at packet level: flows as messages against times reckoned by hand, and whole runs
- * against the flow level. What the two levels differ in is known and small, where transfers are
- * granted:
+/* The fabric at packet level: flows as messages compared with times computed by hand, and whole
+ * runs compared with the flow level. The differences between the two levels are known, and small
+ * for granted transfers:
  *
  *   - headers: 1,408 of 1,486 bytes of a packet are payload, so a link carries 0.9475 of its rate.
- *     The flow level is run on links of that rate;
- *   - acknowledgements share links with what goes the other way: up to 0.02 where both ways are
- *   full;
- *   - a transfer begins with a round trip's wait for credit and ends with one for its confirmation:
- *     0.1 of 10 ms, the time of an update here;
- *   - reads are not granted. Credit serves the one with the least left first, fluids share: some
- *     workers have their model earlier, none later. Workers that begin together come out of step by
- * it, which is worth 4 to 8 % in a run as short as these, if links are not full: such run without
- * reads.
+ * The flow level is run on links of that rate;
+ *   - acknowledgements share links with the opposite direction: up to 0.02 if both directions are
+ * full;
+ *   - a transfer begins with one round trip for credit and ends with one for its acknowledgement:
+ * 0.1 of 10 ms, the time of an update here;
+ *   - reads are not granted. Credit serves the shortest remainder first, fluids share equally: some
+ *     workers get their model earlier, none later. Workers that begin together thereby get out of
+ *     phase, which changes short runs like these by 4 to 8 % if links are not full: such runs have
+ * no reads.
  *
- * Hence the bound of 5 %. Where links are not full it is the last that counts, and runs with
+ * Hence the bound of 5 %. If links are not full, the last difference dominates, and runs with
  * packets are faster. */
 #include "fabric_run.h"
 #include "sim/packet_flows.h"
@@ -32,7 +32,7 @@ enum { FLOW_BYTES = 1250000, CHUNK_BYTES = 125000, HOSTS = 3 };
 
 static const uint64_t link_bps = 1000000000;
 static const uint64_t delay_ns = 50000;
-/* Credit, acknowledgements, a packet that is being sent on each link, a rate that goes in steps. */
+/* Tolerance: credit, acknowledgements, one packet in transmission on each link, a rate in steps. */
 static const uint64_t spare_ns = 500000;
 
 static struct weft_packet_flows *flows_new(void)
@@ -60,7 +60,7 @@ static struct weft_fluid_flow flow_of(uint32_t from, uint32_t to, uint64_t rank,
                                     .user = user};
 }
 
-/* The next event of any flow until then; its time, or WEFT_NEVER. */
+/* Time of the next event of any flow until then, or WEFT_NEVER. */
 static uint64_t next_event(struct weft_packet_flows *flows, uint64_t until_ns,
                            struct weft_fluid_event *event_p)
 {
@@ -97,7 +97,7 @@ static void a_flow_takes_what_its_packets_take(void **state)
     assert_int_equal(event.bytes, FLOW_BYTES);
     assert_true(event.finished);
     assert_int_equal(next_event(flows, WEFT_NS_PER_S, &event), WEFT_NEVER);
-    /* Two halves of a link: what both take of the downlink. */
+    /* Two flows at half the rate of a link each: their sum on the downlink. */
     flow = flow_of(0, 2, 0, 1);
     (void)weft_packet_flows_start(flows, &flow, FLOW_BYTES);
     flow = flow_of(1, 2, 0, 2);
@@ -138,7 +138,7 @@ static void a_grant_is_kept(void **state)
     weft_packet_flows_free(flows);
 }
 
-/* What is forwarded comes in whole chunks, and no further than it was released. */
+/* Forwarded data arrives in whole chunks, and only as far as it was released. */
 static void only_what_was_released_is_sent(void **state)
 {
     (void)state;
@@ -165,7 +165,7 @@ static void only_what_was_released_is_sent(void **state)
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-/* A tenth of what the settings say: updates of 10 ms, steps of 200. */
+/* A tenth of the settings' values: updates of 10 ms, steps of 200 ms. */
 static struct weft_fabric_config config_of(enum weft_fabric_policy policy, const char *compute,
                                            const char *network)
 {
@@ -226,9 +226,9 @@ static void both_levels_commit_as_much(void **state)
     }
 }
 
-/* A ring of full links: the steps' packets and round trips. Fair shares: with weft's own transport
- * those with the least left go first, so workers come out of step by themselves; never fewer
- * commits than an ideal TCP has on the payload's rate. */
+/* A ring of full links: the steps' packets and round trips. Fair shares: weft's transport serves
+ * the shortest remainder first, so workers get out of phase. There are never fewer commits than
+ * with an ideal TCP at the payload's rate. */
 static void nobody_asks_the_planner(void **state)
 {
     (void)state;
@@ -252,8 +252,7 @@ static void nobody_asks_the_planner(void **state)
     assert_true(commits * 100 >= result.commits * 95);
 }
 
-/* The checks of a run are the same: delays add up, and bounds hold although packets do what they
- * do. */
+/* A run has the same checks: delays are conserved, and bounds hold at packet level, too. */
 static void every_policy_runs_with_packets(void **state)
 {
     (void)state;

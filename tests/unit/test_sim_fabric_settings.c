@@ -1,5 +1,5 @@
-/* Settings of the fabric simulation: those that are built in are valid, draws keep to them, and the
- * same seed draws the same. */
+/* Settings of the fabric simulation: built-in settings are valid, draws follow their distributions,
+ * and equal seeds give equal draws. */
 #include "sim/fabric_settings.h"
 
 #include <setjmp.h>
@@ -70,7 +70,7 @@ static void steps_keep_to_their_distribution(void **state)
     assert_in_range(sum_ms / 10000, 1985, 2015);
 }
 
-/* Workers of real jobs: in any order, in any process. */
+/* Workers of real jobs: draws are independent of order and process. */
 static void workers_draw_the_same_at_any_step(void **state)
 {
     (void)state;
@@ -102,7 +102,7 @@ static void workers_draw_the_same_at_any_step(void **state)
     assert_false(weft_fabric_worker_is_slow(cs2, 1, 0, 1));
 }
 
-/* The capacity of a link over 1,000 s, in the mean; every change is later than the one before. */
+/* The mean capacity of a link over 1,000 s; every change is later than the previous one. */
 static uint64_t mean_capacity(const struct weft_fabric_network *network, bool slow, bool contended,
                               uint64_t seed)
 {
@@ -130,7 +130,7 @@ static void links_keep_to_their_setting(void **state)
     const struct weft_fabric_network *varying = weft_fabric_network_find("varying");
     assert_int_equal(mean_capacity(slow, false, false, 1), 1000);
     assert_int_equal(mean_capacity(slow, true, false, 1), 100);
-    /* 60 % is gone half of the time; a varying rate is 0.65 in the mean. */
+    /* Cross traffic uses 60 % half of the time; the mean of a varying rate is 0.65. */
     assert_in_range(mean_capacity(contended, false, true, 1), 670, 730);
     assert_in_range(mean_capacity(varying, false, false, 1), 625, 675);
     assert_int_equal(mean_capacity(varying, false, false, 2),

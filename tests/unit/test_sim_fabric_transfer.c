@@ -1,5 +1,5 @@
-/* What hosts forward, step by step and against times reckoned by hand: aggregates, reductions,
- * broadcasts, and grants that change on the way. Links have 8 Mbit/s, so 1 MB takes 1 s. */
+/* Forwarding by hosts, step by step, compared with times computed by hand: aggregates, reductions,
+ * broadcasts, and grants that change during a transfer. Links have 8 Mbit/s, so 1 MB needs 1 s. */
 #include "sim/fabric_internal.h"
 
 #include <setjmp.h>
@@ -76,7 +76,7 @@ static uint32_t start(enum weft_fabric_kind kind, uint32_t from, uint32_t to, ui
     return weft_fabric_transfer_start(&f, &transfer);
 }
 
-/* Until so many updates are committed; in ms. */
+/* Time until this many updates are committed, in ms. */
 static uint64_t until_commits(uint64_t commits)
 {
     weft_fabric_relay(&f);
@@ -87,8 +87,9 @@ static uint64_t until_commits(uint64_t commits)
     return f.now_ns / WEFT_NS_PER_MS;
 }
 
-/* Updates of 1 and 2 go to 0, which adds its own: half of its downlink each, so both are there
- * after 2 s. Then 1 s to the server; with chunks of a quarter only the last one, 0.25 s. */
+/* Updates of hosts 1 and 2 are sent to host 0, which adds its own: each gets half of the downlink,
+ * so both arrive after 2 s. Then 1 s to the server; with chunks of a quarter only the last chunk
+ * remains, 0.25 s. */
 static void sum_up(bool cut_through)
 {
     for (uint32_t i = 0; i < 3; i++) {
@@ -117,7 +118,7 @@ static void a_cut_through_one_for_each_chunk(void **state)
     assert_int_equal(f.grouped_count, 0);
 }
 
-/* The server's grant may come before those of its members. */
+/* The grant to the server may arrive before those of the members. */
 static void an_aggregate_may_be_granted_first(void **state)
 {
     (void)state;
@@ -131,8 +132,8 @@ static void an_aggregate_may_be_granted_first(void **state)
     assert_int_equal(until_commits(2), 1250);
 }
 
-/* 3 -> 2 -> 1 -> 0 and back, all links full duplex: uplinks of 1 and 2 carry both. Store and
- * forward: six transfers of 1 s, one behind the other. */
+/* 3 -> 2 -> 1 -> 0 and back, all links full duplex: uplinks of 1 and 2 carry both.
+ * Store-and-forward: six transfers of 1 s, one after the other. */
 static void chain(bool cut_through)
 {
     for (uint32_t i = WORKERS - 1; i > 0; i--) {
@@ -151,7 +152,7 @@ static void a_tree_reduces_and_broadcasts(void **state)
     assert_int_equal(f.grouped_count, 0);
 }
 
-/* Chunk by chunk no link is idle for long: each carries at most 2 MB, and the pipeline is five
+/* With cut-through no link is idle for long: each carries at most 2 MB, and the pipeline is five
  * chunks deep. */
 static void and_overlaps_both(void **state)
 {
@@ -160,7 +161,7 @@ static void and_overlaps_both(void **state)
     assert_in_range(until_commits(WORKERS), 2000, 2000 + 5 * 250);
 }
 
-/* Half an MB at 4 Mbit/s from 1 s on, then, planned again, the rest at 8 from 3 s on. */
+/* 0.5 MB at 4 Mbit/s from 1 s on; replanned: the rest at 8 Mbit/s from 3 s on. */
 static void a_grant_that_is_revised(void **state)
 {
     (void)state;
@@ -192,8 +193,8 @@ static void a_grant_that_is_revised(void **state)
     assert_int_equal(until_commits(1), 3500);
 }
 
-/* A link changes twice before the planner hears of the first change: each report has the rate that
- * it is about. */
+/* A link changes twice before the planner learns of the first change: each report contains the rate
+ * at its own time. */
 static void a_report_is_of_its_own_change(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The fluid model against cases reckoned by hand, and its rates against the definition of max-min.
- */
+/* The fluid model compared with cases computed by hand, and its rates with the definition of
+ * max-min fairness. */
 #include "base/prng.h"
 #include "sim/fluid.h"
 
@@ -33,7 +33,7 @@ static uint32_t start(struct weft_fluid *f, uint32_t up, uint32_t down, uint64_t
     return weft_fluid_start(f, &flow, bytes);
 }
 
-/* Run to the next event, which is at this time and of this user. */
+/* Run to the next event, which must have this time and user. */
 static struct weft_fluid_event expect_at(struct weft_fluid *f, uint64_t ns, uint64_t user)
 {
     struct weft_fluid_event event;
@@ -66,8 +66,8 @@ static void two_flows_share_a_link(void **state)
     weft_fluid_free(f);
 }
 
-/* Uplink 0 has 10 and carries a and b, downlink 1 has 4 and carries b and c: b and c get 2, a
- * gets 8. */
+/* Uplink 0 has rate 10 and carries a and b; downlink 1 has rate 4 and carries b and c. Then b and c
+ * get 2, a gets 8. */
 static void three_flows_are_max_min(void **state)
 {
     (void)state;
@@ -80,7 +80,7 @@ static void three_flows_are_max_min(void **state)
     assert_int_equal(weft_fluid_rate(f, a), 8 * mbit);
     assert_int_equal(weft_fluid_rate(f, b), 2 * mbit);
     assert_int_equal(weft_fluid_rate(f, c), 2 * mbit);
-    /* With c held to 1, b gets 3 of the downlink, and a the rest of the uplink. */
+    /* With c limited to 1, b gets 3 of the downlink, and a the rest of the uplink. */
     weft_fluid_limit(f, c, 1 * mbit, 0);
     assert_int_equal(weft_fluid_rate(f, a), 7 * mbit);
     assert_int_equal(weft_fluid_rate(f, b), 3 * mbit);
@@ -88,7 +88,7 @@ static void three_flows_are_max_min(void **state)
     weft_fluid_free(f);
 }
 
-/* 1 MB at 8 Mbit/s; after half a second the link has 2 Mbit/s for a second, then nothing for one,
+/* 1 MB at 8 Mbit/s; after half a second the link has 2 Mbit/s for a second, then 0 for a second,
  * then 8: 0.5 s x 8 + 1 x 2 + 0 x 1 + 0.25 x 8 = 8 Mbit. */
 static void capacity_steps(void **state)
 {
@@ -135,7 +135,8 @@ static void grants_come_first_in_their_order(void **state)
     weft_fluid_free(f);
 }
 
-/* 1 MB in chunks of 0.4 MB at 8 Mbit/s: 0.4, 0.8 and 1 MB; it stands where nothing is released. */
+/* 1 MB in chunks of 0.4 MB at 8 Mbit/s: 0.4, 0.8 and 1 MB; it stops when no more data is
+ * released. */
 static void chunks_are_sent_as_they_are_released(void **state)
 {
     (void)state;
@@ -192,9 +193,9 @@ static void draw(struct weft_prng *prng, struct weft_fluid *f, struct drawn *d)
     }
 }
 
-/* Max-min: who has less than its limit crosses a full link on which nobody has more. Shares are
- * rounded down, so a link counts as full when less than a bit/s for each flow is left, and "more"
- * is by more than that. */
+/* Max-min: a flow below its limit crosses a full link on which no flow has more. Shares are rounded
+ * down, so a link counts as full if less than 1 bit/s per flow remains, and "more" means more than
+ * that difference. */
 static bool has_bottleneck(const struct drawn *d, uint32_t flow)
 {
     const uint32_t links[] = {d->flow[flow].up, d->flow[flow].down};
@@ -247,8 +248,8 @@ static void rates_are_max_min(void **state)
     }
 }
 
-/* Flows that start and end at random: each byte that was started arrives, once, on both of its
- * links. */
+/* Flows that start and end at random: each byte of a started flow crosses both of its links
+ * once. */
 static void bytes_are_conserved(void **state)
 {
     (void)state;

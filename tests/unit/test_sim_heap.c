@@ -1,4 +1,4 @@
-/* The event queue against a list that is searched from end to end. */
+/* The event queue compared with a list that is searched linearly. */
 #include "base/prng.h"
 #include "sim/heap.h"
 

@@ -1,5 +1,5 @@
-/* The incast rounds and their grid: the ideal by hand, equal seeds, what the network does to the
- * figures, which cells there are and how they are judged. */
+/* The incast rounds and their grid: the ideal computed by hand, equal seeds, effects of the network
+ * on the results, the cells and their limits. */
 #include "sim/grid.h"
 
 #include <inttypes.h>
@@ -31,7 +31,7 @@ static struct weft_incast_result run(const struct weft_incast_config *config)
 }
 
 /* 250,000 bytes are 177 chunks of 1,408 bytes and one of 784; 42 + 12 + 8 + 16 bytes of headers on
- * each of 178, and 28 more on the first: 263,912 bytes a message. */
+ * each of 178, and 28 more on the first: 263,912 bytes per message. */
 static void the_ideal_is_the_wire_time_of_all_packets(void **state)
 {
     (void)state;
@@ -39,7 +39,7 @@ static void the_ideal_is_the_wire_time_of_all_packets(void **state)
     assert_int_equal(weft_incast_ideal_ns(&config), UINT64_C(263912) * 8 * 8 + 50000);
     config.shards = 2;
     assert_int_equal(weft_incast_ideal_ns(&config), UINT64_C(263912) * 16 * 8 + 50000);
-    /* 10 MB: 7,102 chunks and one of 384 bytes; 40 Gbit/s is 5 bytes a nanosecond. */
+    /* 10 MB: 7,102 chunks and one of 384 bytes; 40 Gbit/s is 5 bytes per nanosecond. */
     config = config_of(64, 1);
     config.message_bytes = 10000000;
     config.rate_bps = UINT64_C(40000000000);
@@ -48,8 +48,8 @@ static void the_ideal_is_the_wire_time_of_all_packets(void **state)
                      UINT64_C(64) * (10000000 + 7103 * 78 + 28) / 5 + 10000);
 }
 
-/* A link serves at its rate: no round is much faster than the ideal, which has half a round trip
- * more than a round needs. */
+/* A link sends at its rate: no round is much faster than the ideal, which includes half a round
+ * trip more than a round needs. */
 static void no_round_beats_the_wire(void **state)
 {
     (void)state;
@@ -78,7 +78,7 @@ static void a_seed_is_a_run(void **state)
     assert_false(a.trace_hash == b.trace_hash);
 }
 
-/* Losses occur at their rate, in both kinds; a lost chunk is missing or was resent. */
+/* Both kinds of loss occur at their rate; a lost chunk is missing or was resent. */
 static void losses_have_their_rate(void **state)
 {
     (void)state;
@@ -96,7 +96,7 @@ static void losses_have_their_rate(void **state)
     config.burst = false;
     config.bound_ppm = 200000;
     struct weft_incast_result result = run(&config);
-    /* 950,000 if nothing were sent again within the bound, all if everything were. */
+    /* 950,000 without retransmissions within the bound, all with complete retransmission. */
     assert_true(result.delivered_ppm_mean < 985000 && result.delivered_ppm_mean > 960000);
     assert_true(result.delivered_ppm_min >= 800000);
     assert_true(result.retransmitted_ppm > 15000 && result.retransmitted_ppm < 45000);
@@ -138,8 +138,7 @@ static void the_grid_is_whole(void **state)
     assert_int_equal(limited, 2 * 4 * 3 * (5 + 3));
 }
 
-/* Every (network, senders, loss, bound) with a limit is in the thin grid, and no buffer is left
- * out. */
+/* The thin grid has every (network, senders, loss, bound) with a limit, and every buffer. */
 static void the_thin_grid_has_a_cell_for_each_limit(void **state)
 {
     (void)state;

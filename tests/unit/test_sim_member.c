@@ -1,6 +1,6 @@
-/* Simulated jobs with a coordinator: they do what they are there for (frozen servers are replaced
- * and thaw, coordinators die, disks are full), they repeat, and they see a server that writes on
- * although it was replaced. And the rules of the directory's log, alone. */
+/* Simulated jobs with a coordinator: all faults occur (frozen servers are replaced and resume,
+ * coordinators die, disks are full), runs are repeatable, and the checks detect a server that
+ * continues to write after its replacement. Also the rules of the directory's log alone. */
 #include "sim/dirlog.h"
 #include "sim/swarm_member.h"
 
@@ -61,7 +61,7 @@ static void seeds_do_what_they_are_for(void **state)
     }
 }
 
-/* Without the log's rules pushes that were declared durable are missed. */
+/* Without the log's rules the checks detect that durable pushes are missing. */
 static void writing_on_is_seen(void **state)
 {
     uint64_t seed = 0;
@@ -86,7 +86,7 @@ static struct weft_saved *some_data(void)
     return data;
 }
 
-/* Until it is linked, or the process finds that it was replaced. */
+/* Retry until the record is linked, or the process learns that it was replaced. */
 static bool link_all(struct weft_dirlog *log, struct weft_dirlog_reader *reader,
                      enum weft_dirlog_kind kind, uint64_t number)
 {
@@ -114,7 +114,8 @@ static void the_later_claim_wins(void **state)
     assert_true(link_all(&log, &second, WEFT_DIRLOG_CLAIM, 0));   /* 5 */
     assert_int_equal(second.claim, 5);
     assert_int_equal(weft_dirlog_choose(&log, 0, second.claim), 3);
-    assert_false(link_all(&log, &first, WEFT_DIRLOG_MANIFEST, 2)); /* woken after it */
+    /* resumed after its replacement */
+    assert_false(link_all(&log, &first, WEFT_DIRLOG_MANIFEST, 2));
     assert_true(first.is_replaced);
     assert_true(link_all(&log, &second, WEFT_DIRLOG_RESTORED, 1)); /* 6 */
     assert_true(link_all(&log, &other, WEFT_DIRLOG_MANIFEST, 2));  /* 7 */
@@ -122,7 +123,7 @@ static void the_later_claim_wins(void **state)
     weft_dirlog_fini(&log);
 }
 
-/* A process that restored an older checkpoint: the newer one does not count, whoever asks later. */
+/* A process restored an older checkpoint: the newer one is invalid for all later processes. */
 static void what_was_not_restored_is_dead(void **state)
 {
     struct weft_dirlog log = {0};

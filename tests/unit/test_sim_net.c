@@ -1,4 +1,4 @@
-/* The simulated network by itself: timing to the nanosecond, queues, marks, faults, sums. */
+/* The simulated network alone: timing to the nanosecond, queues, marks, faults, conservation. */
 #include "sim/hash.h"
 #include "sim/net.h"
 
@@ -31,7 +31,7 @@ static void send(struct weft_net *net, uint32_t from, uint32_t to, enum weft_ecn
     weft_net_send(net, packet);
 }
 
-/* Process events until a packet or a wake; NONE when no event is left. */
+/* Process events until a packet or a wake; NONE: no event is left. */
 static struct weft_net_event next(struct weft_net *net)
 {
     struct weft_net_event event = {WEFT_NET_NONE, 0, NULL};
@@ -42,7 +42,7 @@ static struct weft_net_event next(struct weft_net *net)
     return event;
 }
 
-/* How many packets arrive from now on, and the hash of what arrived when. */
+/* Number of packets that arrive from now on, and a hash of their contents and times. */
 static uint64_t drain(struct weft_net *net, uint64_t *hash_p)
 {
     uint64_t count = 0;
@@ -83,7 +83,7 @@ static void packets_queue_behind_each_other_at_the_slower_link(void **state)
     (void)state;
     struct weft_net *net = net_of(2, 1);
     struct weft_net_link_config slow = gigabit;
-    slow.rate_bps = 100000000; /* 80 us a packet */
+    slow.rate_bps = 100000000; /* 80 us per packet */
     weft_net_link_set(net, 1, WEFT_NET_DOWN, &slow);
     for (int i = 0; i < 5; i++) {
         send(net, 0, 1, WEFT_ECN_NOT);
@@ -138,7 +138,8 @@ static void ecn_marks_from_the_threshold_on_and_only_ect(void **state)
     struct weft_net_link_config marking = gigabit;
     marking.ecn_mark_bytes = 3 * WIRE;
     weft_net_link_set(net, 0, WEFT_NET_UP, &marking);
-    /* Packets 0, 1, 2 find 0, 1, 2 before them; 3 and later find three or more. */
+    /* Packets 0, 1, 2 have 0, 1, 2 packets queued before them; packet 3 and later ones three or
+     * more. */
     for (int i = 0; i < 6; i++) {
         send(net, 0, 1, i == 4 ? WEFT_ECN_NOT : WEFT_ECN_ECT0);
     }
@@ -170,7 +171,7 @@ static void send_paced(struct weft_net *net, uint32_t count)
     for (uint32_t i = 0; i < count; i++) {
         send(net, 0, 1, WEFT_ECN_NOT);
         if (i % 500 == 499) {
-            /* Let the queue run empty: the faults are to be seen alone. */
+            /* Let the queue become empty, so that only faults have effects. */
             (void)drain(net, NULL);
         }
     }
@@ -203,7 +204,7 @@ static void random_faults_come_at_their_rates(void **state)
 static void burst_loss_has_its_share_and_its_runs(void **state)
 {
     (void)state;
-    /* Bad 1 / (1 + 9) of the time, in runs of 10 packets on the average, all lost. */
+    /* In the bad state 1 / (1 + 9) of the time, in runs of 10 packets on average, all lost. */
     const uint32_t n = 40000;
     struct weft_net *net = net_of(2, 7);
     struct weft_net_faults faults = {
@@ -331,7 +332,8 @@ static void a_seed_is_a_run(void **state)
 static void the_hash_is_the_same_everywhere(void **state)
 {
     (void)state;
-    /* Bytes are taken as little-endian words behind their count; a change makes old hashes void. */
+    /* Bytes are hashed as little-endian words after their count; a change would invalidate old
+     * hashes. */
     uint64_t hash = weft_sim_hash_bytes(WEFT_SIM_HASH_INIT, "weft hash", 9);
     uint64_t same = weft_sim_hash_u64(WEFT_SIM_HASH_INIT, 9);
     same = weft_sim_hash_u64(same, UINT64_C(0x7361682074666577)); /* "weft has" */

@@ -1,4 +1,4 @@
-/* The oracles must be able to fail: each case breaks one guarantee, and expects the failure. */
+/* The oracles must detect errors: each case breaks one guarantee and expects the failure. */
 #include "base/bits.h"
 #include "sim/oracle.h"
 
@@ -48,7 +48,7 @@ static struct weft_msg_event event_of(struct bench *b, enum weft_msg_event_type 
                                    .outcome = WEFT_MSG_COMPLETE};
 }
 
-/* What a correct endpoint does with a chunk. */
+/* Apply a chunk as a correct endpoint does. */
 static void land(struct bench *b, uint32_t chunk)
 {
     size_t first = (size_t)chunk * CHUNK_ELEMS * ELEM_BYTES;
@@ -140,7 +140,7 @@ static void short_needs_a_reason(void **state)
     weft_oracle_msg_fini(&b.msg);
 
     opened_with_chunks(&b, 5);
-    assert_null(receive_it(&b, WEFT_MSG_SHORT, true)); /* its sender died */
+    assert_null(receive_it(&b, WEFT_MSG_SHORT, true)); /* the sender died */
     weft_oracle_msg_fini(&b.msg);
 
     opened_with_chunks(&b, 5);
@@ -149,13 +149,13 @@ static void short_needs_a_reason(void **state)
     weft_oracle_msg_fini(&b.msg);
 
     opened_with_chunks(&b, 5);
-    b.plan.deadline_ns = 1001; /* not yet */
+    b.plan.deadline_ns = 1001; /* before the deadline */
     assert_non_null(receive_it(&b, WEFT_MSG_SHORT, false));
     weft_oracle_msg_fini(&b.msg);
 
     opened_with_chunks(&b, CHUNKS - 2);
     b.plan.deadline_ns = 1000;
-    assert_non_null(receive_it(&b, WEFT_MSG_SHORT, false)); /* enough arrived */
+    assert_non_null(receive_it(&b, WEFT_MSG_SHORT, false)); /* enough chunks arrived */
     weft_oracle_msg_fini(&b.msg);
 }
 
@@ -173,7 +173,7 @@ static void a_count_that_is_not_the_mask_is_caught(void **state)
 static void wrong_memory_is_caught(void **state)
 {
     (void)state;
-    /* In a received chunk, in a missing one, and behind the message. */
+    /* A wrong byte in a received chunk, in a missing one, and after the message. */
     const size_t places[] = {5, 9 * CHUNK_ELEMS * ELEM_BYTES + 1, TOTAL * ELEM_BYTES};
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
         struct bench b;
@@ -244,7 +244,7 @@ static void unknown_needs_a_dead_peer_and_a_subset(void **state)
     weft_oracle_msg_fini(&b.msg);
 
     opened_with_chunks(&b, 5);
-    weft_bits_set(b.mask, 6); /* claims what never landed */
+    weft_bits_set(b.mask, 6); /* claims a chunk that was never stored */
     sent = event_of(&b, WEFT_EVENT_SENT);
     sent.outcome = WEFT_MSG_UNKNOWN;
     assert_non_null(weft_oracle_sent(&b.msg, &sent, true));
@@ -268,8 +268,8 @@ static void chunks_are_handed_up_once_and_whole(void **state)
     assert_non_null(weft_oracle_chunk(&b.msg, &event, &refuse)); /* wrong number of elements */
     event.elems = CHUNK_ELEMS;
     event.data = b.msg.source + 5 * CHUNK_ELEMS * ELEM_BYTES;
-    assert_non_null(weft_oracle_chunk(&b.msg, &event, &refuse)); /* another chunk's data */
-    weft_bits_set(b.mask, 0); /* in the mask but never handed up */
+    assert_non_null(weft_oracle_chunk(&b.msg, &event, &refuse)); /* data of another chunk */
+    weft_bits_set(b.mask, 0); /* in the mask but never delivered */
     weft_bits_set(b.mask, 9);
     assert_non_null(receive_it(&b, WEFT_MSG_SHORT, true));
     weft_oracle_msg_fini(&b.msg);

@@ -1,4 +1,4 @@
-/* The swarm by itself: draws stay within their limits, a seed determines the run, hashes
+/* The swarm's own properties: draws stay within their limits, a seed determines the run, hashes
  * combine. */
 #include "sim/attack.h"
 #include "sim/finish.h"
@@ -56,8 +56,8 @@ static void plans_stay_in_their_limits(void **state)
     free(plan);
 }
 
-/* The limit is for what never ends. A message that only waits for its turn, in the windows and
- * round trips of its plan, is judged by the bound on slowness. */
+/* The limit detects messages that never end. The bound on slowness applies to a message that only
+ * waits for its turn within the windows and round trips of its plan. */
 static void a_limit_is_later_than_the_bound_on_slowness(void **state)
 {
     (void)state;
@@ -100,26 +100,28 @@ static void a_seed_is_a_run(void **state)
     free(b);
 }
 
-/* What they found is mended; what it was is beside each. */
+/* Seeds that found defects, now fixed; each with its defect. */
 static void seeds_that_failed_once(void **state)
 {
     (void)state;
     static const uint64_t seeds[] = {
-        5003661,  9000572, /* a packet of a process that had died came after the end: PEER_UP */
+        5003661,  9000572, /* a packet of a dead process arrived after the end: PEER_UP */
         5008465,  9000476, /* the same: OPEN */
-        802692,            /* of 51 HELLOs in one batch 16 got a cookie, the others had to wait */
-        805368,            /* one hundred short messages: the bound counted on larger batches */
-        20013502,          /* a black hole above what still passed was not seen */
-        20018447,          /* a path that shrank: chunks of six packets go one by one */
+        802692,            /* 16 of 51 HELLOs in one batch got a cookie, the others had to wait */
+        805368,            /* one hundred short messages: the bound assumed larger batches */
+        20013502,          /* an MTU black hole above the passing size was not detected */
+        20018447,          /* a path that shrank: chunks of six packets are sent one by one */
         10001346,          /* each chunk waited for a probe of a size that did not pass */
-        9000832,  /* DONEs in packets longer than the path, and no probe that was shorter */
-        60077341, /* 16 packets and 20 ms a round trip: the limit was before the bound */
-        60038856, /* moved, said IDLE and slept: it was asked at its old address, and dead */
-        60053147, /* bursts of our own were marked on an idle link, and held the window */
-        80008687, /* copies that came first took the challenges meant for one that had moved */
-        80035475, /* slept at PEER_UP, before its first PING, and could not say IDLE */
-        90061513, /* an answer was lost, sent again 500 ms later, and confirmed as late again */
-        81007533, /* the same behind a connection that was closed and made again */
+        9000832,           /* DONEs in packets longer than the path's MTU, and no shorter probe */
+        60077341, /* 16 packets per round trip of 20 ms: the limit was earlier than the bound */
+        60038856, /* moved, sent IDLE and slept: it was probed at its old address and declared
+                   * dead */
+        60053147, /* own bursts were marked on an idle link and limited the window */
+        80008687, /* copies that arrived first used up the challenges for a moved peer */
+        80035475, /* slept at PEER_UP, before its first PING, and could not send IDLE */
+        90061513, /* a lost reply was resent 500 ms later, and its acknowledgement was delayed
+                   * again */
+        81007533, /* the same after a connection that was closed and reopened */
     };
     static struct weft_swarm_result r;
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(seeds); i++) {
@@ -147,8 +149,8 @@ static void the_combined_hash_sees_every_part(void **state)
                 weft_swarm_combine(weft_swarm_combine(WEFT_SWARM_COMBINE_INIT, &r[0]), &r[1]));
 }
 
-/* The faults of the way bite: what they are to cause happens in some of the seeds, and where they
- * were not drawn, no peer moves. */
+/* Path faults are effective: each intended effect occurs in some seeds, and without drawn moves no
+ * peer moves. */
 static void the_path_has_faults(void **state)
 {
     (void)state;
@@ -185,8 +187,8 @@ static void the_path_has_faults(void **state)
     assert_true(bleached > 0);
 }
 
-/* Connections are closed in the middle of messages, by either end and by both, and deaths noticed.
- */
+/* Connections are closed in the middle of messages, by either end and by both, and deaths are
+ * detected. */
 static void connections_end_before_their_time(void **state)
 {
     (void)state;
@@ -235,23 +237,23 @@ static void the_judge_of_datagrams(void **state)
     assert_non_null(weft_attack_judge(packet, &before, &after));
     packet->hostile = true;
     assert_null(weft_attack_judge(packet, &before, &after));
-    after.data_received = 1; /* refused, and yet it had an effect */
+    after.data_received = 1; /* refused, but with an effect */
     assert_non_null(weft_attack_judge(packet, &before, &after));
     after.data_received = 0;
-    after.bad_range = 0; /* swallowed without a count */
+    after.bad_range = 0; /* dropped without being counted */
     assert_non_null(weft_attack_judge(packet, &before, &after));
     after.bad_peer = 2; /* counted twice */
     assert_non_null(weft_attack_judge(packet, &before, &after));
     after.bad_peer = 0;
-    after.bad_tag = 1; /* what security drops is dropped too */
+    after.bad_tag = 1; /* a drop by security counts as a drop */
     assert_null(weft_attack_judge(packet, &before, &after));
-    after.rekeys = 1; /* but keys must not move */
+    after.rekeys = 1; /* but keys must not change */
     assert_non_null(weft_attack_judge(packet, &before, &after));
     after.rekeys = 0;
     packet->hostile = false;
     assert_non_null(weft_attack_judge(packet, &before, &after));
     after.bad_tag = 0;
-    packet->flood = true; /* a HELLO of a flood may be answered or refused, no more */
+    packet->flood = true; /* a HELLO of a flood may only be answered or refused */
     after.hello_refused = 1;
     assert_null(weft_attack_judge(packet, &before, &after));
     after.messages_unknown = 1;
@@ -266,7 +268,7 @@ static void the_judge_of_datagrams(void **state)
     weft_net_packet_free(packet);
 }
 
-/* Parameter servers whose workers push what they pulled; some lists are gone by then. */
+/* Parameter servers whose workers push what they pulled; some lists are evicted by then. */
 static void pushes_name_lists(void **state)
 {
     (void)state;
@@ -283,8 +285,8 @@ static void pushes_name_lists(void **state)
     assert_true(listed > 200 && unknown > 5);
 }
 
-/* Updates that wait for a scheduler are dropped, refused as late, and break with a shard that dies,
- * and wait while what it has lost is sent again. What must hold then, every seed checks. */
+/* Updates that wait for a scheduler are dropped, refused as late, broken by the death of a shard,
+ * and wait while lost pushes are resent. Every seed checks the invariants. */
 static void updates_meet_every_fate(void **state)
 {
     (void)state;
@@ -310,7 +312,8 @@ static void updates_meet_every_fate(void **state)
     assert_true(sum.broken > 0 && sum.replayed > 0 && sum.reads > 0);
 }
 
-/* Workers by aggregators that die: each of their uses occurs, and what is pulled is right. */
+/* Workers with aggregators that die: every use of aggregators occurs, and pulled rows are
+ * correct. */
 static void workers_go_by_aggregators(void **state)
 {
     (void)state;
@@ -332,8 +335,8 @@ static void workers_go_by_aggregators(void **state)
     assert_true(hot > 1000 && cold > 1000);
 }
 
-/* A shard comes back without pushes while pulls that went ahead of them are under way: these must
- * leave room at the shard for the gate that the pushes wait for. */
+/* A shard restarts without some pushes while prefetching pulls are in flight: these must leave a
+ * slot at the shard for the clock probe for which the pushes wait. */
 static void pulls_ahead_leave_room_for_a_clock_probe(void **state)
 {
     (void)state;
@@ -344,8 +347,8 @@ static void pulls_ahead_leave_room_for_a_clock_probe(void **state)
     }
 }
 
-/* An aggregator that dies between its answer to a push of one chunk and the acknowledgement of that
- * chunk: the push is counted as delivered, within a bound, too. */
+/* An aggregator dies between its reply to a push of one chunk and the acknowledgement of that
+ * chunk: the push counts as delivered, also with a loss bound. */
 static void answered_and_not_acknowledged(void **state)
 {
     (void)state;
@@ -356,8 +359,7 @@ static void answered_and_not_acknowledged(void **state)
     }
 }
 
-/* Servers whose replicas take their place: with pushes lost, but never beyond the bound, and
- * without. */
+/* Replicas are promoted, with lost pushes, never beyond the bound, and without. */
 static void replicas_are_promoted(void **state)
 {
     (void)state;
@@ -423,9 +425,9 @@ static void all_kinds_die(void **state)
     assert_true(absorbed > 100 && parks > 0 && asked > 100);
 }
 
-/* Fails the run as soon as a server is dead and its replica has not taken its place. */
+/* Fail the run while a server is dead and its replica is not promoted yet. */
 struct saboteur {
-    struct swarm_ps *ps; /* NULL: not made yet */
+    struct swarm_ps *ps; /* NULL: not created yet */
     bool has_failed;
 };
 
@@ -443,8 +445,8 @@ static void fail_when_vacant(void *arg, uint32_t host, struct weft_ep *ep, bool 
     }
 }
 
-/* The shard of a replica that is to be promoted is freed once, and that of the next replica, too.
- */
+/* The shard of a replica to be promoted is freed exactly once, and so is that of the next
+ * replica. */
 static void a_run_that_fails_before_a_promotion_is_freed(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The swarm's seeds with collectives by themselves: that they end, and repeat. By hand, for many:
+/* The swarm's seeds with collectives: they end and are repeatable. To run many seeds manually:
  *     test_sim_swarm_coll FIRST LAST */
 #include "sim/swarm_coll.h"
 

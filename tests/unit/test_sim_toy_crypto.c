@@ -1,4 +1,5 @@
-/* The toy: what core needs of cryptography, and the three misuses that it must not let pass. */
+/* The toy cryptography: the properties that core needs, and the three kinds of misuse that it must
+ * detect. */
 #include "base/assert.h"
 #include "base/units.h"
 #include "sim/toy_crypto.h"
@@ -148,7 +149,7 @@ static void misuse_is_asserted(void **state)
     assert_true(asserts(nonce_again));
     assert_true(asserts(handshake_again));
     assert_true(asserts(no_key));
-    seal_once(1, 0, 1); /* the same message again is a repetition */
+    seal_once(1, 0, 1); /* repeating the same message is allowed */
     seal_once(1, 0, 1);
     seal_once(0, 6, 1);
     seal_once(0, 7, 1);

@@ -1,16 +1,16 @@
-/* Losses are uniform over the vector: what apnet19's bounds rest on (docs/PROTOCOL.md section 6).
+/* Losses are uniform over the vector, which the bounds of [apnet19] assume (docs/PROTOCOL.md
+ * section 6).
  *
  * Messages of many senders meet in a switch with a small buffer, on the simulator's network: tail
- * drops take runs of packets that follow each other. Which chunks are then missing is put to two
- * tests, with fixed seeds:
+ * drops lose runs of consecutive packets. Two tests check which chunks are then missing, with fixed
+ * seeds:
  *
  *   positions   chi-square of how often each chunk was missing, alpha 0.01
  *   neighbours  the number of pairs of adjacent missing chunks, within 5 % of what a true shuffle
  *               (Fisher-Yates) of as many missing chunks of as many messages gives
  *
- * Sent in the vector's own order, the messages must fail the first; from a random chunk on
- * (cyclic), which hits every chunk alike, the second.
- */
+ * Messages sent in the vector's order must fail the first test. Messages sent in cyclic order from
+ * a random chunk on lose every chunk equally often; they must fail the second. */
 #include "base/bits.h"
 #include "base/prng.h"
 #include "sim/incast.h"
@@ -31,8 +31,8 @@ static const double z99 = 2.3263478740408408;
 struct seen {
     uint64_t messages;
     uint64_t missing;
-    uint64_t at[CHUNKS]; /* times that a chunk was missing */
-    double variance;     /* that this has, were it uniform: sum over messages of p (1 - p) */
+    uint64_t at[CHUNKS]; /* number of times that each chunk was missing */
+    double variance;     /* variance if losses are uniform: sum over messages of p (1 - p) */
     uint64_t pairs;
     uint64_t shuffled; /* pairs in SHUFFLES true shuffles of each message */
     struct weft_prng prng;
@@ -47,7 +47,7 @@ static uint32_t count_pairs(const bool *missing)
     return pairs;
 }
 
-/* Pairs when `count` missing chunks lie where a shuffle puts them. */
+/* Number of adjacent pairs if a shuffle places `count` missing chunks. */
 static uint32_t shuffled_pairs(struct weft_prng *prng, uint32_t count)
 {
     bool missing[CHUNKS];
@@ -85,7 +85,7 @@ static void on_message(void *self, const uint64_t *mask, uint32_t chunks)
 }
 
 /* Chi-square over positions. The chunks that one message misses are drawn without replacement, so
- * a count varies by p (1 - p) a message, and not by p; the counts of all chunks add up. */
+ * the variance of a count is p (1 - p) per message instead of p; the sum of all counts is fixed. */
 static double chi_square(const struct seen *seen)
 {
     double mean = (double)seen->missing / CHUNKS;
@@ -96,7 +96,7 @@ static double chi_square(const struct seen *seen)
     return sum / seen->variance * (CHUNKS - 1) / CHUNKS;
 }
 
-/* What it exceeds with probability 0.01 (Wilson and Hilferty's approximation). */
+/* The value exceeded with probability 0.01 (Wilson and Hilferty's approximation). */
 static double chi_square_limit(void)
 {
     double df = CHUNKS - 1;
@@ -109,8 +109,8 @@ static double pairs_ratio(const struct seen *seen)
     return (double)seen->pairs * SHUFFLES / (double)seen->shuffled;
 }
 
-/* SEEDS networks of ROUNDS each, 10,000 messages together, so that the drop pattern of one network
- * and one set of permutations does not decide. */
+/* SEEDS networks of ROUNDS rounds each, 10,000 messages in total, so that the result does not
+ * depend on the drop pattern of one network and one set of permutations. */
 static void run(enum weft_ep_order order, uint32_t bound_ppm, struct seen *seen_p)
 {
     static struct weft_incast_result result;
@@ -140,7 +140,7 @@ static void run(enum weft_ep_order order, uint32_t bound_ppm, struct seen *seen_
                   100 * (double)seen_p->missing / (double)(seen_p->messages * CHUNKS), dropped,
                   chi_square(seen_p), chi_square_limit(), pairs_ratio(seen_p));
     assert_int_equal(seen_p->messages, SENDERS * ROUNDS * SEEDS);
-    /* Less would prove little. */
+    /* Fewer losses would prove little. */
     assert_true(seen_p->missing * 20 > seen_p->messages * CHUNKS);
 }
 
@@ -163,7 +163,7 @@ static void losses_are_uniform(void **state)
     assert_true(is_shuffled(&seen));
 }
 
-/* More is lost than the bound allows, so the sender chooses what to send again. */
+/* More chunks are lost than the bound allows, so the sender selects chunks to resend. */
 static void losses_at_the_bound_are_uniform(void **state)
 {
     (void)state;

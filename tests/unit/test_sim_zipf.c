@@ -1,5 +1,5 @@
-/* The calibration of the load's keys: by the exact sum, by sampling, and that ids are a bijection.
- */
+/* The calibration of the load's keys: checked with the exact sum and by sampling; ids are a
+ * bijection of ranks. */
 #include "sim/zipf.h"
 
 #include <setjmp.h>
@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Share of the first `top` by adding up all of them, the small ones first. */
+/* Share of the first `top` ranks by direct summation, smallest terms first. */
 static double share_summed(uint64_t top, uint64_t keys, double exponent)
 {
     double rest = 0, first = 0;
@@ -48,7 +48,7 @@ static void calibration_hits_the_share(void **state)
     }
     double exponent;
     assert_int_equal(weft_zipf_calibrate(10, 1000, 0.01, &exponent), WEFT_OK);
-    assert_true(exponent < 1e-9); /* all alike */
+    assert_true(exponent < 1e-9); /* uniform */
     assert_int_equal(weft_zipf_calibrate(20000, 3000000, 0.5, &exponent), WEFT_OK);
     assert_true(fabs(share_summed(20000, 3000000, exponent) - 0.5) < 1e-9);
 }
@@ -95,7 +95,7 @@ static void sampling_hits_the_share(void **state)
     }
 }
 
-/* Every rank of a small law, against its probability: 5 standard deviations. */
+/* Every rank of a small distribution compared with its probability: 5 standard deviations. */
 static void sampling_follows_the_law(void **state)
 {
     (void)state;

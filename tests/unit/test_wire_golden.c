@@ -1,4 +1,4 @@
-/* Every packet and frame against the bytes of wire_golden.h, both ways: the bytes decode to these
+/* Every packet and frame compared with the bytes of wire_golden.h: the bytes decode to these
  * fields, and these fields encode to the bytes. */
 #include "wire/packet.h"
 #include "wire_golden.h"
@@ -10,7 +10,7 @@
 
 enum { OUT_BYTES = 256 };
 
-/* Decodes the header and, when it has one, the control block's first frame. */
+/* Decode the header and, if present, the first frame of the control block. */
 static struct weft_wire_packet check_packet(const uint8_t *bytes, size_t count, uint8_t klass,
                                             uint8_t flags)
 {
@@ -304,7 +304,7 @@ static void data(void **state)
     check_data_again(&p, &d, GOLDEN_DATA, sizeof(GOLDEN_DATA));
 }
 
-/* The grid is that of GOLDEN_DATA: 13 elements of 3 bytes, 4 in a chunk. */
+/* The grid of GOLDEN_DATA: 13 elements of 3 bytes, 4 per chunk. */
 static void brief(void **state)
 {
     (void)state;

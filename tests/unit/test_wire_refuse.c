@@ -1,6 +1,6 @@
-/* What a peer must not send: each packet of wire_golden.h cut at every length or one byte longer,
- * and with one field set to a value that docs/PROTOCOL.md excludes. Every one is refused, and a
- * refused packet leaves the output as it was. */
+/* Invalid packets: each packet of wire_golden.h truncated to every length, extended by one byte, or
+ * with one field set to a value that docs/PROTOCOL.md excludes. All are refused, and a refused
+ * packet leaves the output unchanged. */
 #include "wire/packet.h"
 #include "wire_golden.h"
 
@@ -11,8 +11,8 @@
 
 #include <stdlib.h>
 
-/* A heap copy of exactly `size` bytes, so that AddressSanitizer sees one byte too many; what the
- * packet does not fill is zero. */
+/* A heap copy of exactly `size` bytes, so that AddressSanitizer detects one byte too many; bytes
+ * after the packet are zero. */
 static uint8_t *copy_of(const uint8_t *bytes, size_t count, size_t size)
 {
     uint8_t *copy = calloc(1, size > 0 ? size : 1);
@@ -21,7 +21,7 @@ static uint8_t *copy_of(const uint8_t *bytes, size_t count, size_t size)
     return copy;
 }
 
-/* All of the checks that an endpoint makes before a connection packet may act. */
+/* All checks that an endpoint makes before a connection packet has an effect. */
 static bool connection_taken(const uint8_t *bytes, size_t count)
 {
     struct weft_wire_packet p;
@@ -125,8 +125,8 @@ static void every_truncation_is_refused(void **state)
     }
 }
 
-/* The length of the control block is the frames' own: cut the block, mend its length, and the frame
- * in it must be missed. */
+/* Truncate the control block and adjust its length: the missing part of its frame must be
+ * detected. */
 static void every_frame_cut_short_is_refused(void **state)
 {
     (void)state;
@@ -158,10 +158,11 @@ static void only_its_own_version_and_class_are_taken(void **state)
             assert_int_equal(version, first >> 4);
             bool kin = false;
             if (PACKETS[i].taken == connection_taken) {
-                /* Between the classes the tag moves the end, so only "refused" is certain. */
+                /* The position of the tag depends on the class, so the test only requires a
+                 * refusal. */
                 kin = first >= 0x20 && first <= 0x22;
             } else if (PACKETS[i].taken == refused_taken) {
-                kin = (first & 15) == WEFT_CLASS_REFUSED; /* in any version */
+                kin = (first & 15) == WEFT_CLASS_REFUSED; /* valid in any version */
             } else {
                 kin = first == PACKETS[i].bytes[0];
             }
@@ -174,7 +175,7 @@ static void only_its_own_version_and_class_are_taken(void **state)
     assert_int_equal(weft_wire_classify("", 0, &version, &klass), WEFT_PROTO);
 }
 
-/* Each bit of a field that must be zero, one at a time. */
+/* Set each bit of a field that must be zero, one at a time. */
 static void check_zero(const uint8_t *bytes, size_t count, taken_fn *taken, size_t from, size_t to)
 {
     uint8_t *copy = copy_of(bytes, count, count);
@@ -208,8 +209,8 @@ static void key_and_tag_are_zero_in_mode_none(void **state)
     check_zero(GOLDEN_ACCEPT, sizeof(GOLDEN_ACCEPT), accept_taken, 48, 112);
 }
 
-/* One field of one packet set to `value`; offsets count from the packet's first byte, so those of a
- * frame are 18 more than in its table, those of DATA 16 more. */
+/* One field of one packet set to `value`; offsets are from the packet's first byte: 18 more than in
+ * the table of a frame, 16 more than in that of DATA. */
 struct violation {
     const char *what;
     const uint8_t *packet;
@@ -368,7 +369,7 @@ static void chunks_out_of_their_grid_are_refused(void **state)
     check_violations(OF_DATA, WEFT_ARRAY_COUNT(OF_DATA));
 }
 
-/* One DATA header with `payload_bytes` zeros behind it. */
+/* A DATA header followed by `payload_bytes` zeros. */
 static bool data_taken(const struct weft_wire_data *data, size_t payload_bytes)
 {
     uint8_t bytes[WEFT_DATA_BYTES + 64];
@@ -380,8 +381,8 @@ static bool data_taken(const struct weft_wire_data *data, size_t payload_bytes)
     return weft_wire_data_decode(bytes, (size_t)(w.at - bytes), &seen) == WEFT_OK;
 }
 
-/* Limits at which another check would hide this one in the packets above: with whatever length a
- * chunk N comes, there is none; and 255 stays reserved where a message has that many chunks. */
+/* Limits that other checks would hide in the packets above: chunk N is invalid with any length, and
+ * 255 stays reserved even if a message has that many chunks. */
 static void limits_hold_on_their_own(void **state)
 {
     (void)state;
@@ -398,7 +399,7 @@ static void limits_hold_on_their_own(void **state)
     d.total = 4 * 300;
     d.critical = 254;
     assert_true(data_taken(&d, 12));
-    d.critical = 255; /* CRITICAL frames tell */
+    d.critical = 255; /* CRITICAL frames have the set */
     assert_true(data_taken(&d, 12));
     d.total = 4;
     assert_true(data_taken(&d, 12));
@@ -412,8 +413,8 @@ static bool block_taken(const uint8_t *bytes, size_t count)
     return weft_wire_control_check(bytes, count, &eliciting) == WEFT_OK;
 }
 
-/* The longest lists are accepted; one more is refused although its bytes are present. (The count is
- * raised in the bytes, since a struct has no room for one more.) */
+/* The longest lists are accepted; one more entry is refused although its bytes are present. (The
+ * count is changed in the bytes, because the struct has no room for one more.) */
 static void counts_above_the_largest_are_refused(void **state)
 {
     (void)state;
@@ -449,7 +450,7 @@ static void counts_above_the_largest_are_refused(void **state)
     assert_false(block_taken(bytes, full + 8));
 }
 
-/* One bad frame behind good ones makes the whole block bad, and the output stays as it was. */
+/* One invalid frame after valid ones invalidates the whole block, and the output is unchanged. */
 static void one_bad_frame_condemns_the_block(void **state)
 {
     (void)state;

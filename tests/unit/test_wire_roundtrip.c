@@ -11,7 +11,7 @@
 
 enum { SEED = 20261121, ROUNDS = 3000, OUT_BYTES = 4096 };
 
-/* Numbers of all magnitudes: small ones and those near a limit matter most. */
+/* Numbers of all magnitudes, because small ones and those near a limit matter most. */
 static uint64_t any_u64(struct weft_prng *prng)
 {
     uint64_t v = weft_prng_u64(prng) >> weft_prng_below(prng, 64);
@@ -225,7 +225,7 @@ static void assert_message_equal(const struct weft_wire_message *a,
     assert_int_equal(a->msg, b->msg);
     assert_int_equal(a->total, b->total);
     assert_int_equal(a->tag, b->tag);
-    if (payload) { /* the last one that was made: they share memory */
+    if (payload) { /* the last one built: they share memory */
         assert_memory_equal(a->payload, b->payload, (size_t)a->total * a->elem_bytes);
     }
 }
@@ -272,7 +272,8 @@ static void assert_frame_equal(const struct weft_wire_frame *a, const struct wef
     }
 }
 
-/* Several frames in one block, so that the length of each is proved by where the next begins. */
+/* Several frames in one block, so that the start of each frame checks the length of the previous
+ * one. */
 static void frames(void **state)
 {
     (void)state;
@@ -418,7 +419,8 @@ static void handshakes(void **state)
     }
 }
 
-/* A writer one byte too small is marked, at every length, and bytes after it are not written. */
+/* A writer that is too small by any number of bytes reports the overflow and writes no byte
+ * beyond. */
 static void small_writers_are_marked(void **state)
 {
     (void)state;
@@ -448,7 +450,7 @@ static void small_writers_are_marked(void **state)
     }
 }
 
-/* Steps of the delay that an ACK announces: quarters of an octave from 100 us on. */
+/* Steps of the delay that an ACK announces: four per octave, from 100 us on. */
 static void delays_of_acks(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Records over TCP: what their head and body admit, byte by byte. */
+/* Records over TCP: valid and invalid heads and bodies, byte by byte. */
 #include "wire/tcp_record.h"
 
 #include <setjmp.h>
@@ -24,28 +24,30 @@ static void test_head(void **state)
     assert_int_equal(r.klass, WEFT_CLASS_PLAIN);
     assert_int_equal(r.flags, WEFT_FLAG_CONTROL);
     assert_int_equal(r.bytes, 3);
-    assert_int_equal(head(VERSION | 1, 0x81, 49, &r), WEFT_OK); /* DATA, a byte of chunk, a tag */
+    /* DATA, one byte of a chunk, a tag */
+    assert_int_equal(head(VERSION | 1, 0x81, 49, &r), WEFT_OK);
     assert_int_equal(head(VERSION | 2, 0x83, 65532, &r), WEFT_OK);
     assert_int_equal(r.bytes + WEFT_WIRE_RECORD_HEAD_BYTES, WEFT_WIRE_RECORD_BYTES_MAX);
 
     struct weft_wire_record untouched = r;
     assert_int_equal(head(0x10, 0x02, 3, &r), WEFT_PROTO);         /* version */
     assert_int_equal(head(VERSION | 3, 0x02, 30, &r), WEFT_PROTO); /* class */
-    assert_int_equal(head(VERSION | 8, 0x02, 30, &r), WEFT_PROTO); /* HELLO is no record */
-    assert_int_equal(head(VERSION | 0, 0x00, 30, &r), WEFT_PROTO); /* nothing in it */
+    assert_int_equal(head(VERSION | 8, 0x02, 30, &r), WEFT_PROTO); /* HELLO is not a record */
+    assert_int_equal(head(VERSION | 0, 0x00, 30, &r), WEFT_PROTO); /* an empty record */
     assert_int_equal(head(VERSION | 1, 0x80, 30, &r), WEFT_PROTO);
-    assert_int_equal(head(VERSION | 0, 0x42, 30, &r), WEFT_PROTO); /* PASS_END: a packet's */
-    assert_int_equal(head(VERSION | 0, 0x06, 30, &r), WEFT_PROTO); /* priority: a packet's */
+    assert_int_equal(head(VERSION | 0, 0x42, 30, &r), WEFT_PROTO); /* PASS_END: only in packets */
+    assert_int_equal(head(VERSION | 0, 0x06, 30, &r), WEFT_PROTO); /* priority: only in packets */
     assert_int_equal(head(VERSION | 0, 0x82, 30, &r), WEFT_PROTO); /* a key phase without keys */
     assert_int_equal(head(VERSION | 0, 0x02, 2, &r), WEFT_PROTO);  /* no room for a frame */
     assert_int_equal(head(VERSION | 1, 0x02, 18, &r), WEFT_PROTO);
     assert_int_equal(head(VERSION | 1, 0x02, 19, &r), WEFT_OK);
     r = untouched;
-    assert_int_equal(head(VERSION | 0, 0x01, 32, &r), WEFT_PROTO); /* a DATA header alone */
+    assert_int_equal(head(VERSION | 0, 0x01, 32, &r), WEFT_PROTO); /* only a DATA header */
     assert_int_equal(head(VERSION | 0, 0x03, 35, &r), WEFT_PROTO);
     assert_int_equal(head(VERSION | 0, 0x03, 36, &r), WEFT_OK);
     r = untouched;
-    assert_int_equal(head(VERSION | 2, 0x02, 65533, &r), WEFT_PROTO); /* longer than 64 KB in all */
+    /* longer than 64 KB in total */
+    assert_int_equal(head(VERSION | 2, 0x02, 65533, &r), WEFT_PROTO);
     assert_memory_equal(&r, &untouched, sizeof(r));
 }
 
@@ -72,7 +74,7 @@ static void test_body(void **state)
     r = (struct weft_wire_record){.flags = WEFT_FLAG_CONTROL};
     assert_int_equal(weft_wire_record_body(body, 4, &r), WEFT_OK);
     assert_null(r.data);
-    assert_int_equal(weft_wire_record_body(body, 5, &r), WEFT_PROTO); /* bytes left over */
+    assert_int_equal(weft_wire_record_body(body, 5, &r), WEFT_PROTO); /* remaining bytes */
     assert_int_equal(weft_wire_record_body(body, 3, &r), WEFT_PROTO); /* runs past the end */
     assert_int_equal(weft_wire_record_body(body, 1, &r), WEFT_PROTO);
     body[1] = 0; /* an empty control block */
@@ -155,7 +157,7 @@ static void test_frames_refused(void **state)
     uint8_t unknown[] = {WEFT_FRAME_PING, 18, 0, 0, 0, 0};
     assert_int_equal(weft_wire_record_check(unknown, sizeof(unknown)), WEFT_PROTO);
     bool eliciting;
-    /* Nor do packets have records' frames. */
+    /* Packets have no frames of records. */
     uint8_t ready[] = {WEFT_FRAME_READY, 0, 0, 0, 1};
     assert_int_equal(weft_wire_control_check(ready, sizeof(ready), &eliciting), WEFT_PROTO);
 }

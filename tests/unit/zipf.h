@@ -1,9 +1,8 @@
 /* Zipf draws for tests, exact: rank k of n with probability proportional to k^-s, by rejection
- * inversion. Not the load generator's, so that each can be held against the other.
+ * inversion. Independent of the load generator, so that the two can be compared.
  *
  * Source: W. Hoermann and G. Derflinger, "Rejection-inversion to generate variates from monotone
- * discrete distributions", ACM TOMACS 6(3), 1996.
- */
+ * discrete distributions", ACM TOMACS 6(3), 1996. */
 #ifndef WEFT_TEST_ZIPF_H
 #define WEFT_TEST_ZIPF_H
 
@@ -69,7 +68,7 @@ static inline double zipf_sum(double s, uint64_t n)
            s * (pow(a, -s - 1) - pow(b, -s - 1)) / 12;
 }
 
-/* The exponent with which the first `top` of n take `share`. */
+/* The exponent for which the first `top` of n ranks have `share`. */
 static inline double zipf_exponent(uint64_t top, uint64_t n, double share)
 {
     double low = 0.01, high = 3;
