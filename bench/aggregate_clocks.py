@@ -54,7 +54,7 @@ def instructions(folder):
         with open(path, encoding="utf-8", errors="replace") as file:
             found = re.search(r"^(?:summary|totals): (\d+)", file.read(), re.M)
         counts.append(int(found[1]) if found else 0)
-    return max(counts)  # the server's; `weft keygen` uses it, too
+    return max(counts)  # the server's file; `weft keygen` also writes one
 
 
 def run(args, boxes):
@@ -82,7 +82,8 @@ def run(args, boxes):
                 if at_work == args.workers and read['weft_requests_total{kind="clock"}'] > args.workers:
                     fewest = min(fewest, read["weft_peers_connected"])
                 parked = max(parked, read.get("weft_workers_parked", 0))
-                time.sleep(5 if args.instructions else 0.3)  # a reply costs instructions, too
+                # fewer queries, because replies cost instructions
+                time.sleep(5 if args.instructions else 0.3)
             if any(worker.returncode != 0 for worker in workers):
                 sys.exit("a worker failed")
             read = aggregate_run.samples(job.metrics)

@@ -31,7 +31,7 @@ from weft import checkpoint
 DIM = 16
 BATCH = 65536
 WINDOW_S = 0.1
-BATCHES = 32  # drawn in advance; their ids are used in turn
+BATCHES = 32  # drawn in advance and used in turn
 TABLE = {"number": 0, "dim": DIM, "learning_rate": -1.0, "consistency": "bsp", "name": "pairs"}
 
 
@@ -47,7 +47,7 @@ def cpu_times(pid):
         try:
             with open(f"/proc/{pid}/task/{task}/stat") as file:
                 words = file.read().rpartition(")")[2].split()
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             continue
         times[f"thread {task - pid}"] = [int(words[11]) / tick, int(words[12]) / tick]
     times["worker"] = list(os.times()[:2])
@@ -68,7 +68,7 @@ class Server:
     """`weft server` with all shards in one process, and one worker's connection to it."""
 
     def __init__(self, options, shards, *arguments):
-        rows = options.rows // shards * 9 // 8 + 4096  # hashing distributes them unevenly
+        rows = options.rows // shards * 9 // 8 + 4096  # hashing distributes rows unevenly
         command = [os.environ.get("WEFT_BIN", "weft"), "server", "--security", "none"]
         command += ["--port", "0", "--workers", "1", "--shards-per-server", str(shards)]
         command += ["--rows-max", str(rows), "--checkpoint", options.folder]
@@ -138,7 +138,7 @@ class Load:
             self.done.append((time.monotonic(), len(self.values)))
 
     def rate(self, begin, end):
-        """Rows a second, and the slowest window."""
+        """Rows per second, and the slowest window."""
         times = np.array([t for t, _ in self.done if begin <= t < end])
         edges = np.arange(begin, max(end, begin + 2 * WINDOW_S), WINDOW_S)
         counts, _ = np.histogram(times, edges)

@@ -59,7 +59,7 @@ def median(what, some):
 
 
 def spread(what, some):
-    """Median, least, most."""
+    """Median, minimum, maximum."""
     values = list(map(what, some))
     return statistics.median(values), min(values), max(values)
 

@@ -1,7 +1,8 @@
 /* Rows per second that one worker pushes to and pulls from one shard: closed loop, authenticated
  * packets; for comparison a plain UDP program that moves the same bytes, and a memcpy of them.
  *
- *   ps_rows [--rows N] [--dim N] [--keys N] [--ops N] [--rounds N] [--packet-bytes N] [--cpus two|one]
+ *   ps_rows [--rows N] [--dim N] [--keys N] [--ops N] [--rounds N] [--packet-bytes N] [--cpus
+ *   two|one]
  *           [--only push|pull] [--order made|mixed]
  *
  * Two loads: `rows` rows of `dim` floats per operation, drawn from a table of 100,000 rows in
@@ -14,8 +15,7 @@
  *
  * The plain program has two threads, and socket buffers of 4 MB. One sends the bytes of the ids and
  * rows (push) or of the ids (pull) in datagrams of --udp-bytes. The other replies with 56 bytes
- * (push) or with the rows (pull). No security, no retransmission; an acknowledgement per 512 KB.
- */
+ * (push) or with the rows (pull). No security, no retransmission; an acknowledgement per 512 KB. */
 #define _GNU_SOURCE // CPU_SET
 #include "ps_bench.h"
 

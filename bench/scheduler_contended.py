@@ -1,34 +1,34 @@
 #!/usr/bin/env python3
-"""Time of training to a target with the transfer scheduler and without, in a lab.
+"""Training time to a target with and without the transfer scheduler, in a lab.
 
     bench/scheduler_contended.py [--scenario contended|stragglers|uplinks|idle] [--model mlp|lda] [--servers 1]
                                  [--weft build/weft] [--out build/bench/scheduler_contended] [--repetitions 5]
                                  [--forms bsp,ssp:2,asp,scheduled,planned] [--rate 28] [--others 0.6]
                                  [--aggregators 3] [--compute CS2 --compute-scale 0.1] [--job='--seed 2']
 
-    contended    one more host sends UDP to the first server, --others of its link
-    stragglers   no other traffic; computing takes as long as --compute says
-    uplinks      UDP on the uplinks of --contended-workers workers, --others of each
+    contended    one more host sends UDP to the first server, at the fraction --others of its link
+    stragglers   no other traffic; --compute determines the time of each step
+    uplinks      UDP on the uplinks of --contended-workers workers, at the fraction --others of each
     idle         no other traffic
 
-8 workers, the servers, the aggregators and the scheduler are on hosts of their own. All forms take turns until the
+8 workers, the servers, the aggregators and the scheduler each have a host. All forms take turns until the
 same target:
 
     bsp, ssp:2, asp         workers push to the servers
-    scheduled               asp with `--scheduler on`: updates are ordered, and go to the servers
-    planned                 asp with `--scheduler on --via on`: who is added up, and where, by the plan
+    scheduled               asp with `--scheduler on`: updates are ordered, and sent to the servers
+    planned                 asp with `--scheduler on --via on`: the plan also assigns sums to aggregators
     planned-ssp:2           the same in ssp:2 (not among the default forms)
 
-    mlp    Adult, 252 KB an update, until a test AUC of 0.91. In `stragglers` weights are pulled as bf16 in all
-           forms: pushes then take more of the servers' links than pulls, and only pushes can be added up
-    lda    uci-kos/docword.kos.txt.gz from $WEFT_DATA_DIR, 12 topics, about 90 KB an update, until a test
+    mlp    Adult, 252 KB per update, until a test AUC of 0.91. In `stragglers` weights are pulled as bf16 in all
+           forms: pushes then need more of the servers' links than pulls, and only pushes can be summed
+    lda    uci-kos/docword.kos.txt.gz from $WEFT_DATA_DIR, 12 topics, about 90 KB per update, until a test
            perplexity of 2250; a step computes for at least 0.2 s in all scenarios
 
 `contended` with --compute CS2 --compute-scale 0.1 has both, other traffic and stragglers.
 
-Prints the median of each form, what its sums were, and by turns the ratio of the best form without a scheduler
-(the least median) to each form with one: how many times sooner that was. Takes root. A run that is in --out is not
-repeated; runs of scenarios, models and numbers of servers other than the first are in folders of their own there.
+Prints the median of each form, its sums and, per turn, the ratio of the best form without a scheduler
+(the lowest median) to each form with one: the speedup. Requires root. A run that is in --out is not
+repeated; runs of scenarios, models and numbers of servers other than the first are in subfolders.
 """
 import argparse
 import contextlib
@@ -57,10 +57,11 @@ MODELS = {
             "--batch", "32", "--epochs", "1000", "--check-steps", "11", "--give-up", "300"],
 }
 TARGETS = {"mlp": ("--until-auc", "0.91"), "lda": ("--until-perplexity", "2250")}
-# Setting and scale of the compute times; None: as long as it really takes.
+# Setting and scale of the compute times; None: real computation only.
 COMPUTE = {
-    ("stragglers", "mlp"): ("CS2", 0.1),  # 0.2 s, one step in ten 0.6 s; a push takes 0.07 s of an idle link
-    ("stragglers", "lda"): ("CS2", 0.1),  # a push takes 0.03 s
+    # 0.2 s, one step in ten 0.6 s; a push needs 0.07 s on an idle link
+    ("stragglers", "mlp"): ("CS2", 0.1),
+    ("stragglers", "lda"): ("CS2", 0.1),  # a push needs 0.03 s
     ("contended", "lda"): ("fixed", 0.1),
     ("uplinks", "lda"): ("fixed", 0.1),
     ("idle", "lda"): ("fixed", 0.1),
@@ -103,7 +104,7 @@ def options():
 
 
 def send(address, mbps):
-    """Constant rate to a port that nobody listens at, until it is ended; at most half an hour."""
+    """Send at a constant rate to a port without a listener, until ended; at most half an hour."""
     out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     out.connect((address, 9))
     payload = bytes(FRAME_BYTES - HEADER_BYTES)
@@ -115,7 +116,7 @@ def send(address, mbps):
             try:
                 out.send(payload)
             except OSError:
-                pass  # the receiver's host says that the port is closed
+                pass  # the receiver's host reports a closed port
             due += gap
 
 
@@ -128,7 +129,7 @@ def compute_of(args):
 
 
 def job_of(args):
-    """Options that all forms have."""
+    """Options common to all forms."""
     until, target = TARGETS[args.model]
     return [
         *MODELS[args.model], until, args.until or target,
@@ -139,14 +140,14 @@ def job_of(args):
 
 
 def folder_of(args):
-    """The first scenario has the folder itself, as it always had."""
+    """Folder of a scenario; the first one uses the top folder, as in earlier releases."""
     if (args.scenario, args.model, args.servers) == ("contended", "mlp", 1):
         return args.out
     return os.path.join(args.out, f"{args.scenario}-{args.model}-{args.servers}")
 
 
 def check_folder(args, folder):
-    """Runs of other options are not of the same series."""
+    """Refuse to mix runs with different options in one series."""
     os.makedirs(folder, exist_ok=True)
     names = ["rate", "others", "aggregators"] + (["contended_workers"] if args.scenario == "uplinks" else [])
     series = {"job": job_of(args), **{name: getattr(args, name) for name in names}}
@@ -175,13 +176,13 @@ def one(args, folder, lab, form, repetition):
 
 
 def seconds_of(report):
-    """Of training; inf where the target was not reached."""
+    """Seconds of training; inf if the target was not reached."""
     until = report["until"]
     return until["training_s"] if until["reached"] else math.inf
 
 
 def sums_of(report):
-    """What went to the servers: updates, and of these those in sums."""
+    """Updates sent to the servers, and how many of these were in sums."""
     counters = report["counters"]
     sums = counters.get("aggregator_aggregates_out", 0)
     members = counters.get("aggregator_pushes_absorbed", 0)
@@ -253,7 +254,8 @@ def main():
     folder = folder_of(args)
     check_folder(args, folder)
     lab = f"contended{os.getpid()}"
-    hosts = args.servers + args.workers + args.aggregators + 2  # the scheduler, and one with no process
+    # the scheduler, and one host without a process
+    hosts = args.servers + args.workers + args.aggregators + 2
     subprocess.run([args.weft, "lab", "up", lab, "--hosts", str(hosts), "--rate", f"{args.rate:g}mbit",
                     "--buffer", "450kb", "--until-pid", str(os.getpid())], check=True,
                    stdout=subprocess.DEVNULL)

@@ -8,7 +8,7 @@ Each repetition starts every backend once, with a new process on each host, and 
 each size; the time of a round is that of the slowest rank. The result is the median over rounds and
 repetitions, in ms, and over the ideal of docs/COLLECTIVES.md (weft's headers). Backends are
 
-    weft          as init_process_group makes it, authenticated
+    weft          with the defaults of init_process_group, authenticated
     weft:0.1      the hook's all_reduce with a loss bound and error feedback
     gloo          with the host's TCP
     gloo:bbr:rto5 with this congestion control and a minimum RTO of 5 ms on all routes of the hosts
@@ -111,13 +111,13 @@ def rank_main(a):
 
 
 def of_openmpi(a):
-    """The same of Open MPI. -> {size: [seconds]}, or None"""
+    """The same for Open MPI. -> {size: [seconds]}, or None"""
     with tempfile.TemporaryDirectory() as folder:
         program = os.path.join(folder, "mpi_allreduce")
         source = os.path.join(ROOT, "bench", "mpi_allreduce.c")
         sizes = [f"{size}:{rounds_of(a, int(size))}" for size in a.sizes.split(",")]
         run = ["mpirun", "--oversubscribe", "-np", str(a.ranks), "--mca", "btl", "tcp,self"]
-        run += ["--mca", "pml", "ob1"]  # else UCX may take shared memory instead
+        run += ["--mca", "pml", "ob1"]  # otherwise UCX may use shared memory
         run += ["--allow-run-as-root"] if os.geteuid() == 0 else []
         try:
             subprocess.run(["mpicc", "-O2", "-o", program, source], check=True)

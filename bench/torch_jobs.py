@@ -38,7 +38,8 @@ import torch_ranks
 from torch_ranks import ROOT
 
 BOUNDS = {"mf": 0.35, "mlp": 0.15, "cnn": 0.15, "rnn": 0.10}  # [apnet19], Table 3
-# As long as an exchange over 4 x 50 Mbit/s plus the computation on the processors of a small machine.
+# The time of an exchange over 4 x 50 Mbit/s plus the computation on the processors of a small
+# machine.
 COMPUTE_MS = {"mf": 110, "mlp": 80, "cnn": 50, "rnn": 350}
 UNCOUNTED = 2  # warm-up: DDP builds its buckets, connections adapt their rate
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Training time over weft against the best tuned TCP, cell by cell, decided by pairs of neighbouring runs.
+"""Training time over weft compared with the best tuned TCP, cell by cell, from pairs of adjacent runs.
 
     bench/training_matrix.py [--weft build/weft] [--out build/bench/training_matrix]
                              [--jobs adult3,mlp] [--rates 200mbit,1gbit] [--loss 0,0.01] [--busy 0,2]
@@ -9,8 +9,8 @@
 A cell is a job, a link rate, a loss rate, a number of other busy processes, and background traffic. For each
 cell:
 
- 1. Pilots: cubic, bbr and reno, each with a retransmission timeout of 5 ms at least, and DCTCP with the same
-    on switches that mark. The TCP with the least median time is the best TCP of this cell.
+ 1. Pilots: cubic, bbr and reno, each with a minimum retransmission timeout of 5 ms, and DCTCP with the same
+    on switches that mark. The TCP with the lowest median time is the best TCP of this cell.
  2. Pairs, on separate runs: weft with bound 0, weft with bound 10 % and the best TCP take turns. The result
     is the ratio of weft's time to TCP's in the same turn: the geometric mean, and its 95 % interval
     (Student's t of the logarithms). If DCTCP is the best, all three run on switches that mark.
@@ -92,7 +92,7 @@ def compare(args, cell, what, transports, repetitions, marks):
 
 
 def best_tcp(args, cell):
-    """The TCP with the least median time, and whether it runs on marking switches."""
+    """The TCP with the lowest median time, and whether it runs on marking switches."""
     plain = compare(args, cell, "pilots", PILOTS, args.pilots, False)
     marked = compare(args, cell, "pilots-marks", [DCTCP], args.pilots, True)
     if not plain or not marked:
@@ -103,7 +103,7 @@ def best_tcp(args, cell):
 
 
 def paired(ours, theirs):
-    """Geometric mean of ours / theirs by turns, and its 95 % interval."""
+    """Geometric mean over turns of weft's time / TCP's, and its 95 % interval."""
     logs = [math.log(a / b) for a, b in zip(ours, theirs) if math.isfinite(a) and math.isfinite(b)]
     if len(logs) < 2:
         return math.nan, math.nan, math.nan

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""An incast over kernel TCP without any of weft's code: a second opinion on `weft perf incast
---transport tcp-raw`, which must not measure a crippled TCP.
+"""An incast over kernel TCP without any of weft's code: an independent check of `weft perf incast
+--transport tcp-raw`, which must not use a misconfigured TCP.
 
     weft lab up NAME --hosts 9 ...
     bench/lab/incast_check.py NAME [--weft build/weft] [--cc cubic] [--rto-min 5] [--rounds 200]
                               [--senders 8] [--bytes 250000] [--gap 5]
 
-Plain blocking sockets, a process for each sender. The receiver says go with one byte on every
-connection and stops the clock when it has the last byte of all, then rests for --gap ms: a TCP that
-rested for longer than its timeout begins again with its initial window, so compare equal rests
-(weft perf rests for --gap, and for the milliseconds in which it checks contents). Prints p50, p99
+Plain blocking sockets, one process per sender. The receiver starts a round with one byte on every
+connection and stops the clock when it has the last byte of all, then pauses for --gap ms. A TCP that
+was idle for longer than its timeout restarts with its initial window, so compare equal pauses
+(weft perf pauses for --gap plus the milliseconds in which it checks contents). Prints p50, p99
 and mean in ms.
 """
 import argparse
@@ -70,7 +70,7 @@ def send(args):
 
 
 def route(args, on, host):
-    """The route of the host with the timeout asked for, or without one."""
+    """Set the route of the host with the requested timeout, or without one."""
     shown = subprocess.run([args.weft, "lab", "exec", args.lab, str(host), "--", "ip", "route",
                             "show", "10.77.0.0/16"], capture_output=True, text=True, check=True)
     words = shown.stdout.split()

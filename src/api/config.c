@@ -128,7 +128,7 @@ weft_status weft_api_receive_read(const struct weft_transport_receive *theirs,
                               "weft_transport_receive_init", error);
 }
 
-/* ---- the environment --------------------------------------------------------------------------- */
+/* ---- the environment ------------------------------------------------------------------------- */
 
 uint64_t weft_api_peer_timeout_ns(void)
 {

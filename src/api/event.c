@@ -96,8 +96,7 @@ static bool thread_poll(struct weft_transport *t, struct weft_msg_event *event_p
     return true;
 }
 
-/* ---- conversion from core to the public interface
- * ---------------------------------------------------- */
+/* ---- conversion from core to the public interface -------------------------------------------- */
 
 static uint32_t public_down(enum weft_msg_down down, bool was_up)
 {

@@ -63,7 +63,7 @@ const char *weft_api_environment(const char *setting, const char *variable);
 
 /* Copy a caller's struct, which may be of an older or newer release, over ours; ours holds the
  * defaults of fields that an older one lacks. `what` names it, `init` the function that makes it.
- * Errors:  WEFT_INVALID  not made by it. WEFT_UNSUPPORTED  it uses fields that are not known here. */
+ * Errors: WEFT_INVALID not made by it. WEFT_UNSUPPORTED it uses fields that are not known here. */
 weft_status weft_api_struct_in(void *ours, size_t ours_bytes, size_t bytes_min, const void *theirs,
                                const char *what, const char *init, struct weft_error *error);
 

@@ -61,8 +61,9 @@ bool weft_coordinator_journal_is_long(const struct weft_coordinator_journal *jou
 typedef size_t weft_coordinator_journal_supply(void *arg, uint32_t i, uint8_t *op_p,
                                                uint8_t body[WEFT_COORDINATOR_JOURNAL_BODY_MAX]);
 
-/* Rewrite the journal. On success the appended records are durable, as after weft_coordinator_journal_sync. On
- * failure the journal is unchanged and can be appended to; weft_coordinator_journal_sync is still due.
+/* Rewrite the journal. On success the appended records are durable, as after
+ * weft_coordinator_journal_sync. On failure the journal is unchanged and can be appended to;
+ * weft_coordinator_journal_sync is still due.
  * Errors:  WEFT_IO, WEFT_NOMEM. */
 weft_status weft_coordinator_journal_compact(struct weft_coordinator_journal *journal,
                                              weft_coordinator_journal_supply *supply, void *arg,

@@ -62,9 +62,8 @@ struct weft_lab_info {
  *         execvp(...); _exit(127);
  *     }
  *
- * Errors:  WEFT_IO  in the parent only: not root, the lab has ended, no process. A child that cannot
- *                   enter its host does not return from this call; the parent gets its error
- *                   text.
+ * Errors:  WEFT_IO in the parent only: not root, the lab has ended, no process. A child that cannot
+ *                   enter its host does not return from this call; the parent gets its error text.
  * Thread:  the process has one thread. */
 [[nodiscard]] weft_status weft_lab_fork(const struct weft_lab_info *info, uint32_t host,
                                         pid_t *pid_p, struct weft_error *error);

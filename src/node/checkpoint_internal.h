@@ -83,8 +83,7 @@ static inline bool weft_checkpoint_has_all(const struct weft_checkpoint *checkpo
  * one. */
 weft_status weft_checkpoint_claim(struct weft_checkpoint *checkpoint, struct weft_error *error);
 
-/* ---- checkpoint_order.c: with the lock held
- * ---------------------------------------------------- */
+/* ---- checkpoint_order.c: with the lock held -------------------------------------------------- */
 
 struct weft_checkpoint_standing {
     uint32_t clock; /* of the fastest shard */
@@ -105,8 +104,7 @@ void weft_checkpoint_refuse(struct weft_checkpoint *checkpoint, enum weft_rpc_st
 /* Memory lent for copies; without the lock. */
 void weft_checkpoint_take_back(struct weft_checkpoint *checkpoint);
 
-/* ---- checkpoint_write.c: the thread
- * ------------------------------------------------------------ */
+/* ---- checkpoint_write.c: the thread ---------------------------------------------------------- */
 
 void *weft_checkpoint_write_all(void *checkpoint);
 

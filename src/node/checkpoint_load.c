@@ -298,8 +298,7 @@ static weft_status load_removed(const struct load *load, uint16_t table)
     return status;
 }
 
-/* ---- admission counters
- * ----------------------------------------------------------------------- */
+/* ---- admission counters ---------------------------------------------------------------------- */
 
 static weft_status give_counted(const struct load *load, uint16_t table,
                                 const struct weft_admission_counts *counted)

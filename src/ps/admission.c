@@ -59,8 +59,7 @@ static uint32_t scaled(uint32_t hash, uint32_t cells)
     return (uint32_t)((uint64_t)hash * cells >> 32);
 }
 
-/* ---- one cell for each id: linear probing in a ring of any length
- * ----------------------------- */
+/* ---- one cell for each id: linear probing in a ring of any length ---------------------------- */
 
 static uint32_t next_of(const struct weft_admission *admission, uint32_t at)
 {

@@ -168,7 +168,7 @@ static void close_peers(struct swarm_coll *s, uint32_t r, uint64_t now_ns)
     }
 }
 
-/* ---- progress --------------------------------------------------------------------------------- */
+/* ---- progress -------------------------------------------------------------------------------- */
 
 static void on_event(void *self, uint32_t host, const struct weft_msg_event *event, uint64_t now_ns)
 {

@@ -138,8 +138,7 @@ bool weft_swarm_coll_all_up(const struct swarm_coll *s);
 struct swarm_coll *weft_swarm_coll_new(uint64_t seed, const struct weft_world_tap *tap);
 void weft_swarm_coll_free(struct swarm_coll *s);
 
-/* ---- swarm_coll_check.c: errors are reported through the world
- * --------------------------------- */
+/* ---- swarm_coll_check.c: errors are reported through the world ------------------------------- */
 
 /* The contribution of a rank: element i of its in. */
 double weft_swarm_coll_value(const struct swarm_coll *s, uint32_t op, uint32_t index, uint64_t i);

@@ -253,8 +253,7 @@ void weft_swarm_ps_sched_dies(struct swarm_ps *ps, uint64_t dead_ns);
 void weft_swarm_ps_sched_check_shard(struct swarm_ps *ps, uint32_t s);
 void weft_swarm_ps_sched_check_end(struct swarm_ps *ps, uint32_t s);
 
-/* ---- swarm_ps_via.c: no effect without aggregators
- * --------------------------------------------- */
+/* ---- swarm_ps_via.c: no effect without aggregators ------------------------------------------- */
 
 /* Determines the number of hosts. Call first. */
 void weft_swarm_ps_via_begin(struct swarm_ps *ps, uint64_t seed);
@@ -279,7 +278,7 @@ uint64_t weft_swarm_ps_box_gap_ns(struct weft_prng *prng);
 /* Wake a host at this time, unless it will be woken earlier; WEFT_NEVER = do not. */
 void weft_swarm_ps_wake_at(struct swarm_ps *ps, uint32_t host, uint64_t at_ns, uint64_t now_ns);
 
-/* ---- swarm_ps_replica.c: no effect without replicas, except for shard_host and shard_at -------- */
+/* ---- swarm_ps_replica.c: no effect without replicas, except for shard_host and shard_at ------ */
 
 void weft_swarm_ps_replicas_draw(struct swarm_ps *ps);
 void weft_swarm_ps_replicas_config(const struct swarm_ps *ps, struct weft_shard_config *config);
@@ -305,7 +304,7 @@ bool weft_swarm_ps_run_replicas(struct swarm_ps *ps);
 const char *weft_swarm_ps_replicas_wait(struct swarm_ps *ps);
 void weft_swarm_ps_replicas_end(struct swarm_ps *ps);
 
-/* ---- swarm_ps_kills.c: no effect without both aggregators and replicas ------------------------ */
+/* ---- swarm_ps_kills.c: no effect without both aggregators and replicas ----------------------- */
 
 /* Whether workers, aggregators and the scheduler die beside servers and replicas. */
 static inline bool ps_kills(const struct swarm_ps *ps)
@@ -317,8 +316,7 @@ void weft_swarm_ps_kills_draw(struct swarm_ps *ps);
 /* Any of them may die now. */
 void weft_swarm_ps_kills_may(struct swarm_ps *ps);
 
-/* ---- swarm_ps_check.c: errors are reported through the world
- * ----------------------------------- */
+/* ---- swarm_ps_check.c: errors are reported through the world --------------------------------- */
 
 /* Check the result of a worker's pull. */
 void weft_swarm_ps_check_pulled(struct swarm_ps *ps, uint32_t w,

@@ -34,8 +34,7 @@ struct weft_toy_crypto {
     uint64_t dhs;
 };
 
-/* ---- mixing: a sponge of two words, independent of how the bytes are divided into spans
- * -------- */
+/* ---- mixing: a sponge of two words, independent of how the bytes are divided into spans ------ */
 
 struct sponge {
     uint64_t a;

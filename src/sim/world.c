@@ -293,7 +293,7 @@ bool weft_world_orphans(const struct weft_world *world)
     return orphans;
 }
 
-/* ---- progress --------------------------------------------------------------------------------- */
+/* ---- progress -------------------------------------------------------------------------------- */
 
 static void trace_event(struct weft_world *world, uint32_t host_idx,
                         const struct weft_msg_event *event)

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Shows that tools/run-again runs again what may, once, and believes nothing else.
+# Checks that tools/run-again reruns exactly the eligible programs, once, and accepts no other
+# result.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 again=$WEFT_SOURCE_ROOT/tools/run-again
@@ -24,7 +25,7 @@ entry() {
 bad='1..1\nnot ok 1 - a\n'
 good='1..1\nok 1 - a\n'
 
-# after <case> <wanted total> <programs asked for>: what run-again makes of $tap_tmp/first
+# after <case> <wanted total> <expected reruns>: the result of run-again on $tap_tmp/first
 after() {
     : >"$tap_tmp/asked"
     "$again" "$tap_tmp/build" "$tap_tmp/first" >"$tap_tmp/log" 2>"$tap_tmp/said"
@@ -64,7 +65,8 @@ AGAIN_PATIENCE=3 after "the wait for a calm machine ends" "1 0 0" "lab_x "
 entry lab lab_x ERROR -11 "$bad" >"$tap_tmp/answer"
 after "one that crashes the second time has no third either" "0 1 0" "lab_x "
 
-# run-tests with such a meson: its first status is explained by what then passed, and by nothing else.
+# run-tests with this meson: its first failure is accepted only if the reruns that passed explain
+# it.
 mkdir -p "$tap_tmp/tree/build/meson-logs"
 cp -r "$WEFT_SOURCE_ROOT/tools" "$tap_tmp/tree/"
 printf '#!/bin/sh\n' >"$tap_tmp/tree/tools/build"

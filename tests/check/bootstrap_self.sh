@@ -1,6 +1,6 @@
 #!/bin/sh
-# tools/bootstrap beside a pretended apt: what is needed is installed or it fails, what weft does
-# without never makes it fail. The list is one of our own; nothing is installed.
+# tools/bootstrap with a fake apt: a required package is installed or bootstrap fails; an optional
+# one never makes it fail. The test uses its own list; nothing is installed.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 
@@ -12,7 +12,8 @@ build?   luxury        -   weft does without
 test?    test-luxury   -   so do its tests
 LIST
 
-# $HAS: what is installed. $KNOWS: what apt could install. $BROKEN: what it fails to.
+# $HAS: installed packages. $KNOWS: packages that apt can install. $BROKEN: packages whose
+# installation fails.
 cat >"$tap_tmp/bin/dpkg-query" <<'FAKE'
 #!/bin/sh
 for name in $HAS; do echo "installed $name"; done

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Shows that tools/count-tests sees every way in which a test program can fail.
+# Checks that tools/count-tests detects every way in which a test program can fail.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 count=$WEFT_SOURCE_ROOT/tools/count-tests
@@ -32,7 +32,7 @@ counts "pass, but a bad exit status" ERROR 1   '1..1\nok 1 - a\n'               
 counts "a silent program"            SKIP  0   ''                                     "0 1 0"
 counts "bail out"                    SKIP  0   'Bail out! no memory\n'                "0 1 0"
 
-# The sum over several programs, and the words around it.
+# The sum over several programs, and the surrounding text.
 {
     printf '{"name": "weft:unit / x", "result": "ERROR", "returncode": 1, "stdout": "%s"}\n' \
         '1..1\nnot ok 1 - a\n# 1 != 2\n'

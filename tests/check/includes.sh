@@ -44,9 +44,9 @@ may_include() {
     esac
 }
 
-# What of the C library a layer may include. None of these headers declares a system call, a clock or
-# a thread, except <stdio.h> and <stdlib.h>: pure.sh checks which of their functions are called.
-# <assert.h> is for static_assert, <endian.h> for byte order.
+# Headers of the C library that a layer may include. None of these headers declares a system call, a
+# clock or a thread, except <stdio.h> and <stdlib.h>: pure.sh checks which of their functions are
+# called. <assert.h> is for static_assert, <endian.h> for byte order.
 layer_headers="assert.h endian.h float.h inttypes.h limits.h math.h stdalign.h stdarg.h stdbool.h \
 stdatomic.h stddef.h stdint.h stdio.h stdlib.h stdnoreturn.h string.h"
 freestanding_headers="stdalign.h stdbool.h stddef.h stdint.h"

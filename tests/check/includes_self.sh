@@ -1,12 +1,12 @@
 #!/bin/sh
-# Shows that includes.sh can fail: a small tree, then one broken rule at a time.
+# Checks that includes.sh can fail: a valid small tree, then one broken rule at a time.
 here=$(dirname "$0")
 # shellcheck source=tests/lib/tap.sh
 . "$here/../lib/tap.sh"
 
 tree=$tap_tmp/tree
 
-# A tree that keeps every rule.
+# A tree that follows every rule.
 good_tree() {
     rm -rf "$tree"
     mkdir -p "$tree/include/weft"
@@ -28,7 +28,7 @@ good_tree() {
     printf '#include "io/tcp/tcp.h"\n#include "io/udp/udp.h"\n' >"$tree/src/io/driver.h"
 }
 
-# must_fail <name> <file> <line to add to it> <what the check must say>
+# must_fail <name> <file> <line to add to it> <expected message>
 must_fail() {
     good_tree
     mkdir -p "$(dirname "$tree/$2")"

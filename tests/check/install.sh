@@ -1,7 +1,7 @@
 #!/bin/sh
-# `make install` puts the library where pkg-config and the loader of this system look, also where
-# there is no dpkg-architecture (no dpkg-dev), which meson would ask. The tree that it installs is a
-# small one of our own, with the real Makefile and tools.
+# `make install` installs the library where pkg-config and the loader of this system search, also
+# without dpkg-architecture (dpkg-dev), which meson would run. The installed tree is a small test
+# tree with the real Makefile and tools.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 
@@ -25,7 +25,7 @@ import('pkgconfig').generate(name: 'weft', description: 'a stand-in', libraries:
 MESON
 printf 'int weft_answer(void);\nint main(void) { return weft_answer() == 42 ? 0 : 1; }\n' >"$tap_tmp/user.c"
 
-# All programs of this system but dpkg-architecture, and with an ldconfig that changes nothing.
+# All programs of this system except dpkg-architecture, and an ldconfig that changes nothing.
 for folder in $(echo "$PATH" | tr ':' ' ') /usr/sbin /sbin; do
     ln -s "$folder"/* "$tap_tmp/bin/" 2>/dev/null
 done
@@ -51,18 +51,18 @@ tap_like "pkg-config looks in ${seen%/weft.pc}" \
     ":$(pkg-config --variable pc_path pkg-config):" ":${seen%/weft.pc}:"
 found=$(find "$root" -name libweft.so.0)
 seen=${found#"$root"}
-# It names each folder, also those that do not exist.
+# It prints each folder, also missing ones.
 tap_like "the loader looks in ${seen%/libweft.so.0}" \
     "$("$real_ldconfig" -N -X -v 2>&1 | grep ' \?/usr/local')" "\(^\|[ :]\)${seen%/libweft.so.0}:"
 
-# The usual places of that root.
+# The usual folders in that root.
 PKG_CONFIG_LIBDIR=$(pkg-config --variable pc_path pkg-config | sed "s#^#:#; s#:/#:$root/#g; s#^:##")
 tap_run "a program is compiled with what pkg-config says" \
     sh -c 'cc "$1/user.c" $(PKG_CONFIG_LIBDIR=$2 PKG_CONFIG_SYSROOT_DIR=$3 pkg-config --cflags --libs weft) -o "$1/user"' \
     sh "$tap_tmp" "$PKG_CONFIG_LIBDIR" "$root"
 tap_run "and runs" env LD_LIBRARY_PATH="${found%/libweft.so.0}" "$tap_tmp/user"
 
-# ---- the same folder with dpkg-dev, which is what meson itself would choose ----
+# ---- the same folder with dpkg-dev, which meson itself would choose ----
 printf '#!/bin/sh\nexec cc -print-multiarch\n' >"$tap_tmp/bin/dpkg-architecture"
 chmod +x "$tap_tmp/bin/dpkg-architecture"
 tap_run "make install with dpkg-architecture" make -C "$tree" install DESTDIR="$tap_tmp/root-2"

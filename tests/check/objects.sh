@@ -1,16 +1,18 @@
 #!/bin/sh
-# Proves that a peer of core is made of objects: a field of one is written by the files that own the
-# object and by the verbs of its header, and by nobody else. Usage: objects.sh [root of the tree]
+# Checks that a peer of core consists of objects: only the files that own an object, and the
+# functions of its header, write its fields. Usage: objects.sh [root of the tree]
 #
-# A write is an assignment to a field, however deep and whatever the peer is called; a pointer to
-# the object or into it that is not const; a copy or a clearing by memcpy and the like.
+# A write is an assignment to a field, at any depth and with any name of the peer variable; a
+# non-const pointer to the object or into it; a copy to it or clearing it with memcpy and similar
+# functions.
 #
-# The same holds for one message: struct tx_msg is written by tx_msg.c, struct rx_msg by rx_msg.c, and
-# both by the verbs of their headers. A write is found by the name of a pointer that is not const in the
-# function that declares it; taking the address of a field counts, and so does setting bits of a mask.
+# The same applies to messages: struct tx_msg is written by tx_msg.c, struct rx_msg by rx_msg.c, and
+# both by the functions of their headers. The check finds writes by the names of non-const pointers
+# in the function that declares them. Taking the address of a field counts as a write, and so does
+# setting bits of a mask.
 #
-# Also checked: no test but tests/unit/core_inspect.h reaches into the table of peers, and no file
-# of core is longer than 700 lines. objects_self.sh proves that this check can fail.
+# Also checked: only tests/unit/core_inspect.h among the tests accesses the table of peers, and no
+# file of core is longer than 700 lines. objects_self.sh shows that this check can fail.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -51,7 +53,7 @@ violations() {
                 text = held $0
                 held = ""
                 seen = text
-                gsub(/ep->credit/, "", seen) # of the endpoint: what it grants to all its peers
+                gsub(/ep->credit/, "", seen) # of the endpoint: its credit for all peers
                 gsub(/(->|\.)(tx|rx)\.msgs\[[^]]*\]/, "", seen)
             }
             seen ~ ("[a-z0-9_\\])]" member "$") { held = text; next }
@@ -84,7 +86,7 @@ message_violations() {
             function writes(text, name,   start) {
                 start = "(^|[^a-z_>.])" name
                 gsub("struct " message " \\*", "", text)
-                gsub(name "->memory", "memory", text) # the application owns what it points to
+                gsub(name "->memory", "memory", text) # the application owns this memory
                 return text ~ (start field changes) || text ~ ("(\\+\\+|--|&)" name "->") ||
                        text ~ ("(^|[ (;])\\*" name " = ") ||
                        text ~ ("mem(set|cpy|move)\\(&?" name "(->|,)") ||

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Shows that objects.sh can fail: a small tree, then one broken rule at a time.
+# Checks that objects.sh can fail: a valid small tree, then one broken rule at a time.
 here=$(dirname "$0")
 # shellcheck source=tests/lib/tap.sh
 . "$here/../lib/tap.sh"
@@ -22,7 +22,7 @@ good_tree() {
     echo 'struct peer *p = inspect_peer(ep, 0);' >"$tree/tests/unit/test_core.c"
 }
 
-# must_fail <name> <file> <line to add to it> <what the check must say>
+# must_fail <name> <file> <line to add to it> <expected message>
 must_fail() {
     good_tree
     printf '%b\n' "$3" >>"$tree/$2"

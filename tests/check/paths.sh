@@ -1,11 +1,12 @@
 #!/bin/sh
-# What is built does not say where: no path of the source tree or of the build folder is in the
-# program, in the library or in their debug information, or two builds from different folders would
-# differ. Usage: paths.sh <file>...
+# Builds do not depend on their folder: neither the program nor the library nor their debug
+# information contains a path of the source tree or of the build folder. Otherwise two builds from
+# different folders would differ. Usage: paths.sh <file>...
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 
-# paths_of <file>: the lines of text in it that hold such a path. ("../" is the way to the sources.)
+# paths_of <file>: the lines of text in it that contain such a path. ("../" is the relative path to
+# the sources.)
 paths_of() {
     strings -a -n 3 "$1" | grep -F -e "$WEFT_SOURCE_ROOT/" -e "$WEFT_BUILD_ROOT" -e ../src/ -e ../cli/ |
         sort -u | head -n 20

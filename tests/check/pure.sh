@@ -7,11 +7,12 @@
 # file restricts the callers, the function that holds the relocation must match. Inline assembler
 # with a syscall instruction would escape the symbol table, so the disassembly is searched for it.
 #
-# The archive of the simulator is held to a shorter rule (see deny below): virtual time only, no
-# sockets, no randomness but the seed's, or the same seed would not give the same run. So are
-# node and api, which are in libweft.so: a program's terminal is not theirs to write to.
+# The simulator's archive has a shorter rule (see deny below): virtual time only, no sockets, and no
+# randomness except the seed's; otherwise the same seed would not give the same run. node and api
+# have a rule, too, because they are part of libweft.so, which must not write to a program's
+# terminal.
 #
-# Run on the release build: sanitizers add calls of their own. pure_self.sh proves it can fail.
+# Run on the release build: sanitizers add calls of their own. pure_self.sh shows that it can fail.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -21,14 +22,14 @@ shift
 sim_deny='clock_gettime|clock_nanosleep|gettimeofday|time|times|clock|nanosleep|usleep|sleep|rand|rand_r|random|srand|srandom|drand48|getrandom|getentropy|arc4random|socket|socketpair|pipe|connect|bind|send|sendto|sendmsg|sendmmsg|recv|recvfrom|recvmsg|recvmmsg|poll|ppoll|select|epoll_wait|pthread_create|fork|getpid'
 
 print_deny='(v|f|vf|d|vd)?printf|f?puts|f?putc|putchar|perror|stdout|stderr|v?warnx?|v?errx?|error'
-# The exception: metrics are announced. WEFT_METRICS of the environment may have asked for them, and then
-# the program does not know of them (docs/METRICS.md).
+# The exception: the address of /metrics is printed. WEFT_METRICS in the environment may have
+# enabled it without the program's knowledge (docs/METRICS.md).
 print_allow='^libweft_api:(.*/)?metrics\.c\.o$'
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# What the given archives define among themselves is not the system's.
+# Symbols that the given archives define themselves are not the system's.
 for archive in "$@"; do
     nm --defined-only --extern-only "$archive" 2>/dev/null
 done | awk 'NF == 3 { print $3 }' | sort -u >"$work/defined"
@@ -65,12 +66,12 @@ needs() {
             sub(/[-+]0x[0-9a-f]+$/, "", symbol)
             if (symbol in outside) { print symbol, "(data)", object; seen[symbol] = 1 }
         }
-        # Nothing may slip through because a relocation could not be read.
+        # An unreadable relocation is an error, so that no symbol is missed.
         END { for (symbol in outside) if (!(symbol in seen)) print symbol, "(unknown)", "?" }
     ' "$work/outside" "$work/text" "$work/relocations" | sort -u
 }
 
-# Reads needs' lines and prints those that pure.allow does not allow.
+# Reads the lines of `needs` and prints those that pure.allow does not allow.
 refused() {
     awk '
         FILENAME != "-" && /^[ \t]*(#|$)/ { next }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Shows that pure.sh can fail: tiny archives, each with one sin. Usage: pure_self.sh <cc...>
+# Checks that pure.sh can fail: small archives with one violation each. Usage: pure_self.sh <cc...>
 here=$(dirname "$0")
 # shellcheck source=tests/lib/tap.sh
 . "$here/../lib/tap.sh"
@@ -15,7 +15,7 @@ archive() {
     $cc -std=gnu2x -O2 -g -fPIC -x c -c - -o "$1.o" && ar cr "lib$1.a" "$1.o"
 }
 
-# must_pass <name> and must_fail <name> <what the check must say>; the source on stdin.
+# must_pass <name> and must_fail <name> <expected message>; the source is on stdin.
 must_pass() {
     archive layer
     tap_run "$1" "$check/pure.sh" "$check/pure.allow" liblayer.a

@@ -1,7 +1,8 @@
 #!/bin/sh
-# What libweft.so exports is what the public headers mark with WEFT_API, no more and no less, and the
-# version script and the manual pages know the same names; what is loaded on demand, neither it nor the
-# program is linked with. Usage: symbols.sh <root> <libweft.so> <soname> <weft>
+# libweft.so exports exactly the functions that the public headers mark with WEFT_API, and the
+# version script and the manual pages have the same names. Neither the library nor the program is
+# linked with libraries that are loaded on demand. Usage: symbols.sh <root> <libweft.so> <soname>
+# <weft>
 set -u
 LC_ALL=C
 export LC_ALL
@@ -12,7 +13,7 @@ program=$4
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
-# "type name(arguments)", a line each; in the manual that is .Ft type, .Fn name "argument" ...
+# "type name(arguments)", one per line; in the manual that is .Ft type, .Fn name "argument" ...
 cat "$root"/include/weft/*.h | grep -v '^#' | tr '\n' ' ' | tr -s ' ' |
     grep -o 'WEFT_API [^;(]*([^;]*);' | sed 's/^WEFT_API //; s/;$//' | sort >"$tmp/declared"
 awk '
@@ -49,7 +50,7 @@ readelf -d "$library" | sed -n 's/.*Library soname: \[\(.*\)\]/\1/p' >"$tmp/sona
 echo "$soname" >"$tmp/wanted"
 same "the soname" "$tmp/wanted" "$tmp/soname"
 
-# Else neither would start where such a library is not installed (src/crypto/ipsec_mb_library.h,
+# Otherwise neither would start without these libraries (src/crypto/ipsec_mb_library.h,
 # src/obs/http_library.h).
 for binary in "$library" "$program"; do
     readelf -d "$binary" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' >"$tmp/needed"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Shows that a shell test fails on a sanitizer report of a process whose output it does not check:
+# Checks that a shell test fails on a sanitizer report of a process whose output it does not check:
 # tap_self.sh <the C compiler and its options>
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
@@ -14,7 +14,7 @@ fi
 printf 'int main(void) { return 0; }\n' >"$tap_tmp/good.c"
 "$@" -g -fsanitize=address,undefined -o "$tap_tmp/good" "$tap_tmp/good.c"
 
-# inner <case> <wanted exit status> <regular expression>: a test of its own, from standard input
+# inner <case> <wanted exit status> <regular expression>: a separate test, from standard input
 inner() {
     { echo '. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"'; echo "bad=$bad good=$tap_tmp/good"; cat; } >"$tap_tmp/inner.sh"
     got=0

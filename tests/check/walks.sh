@@ -1,5 +1,5 @@
 #!/bin/sh
-# Proves that the walks of docs/ARCHITECTURE.md are true: where a step names a function and a file,
+# Checks that the walks of docs/ARCHITECTURE.md are correct: if a step names a function and a file,
 # as in `weft_push` (src/api/ps_begin.c), the file defines the function. Usage: walks.sh [root]
 set -u
 LC_ALL=C
@@ -12,7 +12,7 @@ steps() {
     grep -o '`[a-z_0-9]*` (src/[a-z_0-9/.]*)' docs/ARCHITECTURE.md | sed 's/`\([^`]*\)` (\(.*\))/\1 \2/' | sort -u
 }
 
-# Is function $1 defined in file $2? A declaration, or a call, is no definition.
+# True if function $1 is defined in file $2. A declaration or a call is not a definition.
 defined() {
     [ -f "$2" ] && awk -v name="$1" '
         head && /^\{/ { found = 1; exit }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Shows that walks.sh can fail: a small tree whose walk is true, then one that is not.
+# Checks that walks.sh can fail: a small tree with a correct walk, then an incorrect one.
 here=$(dirname "$0")
 # shellcheck source=tests/lib/tap.sh
 . "$here/../lib/tap.sh"

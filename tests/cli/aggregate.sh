@@ -63,7 +63,7 @@ tap_is "and asked the server for fewer rows than they wanted" \
 
 # ---- a second one with the same number -----------------------------------------------------------
 
-# The first one must be active: an aggregator without a request for a second is displaced.
+# The first one must be active: an aggregator without a request for a second can be replaced.
 begin
 work 0 8
 first=$!
@@ -242,7 +242,7 @@ def absorbed():
 with weft.connect(server, worker=0, workers=1, via=via) as ps:
     table = ps.table(0, dim=2, optimizer="sgd", learning_rate=1.0, consistency="asp", average="none")
     ids = numpy.arange(8, dtype=numpy.uint64)
-    # Until the connection to the aggregator is there, pushes go direct.
+    # Until the aggregator is connected, pushes are sent directly.
     first = 0
     while absorbed() == 0 and first < 2400:
         table.push(ids, numpy.ones((8, 2), numpy.float32))
@@ -260,7 +260,8 @@ END
     tap_is "its pushes came by the aggregator" "$(($(figure pushes_absorbed aggregate.out) > 100))" 1
     tap_is "and its pulls" "$(($(figure pulls_answered aggregate.out) > 0))" 1
 
-    # A worker whose connection to the server is parked says that it will be deaf for longer than its lease.
+    # A worker with a parked connection announces that it will not make progress for longer than its
+    # lease.
     rm -f server.out aggregate.out
     WEFT_PEER_TIMEOUT_S=1 "$WEFT_BIN" server --port 0 --workers 1 --on-worker-death fail \
         --metrics 127.0.0.1:0 >server.out 2>server.err &
@@ -305,7 +306,7 @@ with weft.connect(server, worker=0, workers=1, via=via) as ps:
 END
     tap_is "a parked worker is idle for longer than its lease" "$(tr '\n' ' ' <python.out)" "parked alive "
 
-    # It ends while the host of its server is busy: that hears of the end all the same.
+    # The worker ends while its server's host is busy: the server is notified nevertheless.
     WEFT_PEER_TIMEOUT_S=4 tap_python "$(port_of server.out)" "$(port_of aggregate.out)" \
         "$(sed -n 's/^metrics: //p' server.out)" "$server" >python.out 2>&1 <<'END'
 import os, signal, sys, threading, time, urllib.request, numpy, weft
@@ -348,7 +349,8 @@ else
     tap_skip "via in Python" "no python3 with cffi and numpy, or not the release build"
 fi
 
-# ---- ages beyond the patience of workers ------------------------------------------------------------
+# ---- ages beyond the timeout of workers
+# -------------------------------------------------------------
 
 "$WEFT_BIN" aggregate --listen 127.0.0.1:0 --servers 127.0.0.1:9 --flush-age-us 1000000 >old.out 2>old.err &
 old=$!

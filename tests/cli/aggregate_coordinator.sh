@@ -48,7 +48,7 @@ figure() {
     sed -n "s/.*\"$1\":[[:space:]]*\([0-9]*\).*/\1/p" "$2"
 }
 
-# absorbs <file>: has the aggregator of this output had pushes that its servers took?
+# absorbs <file>: true if servers have committed pushes of the aggregator with this output.
 absorbs() {
     python3 - "$(sed -n 's/^metrics: //p' "$1")" <<'END'
 import re, sys, urllib.request
@@ -84,7 +84,7 @@ tap_is "the aggregator there has their pushes" "$(($(figure pushes_absorbed box1
 tap_is "of both shards, from two workers each" "$(($(figure flushed_all box1.out) > 5))" 1
 tap_is "the one in the north has none" "$(figure pushes_in box0.out)" 0
 
-# The same of a program of the user's.
+# The same for a user's program.
 if tap_has_python; then
     begin
     box 0 --rack north
@@ -157,9 +157,9 @@ end
 tap_is "one goes by the first aggregator" "$(($(figure pushes_absorbed box0.out) > 10))" 1
 tap_is "and one by the other" "$(($(figure pushes_absorbed box2.out) > 10))" 1
 
-# ---- one that starts late, is killed and restarts ------------------------------------------------
+# ---- an aggregator that starts late, is killed and restarts --------------------------------------
 
-# more <count>: worker 0 has ended more epochs than that.
+# more <count>: true if worker 0 has ended more than `count` epochs.
 more() {
     [ "$(grep -c '"epoch"' 0.out)" -gt "$1" ]
 }
@@ -182,7 +182,8 @@ rm -f box0.out
 box 0 --metrics 127.0.0.1:0
 zero=$!
 tap_run "it comes back when its lease is over" tap_until tap_lines 1 '^shard 1:' box0.out
-# Workers ask for another one after a second; and a server may still know the one that died.
+# Workers request another aggregator after a second, and a server may still have the dead one's
+# connection.
 tap_run "it gets pushes again" tap_until absorbs box0.out
 tap_run "the workers go on" tap_until more "$(($(grep -c '"epoch"' 0.out) + 10))"
 kill -0 "$first" && kill -0 "$second"

@@ -59,7 +59,7 @@ tap_is "whole pushes come by the aggregator, which are more rows" \
 job 20 10
 tap_is "a worker with less memory: whole pushes" "$(($(figure rows_in aggregate.out) > split))" 1
 
-# All of a server that tracks no rows: without hot rows nothing makes it track some.
+# A server that tracks no rows: without --hot-rows no other option makes it track rows.
 "$WEFT_BIN" server --port 0 --workers 1 --hot-top 0 --metrics 0 >server.out 2>server.err &
 server=$!
 tap_until grep -q '^metrics: ' server.out

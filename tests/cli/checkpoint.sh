@@ -11,7 +11,7 @@ train() {
     "$WEFT_BIN" train --data "$data" --loss-bound 0 --workers 2 "$@"
 }
 
-# auc <log>: the last one.
+# auc <log>: the last AUC in the log.
 auc() {
     sed -n 's/^  test AUC *//p' "$1"
 }
@@ -25,7 +25,7 @@ for candidate in python3 /usr/bin/python3; do
 done
 reader=$WEFT_SOURCE_ROOT/tests/cli/checkpoint_read.py
 
-# ---- a run in one go, and the same in two, on other servers ----
+# ---- a run without a break, and the same in two parts, on other servers ----
 tap_run "a run in one go" train --epochs 3 --servers 1 --checkpoint "$tap_tmp/whole"
 cp "$tap_tmp/run.out" "$tap_tmp/whole.log"
 tap_run "the first epochs, with deltas" train --epochs 2 --servers 2 --checkpoint "$dir" \
@@ -33,7 +33,8 @@ tap_run "the first epochs, with deltas" train --epochs 2 --servers 2 --checkpoin
 tap_like "says what it wrote" "$(cat "$tap_tmp/run.out")" \
     '^server 1: checkpoint [0-9]*: clock [0-9]*, [0-9]* rows that changed, [0-9]* bytes'
 tap_like "and at the end" "$(cat "$tap_tmp/run.out")" '^server 0: checkpoint 96: clock 96'
-# 20 whole, 40 and 60 upon it, 80 whole, 96 upon it, when the machine keeps up.
+# Expected on a fast enough machine: 20 is full, 40 and 60 are deltas of it, 80 is full, 96 is a
+# delta of it.
 kept=$(find "$dir" -maxdepth 1 -name '*-0000-*.safetensors' | wc -l)
 tap_is "keeps three, and what they are based on ($kept)" "$((kept >= 2 && kept <= 6))" 1
 tap_run_fails "checkpoints are not written over" 1 train --epochs 3 --checkpoint "$dir"
@@ -61,8 +62,8 @@ else
     tap_skip "a run in one go and one in two: the same rows" "no numpy"
 fi
 
-# ---- kill -9 of everything, at any time ----
-# What is promised: the newest number of which both servers say that their part is done.
+# ---- kill -9 of everything, at any time ---- Guaranteed: the newest number for which both servers
+# have reported that their part is complete.
 promised() {
     sed -n 's/^server [0-9]*: checkpoint \([0-9]*\):.*/\1/p' "$tap_tmp/log" | sort -n | uniq -d |
         tail -n 1 | grep .

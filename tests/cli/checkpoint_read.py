@@ -27,7 +27,7 @@ def read_file(path):
 
 
 def manifests(directory, number=None):
-    """By their first shards; of two with the same one the later record of the log counts."""
+    """Manifests by first shard; of two with the same first shard the later record of the log is used."""
     found = {}
     for path in sorted(glob.glob(directory + "/log/0*")):
         with open(path) as file:
@@ -46,14 +46,14 @@ def newest(directory):
 
 
 def mix(x):
-    """The finalizer of splitmix64: which shard an id lives on."""
+    """The finalizer of splitmix64, which determines an id's shard."""
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & MASK
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & MASK
     return x ^ (x >> 31)
 
 
 def load(directory, number):
-    """Rows of table 0 by id, and the clock; deltas upon what they are based on."""
+    """Rows of table 0 by id, and the clock; deltas are applied to their base."""
     rows, clock, files = {}, None, 0
     for manifest in manifests(directory, number):
         assert manifest["format"] == "weft-checkpoint" and manifest["version"] == 2
@@ -80,7 +80,7 @@ def load(directory, number):
         clock = at
         assert set(tensors["table.0.worker_clocks"][:2].tolist()) == {at}
         state = tensors.get("table.0.state")
-        assert state is None or (state >= 0).all()  # Adagrad: sums of squares
+        assert state is None or (state >= 0).all()  # Adagrad's state is a sum of squares
     return rows, clock, files
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Proves a Chrome trace of `weft trace export` against the format and against its database.
+"""Checks a Chrome trace of `weft trace export` against the format and against its database.
 
     chrome_check.py TRACE.json DB
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# `weft train --compute`: steps take as long as a distribution says, in every mode and over every path, and
-# a worker that waits for that still answers; what cannot be read is refused.
+# `weft train --compute`: step times follow a distribution, in every mode and over every path; a
+# worker that waits for its step still makes progress; invalid distributions are refused.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 cd "$tap_tmp" || exit 1
@@ -45,8 +45,8 @@ tap_run "with a scheduler and aggregators" train planned --mode asp --scheduler 
 holds "each update is closed once" planned '.step_ms.mean >= 100 and
     .counters.shard_updates_closed == .counters.client_updates'
 
-# One step of 10 s of each worker. Processes declare one that is silent for 4 s dead; behind an aggregator
-# workers park their connections to servers after a second.
+# One step of 10 s per worker. The peer timeout is 4 s; behind an aggregator workers park their
+# connections to servers after a second.
 tap_run "a step of 10 s at a peer timeout of 4" train long --batch 14000 --workers 2 --peer-timeout 4 \
     --keepalive-ms 500 --compute fixed --compute-scale 5
 holds "took as long" long '.step_ms | .count == 2 and .mean >= 10000'
@@ -54,7 +54,7 @@ tap_run "the same behind an aggregator" train parked --batch 14000 --workers 2 -
     --keepalive-ms 500 --compute fixed --compute-scale 5
 holds "took as long" parked '.step_ms | .count == 2 and .mean >= 10000'
 
-# refused <what stderr must hold> <words...>: exit 2, nothing on stdout, the sentence on stderr.
+# refused <text on stderr> <arguments...>: exit status 2, nothing on stdout.
 refused() {
     sentence=$1
     shift

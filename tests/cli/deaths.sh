@@ -34,7 +34,7 @@ tap_run_fails "fail: a death ends the run" 1 env TALLY_DIE="1 3" \
     "$weft" run --peer-timeout 60 -n 2 --restart 5 --on-worker-death fail -- "$tally" work fail 20
 tap_like "in words" "$(cat run.out)" 'worker 1 \(was killed by signal 9\|has died, and --on-worker-death\)'
 
-# Without a supervisor: the server sees the connection break.
+# Without a supervisor: the server detects the broken connection.
 "$weft" keygen key >/dev/null
 "$weft" server --key-file key --port 0 --workers 2 --transport tcp --on-worker-death fail \
     >server.out 2>&1 &

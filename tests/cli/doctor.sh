@@ -1,5 +1,6 @@
 #!/bin/sh
-# `weft doctor` reports the same checks as a table and as JSON, and its exit status is the verdict.
+# `weft doctor` reports the same checks as a table and as JSON, and its exit status is the overall
+# result.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 
@@ -22,7 +23,7 @@ tap_is "as many facts in both" "$(jq '.facts | length' "$tap_tmp/json")" \
 tap_run "it says whether the XDP program works" jq -e \
     '[.facts[] | select(.name == "xdp_aggregation")] | length == 1' "$tap_tmp/json"
 
-# A port that a server of ours holds is in use.
+# A port that a server of this test uses is reported as in use.
 "$WEFT_BIN" keygen "$tap_tmp/job.key" >"$tap_tmp/keygen"
 "$WEFT_BIN" server --key-file "$tap_tmp/job.key" --port 0 --workers 1 >"$tap_tmp/server" &
 server=$!

@@ -5,7 +5,7 @@
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 
 if [ "$WEFT_BUILD_NAME" != release ]; then
-    # A sanitized library wants its runtime in the program too; what runs is tested elsewhere.
+    # A sanitized library also needs its runtime in the program; other tests cover that build.
     tap_skip "the examples" "the $WEFT_BUILD_NAME build"
     tap_done
 fi
@@ -58,7 +58,7 @@ fi
 
 tap_run "a job key" "$WEFT_BIN" keygen job.key
 
-# Four ranks, whose addresses are files in a folder.
+# Four ranks that exchange addresses through files in a folder.
 mkdir job
 for rank in 1 2 3; do
     ./all_reduce "$rank" 4 job job.key >"rank$rank.out" 2>&1 &
@@ -69,7 +69,8 @@ for rank in 1 2 3; do
     tap_like "all_reduce at rank $rank" "$(cat "rank$rank.out")" "^rank $rank: mean 1.5, "
 done
 
-# A server of its own, a scheduler, and two workers; the server ends with its standard input.
+# A user-written server, a scheduler, and two workers; the server ends when its standard input
+# closes.
 WEFT_JOB_KEY=$(cat job.key)
 export WEFT_JOB_KEY
 "$WEFT_BIN" scheduler --port 0 >scheduler.out 2>scheduler.err &
@@ -124,7 +125,7 @@ meet() {
     tap_like "gaps are shown" "$(cat recv.out)" 'missing: [0-9]*\.\.[0-9]'
     # Element 0 is critical: it is never missing, so the mean of its ones is one.
     tap_like "the sum of what came" "$(cat recv.out)" '^mean of element 0: 1$'
-    # Both ends speak of the same gaps.
+    # Both ends report the same gaps.
     tap_is "both ends count the same elements" \
         "$(awk '/go with/ { print 100000 - $1 }' send.out)" \
         "$(awk '/ of 100000/ { print $1 }' recv.out)"
@@ -136,14 +137,14 @@ status=0
 ./send 127.0.0.1 0 job.key 1 2>send.err || status=$?
 tap_is "port 0: exit status 1" "$status" 1
 tap_like "and a sentence" "$(cat send.err)" '^send: connect: port 0 cannot be connected to'
-# Nobody there: the reason and the next action, after the peer timeout of 5 s.
+# Without a peer: the reason and the next action, after the peer timeout of 5 s.
 status=0
 WEFT_PEER_TIMEOUT_S=5 ./send 127.0.0.1 "$(sed -n 's/^port //p' recv.out)" job.key 1 2>send.err ||
     status=$?
 tap_is "nobody there: exit status 1" "$status" 1
 tap_like "and why" "$(cat send.err)" '^send: the receiver: nobody answered; .*firewall'
 
-# No key: the error explains how to make one.
+# No key: the error explains how to create one.
 status=0
 ./send 127.0.0.1 7700 none.key 1 2>send.err || status=$?
 tap_is "no key: exit status 1" "$status" 1

@@ -26,7 +26,7 @@ is_gone() {
     ! grep -q '^State:[[:space:]]*[^ZX]' "/proc/$1/status" 2>/dev/null
 }
 
-# ended <name> <exit status> <sentence>: how the run must have ended.
+# ended <name> <exit status> <sentence>: check how the run has ended.
 ended() {
     status=0
     wait "$train" || status=$?
@@ -48,7 +48,7 @@ for role in worker server; do
     ended "$role killed" 1 "$role 1 (pid $pid) was killed by signal 9"
 done
 
-# A server that hangs is as bad as a dead one.
+# A server that hangs is handled like a dead one.
 start --peer-timeout 10
 pid=$(pid_of server 0)
 kill -STOP "$pid"
@@ -61,7 +61,7 @@ for signal in INT TERM; do
     ended "SIG$signal" 1 'interrupted by signal'
 done
 
-# Nothing survives the parent, however it ends.
+# No process survives the parent, however it ends.
 start
 kill -9 "$train"
 status=0
@@ -102,7 +102,7 @@ tap_run "the server kept to its limit and counted" sh -c \
     "sed 1d '$tap_tmp/server3' | jq -e '.table_bytes <= 1000 and .table_rows > 5 and
         .table_rows == .table_rows_created and .shard_rows_refused > 0'"
 
-# ---- a server that knows another clock of a worker ends that, whatever it waits for ----
+# ---- a server with another clock of a worker ends that worker, whatever it waits for ----
 mkfifo "$tap_tmp/open"
 for mode in bsp asp; do
     : >"$tap_tmp/forgetful"
@@ -118,7 +118,8 @@ for mode in bsp asp; do
     wait "$server"
 done
 
-# ---- a server is killed while its worker waits for another worker: no reply is due, so a probe finds out ----
+# ---- a server is killed while its worker waits for another worker: no reply is due, so a probe
+# detects it ----
 "$WEFT_BIN" server --key-file "$tap_tmp/job.key" --port 0 --workers 2 >"$tap_tmp/server2" &
 server=$!
 tap_until [ -s "$tap_tmp/server2" ]
@@ -137,9 +138,9 @@ tap_is "a worker that waits notices the death of its server" "$status" 1
 tap_like "and says so" "$(cat "$tap_tmp/waits.out")" \
     "127.0.0.1:$port is gone: it has not answered"
 
-# ---- noise on a server's port during the run: counted, and the result is right ----
+# ---- noise on a server's port during the run: counted, and the result is correct ----
 cat >"$tap_tmp/noise.awk" <<'AWK'
-# Bytes of every class and length; the seed is all it depends on.
+# Bytes of every class and length; they depend only on the seed.
 BEGIN {
     srand(seed)
     first = 16 * (rand() < 0.8) + int(16 * rand())
@@ -148,7 +149,7 @@ BEGIN {
 }
 AWK
 echo "# noise: awk seeds 1 to 40"
-# noisy <epochs>: a run that all the noise must meet
+# noisy <epochs>: a run that must receive all the noise
 noisy() {
     : >"$tap_tmp/log"
     "$WEFT_BIN" train --data "$data" --loss-bound 0 --epochs "$1" --servers 1 \
@@ -159,7 +160,7 @@ noisy() {
     seed=1
     while [ "$seed" -le 40 ]; do
         LC_ALL=C awk -v seed="$seed" -f "$tap_tmp/noise.awk" >"$tap_tmp/noise"
-        # dd writes the file as one datagram.
+        # dd sends the file as one datagram.
         bash -c 'dd if="$1" bs=2000 status=none >"/dev/udp/127.0.0.1/$2"' noise "$tap_tmp/noise" "$port"
         seed=$((seed + 1))
     done
@@ -169,7 +170,7 @@ noisy() {
 }
 status=0
 noisy 60 || status=$?
-for epochs in 300 1500; do # where this shell stood still
+for epochs in 300 1500; do # retried with more epochs in case this shell was suspended
     [ "$status" = 0 ] && [ "$in_time" = 0 ] || continue
     noisy $epochs || status=$?
 done

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Servers that are frozen (SIGSTOP) for longer than their lease, under `weft run --restart`: the
-# supervisor replaces them; they thaw after their successor's first checkpoint, learn that they were
-# replaced, and end by themselves. Then the successor is killed, too, to expose any damage of the thawed
-# process to checkpoints and journals. Every acknowledged push counts once.
+# supervisor replaces them; they resume after their successor's first checkpoint, learn that they
+# were replaced, and exit. Then the successor is killed, too, to reveal any damage to checkpoints
+# and journals by the resumed process. Every acknowledged push counts once.
 #
 #     WEFT_FREEZES=30 meson test -C build cli_freezes -t 0    30 jobs, of two freezes each
 #     WEFT_FREEZES_SEED=17 WEFT_FREEZES=1 ...                 job 17 alone
@@ -13,18 +13,18 @@
 jobs=${WEFT_FREEZES:-1}
 seed=${WEFT_FREEZES_SEED:-1}
 clocks=300
-patience=600 # seconds: what takes longer hangs
+patience=600 # seconds; a longer wait means that the job hangs
 lease_ms=1000
-# A sanitizer's own library must come first.
+# A sanitizer's library must be preloaded first.
 preload=$WEFT_FREEZER_LIB
 [ "$WEFT_BUILD_NAME" = release ] || preload=
 run=
 tap_at_exit '[ -z "$run" ] || kill "$run" 2>/dev/null; wait'
 
-# draw <seed>: a line of shell: workers, servers, mode, every, and events as "KIND:PUSHES ...". A freeze
-# is "any" (at that number of pushes) or "stepN" (before the N-th system call of the next checkpoint that
-# it writes: tests/cli/freezer.c). With "kill" behind it the successor is killed when the process that was
-# frozen has ended, with "dead" right before it thaws.
+# draw <seed>: a line of shell: workers, servers, mode, every, and events as "KIND:PUSHES ...". A
+# freeze is "any" (at that number of pushes) or "stepN" (before the N-th system call of the next
+# checkpoint that it writes: tests/cli/freezer.c). With "kill" after it the successor is killed when
+# the frozen process has ended, with "dead" right before it resumes.
 draw() {
     awk -v seed="$1" -v clocks=$clocks 'BEGIN {
         srand(seed)
@@ -32,7 +32,7 @@ draw() {
         w = 1 + int(rand() * 3); s = 1 + int(rand() * 2)
         split("bsp ssp:2 asp", modes, " ")
         for (k = 1; k <= 2; k++) {
-            # The first checkpoints are there; enough clocks are left for more.
+            # The first checkpoints exist, and enough clocks remain for more.
             at = int(w * clocks * (0.15 + 0.35 * (k - 1) + 0.15 * rand()))
             x = rand()
             if (x < 0.25) events = events "worker-" int(rand() * w) ":" at " "
@@ -46,7 +46,7 @@ draw() {
     }'
 }
 
-# alive <pid>: it runs (a zombie does not)
+# alive <pid>: true if the process runs (a zombie does not)
 alive() {
     case $(ps -o stat= -p "$1") in
     '' | Z*) return 1 ;;
@@ -55,12 +55,12 @@ alive() {
 
 pushes() { cat log/log.* 2>/dev/null | grep -c '^ack'; }
 
-pid_of() { # pid_of <role> <rank>: of the newest process in that place
+pid_of() { # pid_of <role> <rank>: pid of the newest process in that slot
     sed -n "s/^weft run: $1 $2: pid //p" job.log | tail -n 1
 }
 
-# wait_until <run's pid> <command...>: it succeeds; false when the run has ended before, or the workers are
-# through (on a slow machine), so that no checkpoint comes any more
+# wait_until <run's pid> <command...>: true when the command succeeds; false if the run ends first,
+# or the workers have finished (on a slow machine), so that no further checkpoint is written
 wait_until() {
     run_pid=$1
     shift
@@ -74,7 +74,7 @@ is_through() { [ "$(pushes)" -ge $((workers * (clocks - 1))) ]; }
 has_pushes() { [ "$(pushes)" -ge "$1" ]; }
 has_successor() { [ "$(pid_of server "$1")" != "$2" ]; }
 
-# has_checkpoint <server> <pid>: the process has made one, by itself
+# has_checkpoint <server> <pid>: true if this process has written a checkpoint
 has_checkpoint() {
     awk -v start="weft run: server $1: pid $2" -v mark="weft run: server $1: checkpoint [0-9]*: clock" '
         $0 == start { on = 1 } on && $0 ~ mark { found = 1 } END { exit !found }' job.log
@@ -87,14 +87,14 @@ is_stopped() {
     esac
 }
 
-# is_serving <server>: the newest process in its place lives, and has made a checkpoint
+# is_serving <server>: true if the newest process in its slot is alive and has written a checkpoint
 is_serving() {
     serving=$(pid_of server "$1")
     alive "$serving" && has_checkpoint "$1" "$serving"
 }
 
-# freeze_one <run's pid> <server> <how>: 0 when the frozen process thawed after a checkpoint of its
-# successor and ended by itself, told that it was replaced; or when the workers were through before
+# freeze_one <run's pid> <server> <how>: 0 if the frozen process resumed after a checkpoint of its
+# successor, was told that it was replaced, and exited; or if the workers finished first
 freeze_one() {
     wait_until "$1" is_serving "$2" || is_through || return 1
     ! is_through || return 0
@@ -151,7 +151,7 @@ one_job() {
         "$tally" work log $clocks >job.log 2>&1 &
     run=$!
     good=true
-    full=0 # freezes after which the successor made a checkpoint before the thaw
+    full=0 # freezes after which the successor wrote a checkpoint before the frozen process resumed
     for event in $events; do
         wait_until $run has_pushes "${event#*:}" || is_through || good=false
         what=${event%:*}
@@ -176,7 +176,7 @@ one_job() {
     tail -n 1 check.out | sed 's/^/# /'
     echo "# full freezes: $full"
     unreadable=0
-    # Nothing was wrong with any disk. A checkpoint that another server had no time for is none.
+    # No disk failed. A checkpoint for which another server had no time does not exist.
     ! grep 'cannot be used\|damaged' job.log | grep -qv 'is missing$\|were never written$' ||
         unreadable=1
     if [ $status -ne 0 ] || [ $checked -ne 0 ] || [ $unreadable -ne 0 ] || ! $good; then
@@ -187,8 +187,8 @@ one_job() {
     $good && [ $full -gt 0 ] && [ $status -eq 0 ] && [ $checked -eq 0 ] && [ $unreadable -eq 0 ]
 }
 
-# Without checkpoints nothing is shared between the two processes but the workers.
-freeze_alone() { # freeze_alone <folder>: into it; sets run, result and frozen
+# Without checkpoints the two processes share only the workers.
+freeze_alone() { # freeze_alone <folder>: enters the folder; sets run, result and frozen
     workers=2
     mkdir -p "$1/log" && cd "$1" || return 1
     TALLY_PAUSE_MS=20 TALLY_PEER_MS=2000 TALLY_HOLD=$((clocks - 1)) timeout $patience "$weft" run \
@@ -200,7 +200,7 @@ freeze_alone() { # freeze_alone <folder>: into it; sets run, result and frozen
     frozen=$(pid_of server 0)
     kill -STOP "$frozen"
 }
-end_alone() { # out of it, with the result
+end_alone() { # leaves the folder, returns the result
     : >log/go
     wait $run || result=1
     run=
@@ -211,7 +211,7 @@ alone() {
     freeze_alone alone
     at=$(pushes)
     wait_until $run has_pushes $((at + 50)) || result=1
-    alive "$frozen" || result=1 # it was not killed
+    alive "$frozen" || result=1 # it must not have been killed
     kill -CONT "$frozen"
     wait_until $run grep -q "the process that was replaced (pid $frozen) ended with exit status 1" \
         job.log || result=1

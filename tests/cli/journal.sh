@@ -1,13 +1,13 @@
 #!/bin/sh
-# A worker is killed, and servers before a checkpoint contains its pushes: the pushes survive, and count
-# once. Each step waits for the previous one, so that every run is the same.
+# A worker is killed, and then servers before a checkpoint contains the worker's pushes: the pushes
+# survive and count once. Each step waits for the previous one, so that every run is the same.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 # shellcheck source=tests/cli/tally_job.sh
 . "$WEFT_SOURCE_ROOT/tests/cli/tally_job.sh"
 
-# start <name> <mode> <durability> <word of the servers...>: 2 workers, 2 servers, 40 clocks; worker 1
-# dies behind its push of clock 15, and all wait behind those of clock 25
+# start <name> <mode> <durability> <servers' options...>: 2 workers, 2 servers, 40 clocks; worker 1
+# dies after its push of clock 15, and all workers wait after their pushes of clock 25
 start() {
     name=$1
     mkdir "$name"
@@ -24,7 +24,7 @@ said() { grep -c "$1" "$name.out"; }
 
 more_than() { [ "$(said "$1")" -gt "$2" ]; }
 
-# kill_server <number>: and wait until another process is in its place
+# kill_server <number>: kill it and wait until another process is in its slot
 kill_server() {
     before=$(said "^weft run: server $1: shard $1: journal:")
     kill -KILL "$(sed -n "s/^weft run: server $1: pid //p" "$name.out" | tail -n 1)"
@@ -36,7 +36,7 @@ finish() {
     wait "$run"
 }
 
-# exact: every row counts once, and there are all of them
+# exact: every row counts once, and none is missing
 exact() {
     TALLY_REPLAY=1 "$tally" check "$name" 2 40 2 >check.out && cat check.out &&
         grep -q '^480 rows, 0 absent, 0 of these never answered, 0 wrong' check.out
@@ -52,8 +52,8 @@ for mode in bsp asp; do
     tap_run "every push counts once" exact
 done
 
-# The worker's death ends clock 15, for which its CLOCK is missing: the checkpoint is cut in the middle of
-# its successor's coming.
+# The worker's death ends clock 15, for which its CLOCK is missing: the checkpoint is cut while its
+# successor connects.
 for mode in bsp asp; do
     start "cut-$mode" $mode replay "--checkpoint-every 15"
     tap_run "$mode: a worker's death lets a checkpoint begin" tap_until all_wait
@@ -70,7 +70,7 @@ tap_run "the servers die" eval "kill_server 0 && kill_server 1"
 tap_run "the job ends" finish
 tap_run "every push counts once" exact
 
-# What it costs to be without: the pushes are gone, and nothing counts twice.
+# Without durability the pushes are lost, and none counts twice.
 tap_run_fails "a journal needs checkpoints" 2 "$weft" server --journal here
 tap_like "in words" "$(cat run.out)" '--journal requires --checkpoint'
 
@@ -91,8 +91,8 @@ serve() {
     at=$(sed -n 's/^shard 0 of 1: //p' server.out)
 }
 
-# load_until <keys> <condition>: pushes to so many rows, until it holds. How many a turn makes is the
-# machine's affair, and one that stood still for a whole turn makes none.
+# load_until <keys> <condition>: pushes to this many rows until the condition holds. The number of
+# pushes per turn depends on the machine; one that was suspended for a whole turn makes none.
 load_until() {
     turns=0
     until $2; do
@@ -104,7 +104,8 @@ load_until() {
 }
 
 has_one() { grep -q 'checkpoint [0-9]*: clock' server.out; }
-# Two behind the last good one and a journal that is full: the second was begun then, if not the first.
+# Two checkpoints after the last valid one, and a full journal: at least the second one began after
+# the journal was full.
 fails_when_full() {
     awk '/checkpoint [0-9]*: clock/ { full = bad = 0 } /the journal is full/ { full = 1 }
          /abandoned: .*File too large/ { bad += full } END { exit bad < 2 }' server.out

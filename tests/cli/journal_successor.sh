@@ -1,13 +1,13 @@
 #!/bin/sh
-# A server that reads a journal: its predecessor is frozen, or the file is damaged, belongs to another job
-# or has a later version. Every record is replayed, or its loss is reported. Also a journal whose pages
-# fail while its server runs.
+# A server reads a journal of a frozen predecessor, or one that is damaged, belongs to another job
+# or has a later version. Every record is replayed, or its loss is reported. Also a journal whose
+# pages fail while its server runs.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 weft=$WEFT_BIN
 cd "$tap_tmp" || exit 1
 
-# serve <options...>: until its shard can be reached, or it has ended
+# serve <options...>: start a server; return when its shard is reachable or it has ended
 serve() {
     : >server.out
     "$weft" server --security none --port 0 --checkpoint ckpt --checkpoint-every 86400s --journal here \
@@ -32,7 +32,7 @@ crash() {
 
 files() { find here -maxdepth 1 -type f | wc -l; }
 aside() { find here/quarantine -type f | wc -l; }
-# The one journal that is there.
+# The path of the only journal.
 journal() { find here -maxdepth 1 -type f; }
 
 # overwrite <offset> <bytes, octal>
@@ -58,9 +58,10 @@ tap_run "and the next one" serve --restarted
 tap_like "has as much" "$(cat server.out)" "journal: $chunks chunks of pushes replayed"
 crash KILL
 
-# ---- what is not done again stays ----
+# ---- records that are not replayed stay ----
 cp "$(journal)" kept
-# Of what was written, which on a slow machine is less. (Behind it there are zeros.)
+# An offset within the written part, which is shorter on a slow machine. (After it the file is
+# zero.)
 written=$(tr -d '\000' <kept | wc -c)
 tap_run "a byte in the middle is another one" overwrite $((written / 2)) 'xyzzy'
 tap_run "a server" serve --restarted

@@ -15,7 +15,7 @@ says() {
     tap_like "$name: says so" "$(cat "$tap_tmp/run.out")" "$sentence"
 }
 
-# ---- making ----
+# ---- creating ----
 umask 000
 tap_run "makes a key" "$WEFT_BIN" keygen "$key"
 made=$(cat "$tap_tmp/run.out")

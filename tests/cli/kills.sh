@@ -1,7 +1,7 @@
 #!/bin/sh
-# kill -9 of workers, servers and the coordinator of a job under `weft run --restart`, at times and in
-# numbers that follow from a seed. Nothing hangs, no push counts twice, and a restored server lacks exactly
-# the pushes after its checkpoint, as reported to the workers.
+# kill -9 of workers, servers and the coordinator of a job under `weft run --restart`, at times and
+# in numbers drawn from a seed. Nothing hangs, no push counts twice, and a restored server lacks
+# exactly the pushes after its checkpoint, as reported to the workers.
 #
 #     WEFT_KILLS=100 meson test -C build cli_kills -t 0      100 jobs instead of 2
 #     WEFT_KILLS_SEED=17 WEFT_KILLS=1 ...                    job 17 alone
@@ -12,7 +12,7 @@
 jobs=${WEFT_KILLS:-2}
 seed=${WEFT_KILLS_SEED:-6}
 clocks=150
-patience=600 # seconds: what takes longer hangs
+patience=600 # seconds; a longer wait means that the job hangs
 
 # draw <seed>: a line of shell: workers, servers, mode, every, and kills as "KIND:PUSHES ..."
 draw() {
@@ -34,7 +34,7 @@ draw() {
     }'
 }
 
-# alive <pid>: it runs (a zombie of ours does not)
+# alive <pid>: true if the process runs (a zombie of this test does not)
 alive() {
     case $(ps -o stat= -p "$1") in
     '' | Z*) return 1 ;;
@@ -43,7 +43,7 @@ alive() {
 
 pushes() { cat log/log.* 2>/dev/null | grep -c '^ack'; }
 
-# kill_one <run's pid> <who> <pushes>: when so many are answered, or the job has ended
+# kill_one <run's pid> <process> <pushes>: when this many pushes have replies, or the job has ended
 kill_one() {
     while [ "$(pushes)" -lt "$3" ] && alive "$1"; do
         sleep 0.02
@@ -69,12 +69,12 @@ one_job() {
     done
     wait $run
     status=$?
-    # A server has one shard here; one that was started again without a checkpoint has clock 0.
+    # A server has one shard here; a server restarted without a checkpoint has clock 0.
     awk '/^weft run: server [0-9]*: pid/ { s = $4 + 0; if (n[s]++) { print s, 0 } }
         /: restored from checkpoint/ { s = $4 + 0; print s, $NF }' job.log |
         awk '{ line[NR] = $0; shard[NR] = $1 } END { for (i = 1; i <= NR; i++) {
             split(line[i], a, " ")
-            # 0 was written for the start; the checkpoint, if there was one, is the next line of that shard
+            # 0 was written at the start; the checkpoint, if any, is the next line of that shard
             keep = 1
             if (a[2] == 0) for (j = i + 1; j <= NR; j++) if (shard[j] == a[1]) {
                 split(line[j], b, " "); if (b[2] != 0) keep = 0; break
@@ -94,8 +94,8 @@ one_job() {
     [ $status -eq 0 ] && [ $checked -eq 0 ]
 }
 
-# A training whose server and worker are killed, each when worker 0 is through another epoch.
-# wait_for <run's pid> <pattern>
+# A training whose server and worker are killed, each after another epoch of worker 0. wait_for
+# <run's pid> <pattern>
 wait_for() {
     until grep -q "$2" job.log || ! alive "$1"; do
         sleep 0.02

@@ -12,7 +12,7 @@ worker="worker --format libsvm --data $PWD/tiny --epochs 1 --batch 4"
 key="--key-file $PWD/job.key"
 
 if command -v mpirun >/dev/null; then
-    # As root and with more processes than CPUs, as in a container; no other host is looked for.
+    # As root and with more processes than CPUs, as in a container; no other host is used.
     mpi="timeout 300 mpirun --allow-run-as-root --oversubscribe --host localhost:16"
     port=$(tap_port)
     WEFT_COORDINATOR=127.0.0.1:$port
@@ -30,7 +30,7 @@ if command -v mpirun >/dev/null; then
         's/.*launched as server \([0-9]\) (OMPI_COMM_WORLD_\*).*/\1/p' run.out |
         sort | tr '\n' ' ')" "0 1 "
 
-    # Workers alone; coordinator and server run already.
+    # Only workers; coordinator and server are already running.
     # shellcheck disable=SC2086
     {
         "$weft" coordinator $key --workers 2 --shards 1 --until-done >sc.out 2>&1 &
@@ -41,7 +41,7 @@ if command -v mpirun >/dev/null; then
     wait $coordinator
     tap_is "and the coordinator ends with them" $? 0
     wait
-    # WEFT_WORKERS says two, mpirun three: its ranks are not used, and one is too many.
+    # WEFT_WORKERS says two, mpirun three: its ranks are not used, and one process is too many.
     # shellcheck disable=SC2086
     WEFT_WORKERS=2 tap_run_fails "mpirun with another number" 1 $mpi -n 3 "$weft" $worker $key \
         --start-timeout 1
@@ -91,7 +91,7 @@ for d in documents:
         assert services[host]["ports"][0]["protocol"] == "UDP"
     if c["command"][1] == "worker":
         assert int(env["WEFT_WORKERS"]) == spec["completions"]
-    # The command line is right when what is missing is the key: status 1, not 2.
+    # A valid command line without a key: status 1, not 2.
     run = subprocess.run([weft, c["command"][1], *c["args"]], env=env | {"WEFT_RANK": "0"},
                          capture_output=True, text=True)
     assert run.returncode == 1 and "no job key" in run.stderr, run

@@ -1,10 +1,11 @@
 #!/bin/sh
-# `weft load`: its output is complete and consistent; workload files; an early end. No figure is asserted.
+# `weft load`: its output is complete and consistent; workload files; an early end. No performance
+# is asserted.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 
-# run_json <options...>: a run's JSON in $tap_tmp/json. A process that is stopped for the whole of
-# a short run has done nothing in it, so that is tried again.
+# run_json <options...>: a run's JSON in $tap_tmp/json. A process that is suspended for a whole
+# short run has no requests, so the run is repeated.
 run_json() {
     for attempt in 1 2 3 4 5 6 7 8 9 10; do
         rm -f "$tap_tmp/records.db"
@@ -48,8 +49,8 @@ tap_run "are one RPC each" jq -e "$complete"' and .latency_us.push.max == 0 and
 tap_run "over TCP" run_json --local 1 --workers 4 --rows 16 --dim 4 --transport tcp
 tap_run "the same JSON" jq -e "$complete"' and .run.transport == "tcp"' "$tap_tmp/json"
 
-# An open loop loses no request: those that were due are answered, or counted as not. How many were
-# due, the clock says; that clock may have stood still for the test, and for the load.
+# An open loop loses no request: those that were due have replies, or are counted as missing. The
+# number of due requests follows from the clock; the test and the load may have been suspended.
 tap_run "an open loop" run_json --local 1 --workers 4 --rows 4 --dim 4 --rate 400 --seconds 1 --mix 3:1
 tap_run "is one" jq -e "$complete"' and .run.loop == "open" and
     .run.rate == 400 and (.run.requests > 0) and (.run.unanswered >= 0)' "$tap_tmp/json"
@@ -60,7 +61,7 @@ tap_run "with records" run_json --local 2 --workers 4 --rows 8 --dim 4 --records
 tap_run "none of which was dropped" jq -e "$complete"' and .records_dropped == 0' "$tap_tmp/json"
 tap_run "which weft trace reads" "$WEFT_BIN" trace summary "$tap_tmp/records.db"
 tap_like "workers and servers of the run" "$(cat "$tap_tmp/run.out")" 'of 4 workers to 2 servers'
-# A name that means something else to SQLite.
+# A file name with a special meaning for SQLite.
 tap_run "records named :memory:" sh -c "cd '$tap_tmp' && exec '$WEFT_BIN' load --local 1 --workers 1 \
     --seconds 0.1 --warmup 0 --records :memory:"
 tap_run "are in a file" "$WEFT_BIN" trace summary "$tap_tmp/:memory:"
@@ -69,7 +70,7 @@ tap_run_fails "a place where nothing can be written" 1 "$WEFT_BIN" load --local 
 
 # ---- servers of its own --------------------------------------------------------------------------
 
-# wait_for <file> <regular expression> <pid>: false when the process has ended without it.
+# wait_for <file> <regular expression> <pid>: false if the process ends without a match.
 wait_for() {
     while ! grep -q "$2" "$1"; do
         kill -0 "$3" 2>/dev/null || return 1
@@ -77,7 +78,7 @@ wait_for() {
     done
 }
 
-# A process that is stopped for seconds must not be declared dead.
+# A process that is suspended for seconds must not be declared dead.
 patient=--start-timeout=120
 "$WEFT_BIN" server --port 0 --workers 4 --security none >"$tap_tmp/server.out" 2>&1 &
 server=$!
@@ -100,7 +101,7 @@ fi
 kill $server
 wait $server
 
-# A server that hangs: found after --peer-timeout, long before the load's own end.
+# A server that hangs is detected after --peer-timeout, long before the load's end.
 for transport in weft tcp; do
     rm -f "$tap_tmp/server.out"
     "$WEFT_BIN" server --port 0 --workers 2 --security none --transport $transport \
@@ -128,7 +129,7 @@ for transport in weft tcp; do
         --start-timeout
 done
 
-# ---- by aggregators ------------------------------------------------------------------------------
+# ---- through aggregators -------------------------------------------------------------------------
 
 "$WEFT_BIN" server --port 0 --workers 4 --security none >"$tap_tmp/server.out" 2>&1 &
 server=$!
@@ -189,7 +190,7 @@ tap_like "with the scale as workers and shards" "$(tr '\n' ' ' <"$tap_tmp/worklo
 tap_like "options win over it" \
     "$("$WEFT_BIN" load --rows 9 --workload="$tap_tmp/workload" --print-workload)" '^rows = 9$'
 
-bad_file() { # bad_file <name> <what it says> <line>
+bad_file() { # bad_file <name> <expected message> <line>
     printf 'rows = 3 # fine\n\n%s\n' "$3" >"$tap_tmp/bad"
     tap_run_fails "$1" 2 "$WEFT_BIN" load --workload "$tap_tmp/bad" --print-workload
     tap_like "$1: it says where" "$(cat "$tap_tmp/run.out")" "$2"
@@ -202,7 +203,7 @@ tap_run_fails "no such file" 1 "$WEFT_BIN" load --workload "$tap_tmp/none" --pri
 
 # ---- options -------------------------------------------------------------------------------------
 
-refused() { # refused <name> <what it says> <options...>
+refused() { # refused <name> <expected message> <options...>
     name=$1
     says=$2
     shift 2

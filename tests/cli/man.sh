@@ -1,5 +1,6 @@
 #!/bin/sh
-# Every verb has a manual page whose options are those of its --help, and the pages are clean.
+# Every verb has a manual page with the options of its --help, and the pages have no formatting
+# errors.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 
@@ -10,7 +11,7 @@ verbs_of() {
     "$WEFT_BIN" "$@" --help | sed -n '/^commands:$/,/^$/s/^  \([a-z]*\) .*/\1/p'
 }
 
-# check <verb words...>: the page of this verb, then those of the verbs below it.
+# check <verb words...>: check the page of this verb, then those of its subcommands.
 check() {
     page=$pages/$(echo "weft $*" | sed 's/ *$//; s/ /-/g').1
     name=$(basename "$page")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Write a journal of `weft coordinator` (src/job/coordinator_journal.h) as a long life leaves it: members_make.py FILE
-BYTES. A worker joins and leaves again and again; at the end one is there. Epochs count from 1."""
+"""Write a journal of `weft coordinator` (src/job/coordinator_journal.h) as after many changes: members_make.py FILE
+BYTES. A worker joins and leaves repeatedly; at the end one is a member. Epochs count from 1."""
 import struct
 import sys
 

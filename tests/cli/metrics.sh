@@ -11,12 +11,12 @@ server='' worker='' prometheus='' coordinator='' scheduler='' aggregator='' trai
 tap_at_exit 'kill $server $worker $prometheus $coordinator $scheduler $aggregator $train $job $load $perf \
     $sim 2>/dev/null; wait'
 
-fetch() { # fetch <url>: no program of ours
+fetch() { # fetch <url>, without a program of weft
     python3 -c 'import sys, urllib.request
 sys.stdout.write(urllib.request.urlopen(sys.argv[1], timeout=60).read().decode())' "$1"
 }
 
-# status_as <host> <url>: of a request that has this Host; "" = none
+# status_as <host> <url>: status of a request with this Host header; "" = none
 status_as() {
     python3 - "$@" <<'END'
 import sys, http.client, urllib.parse
@@ -57,7 +57,7 @@ work() {
     tap_until grep -q '"metrics"' worker.out
 }
 
-# One epoch is through. A worker that has ended is replaced by another one.
+# Wait for one epoch. A worker that has ended is replaced by another one.
 is_training() {
     kill -0 "$worker" 2>/dev/null || work
     at_least 1 "$(sed -n 's/.*"metrics":"\([^"]*\)".*/\1/p' worker.out)" weft_worker_epochs_total
@@ -120,7 +120,7 @@ if command -v prometheus >/dev/null; then
 else
     tap_skip "a Prometheus scrapes" "no prometheus: install it"
 fi
-# Enough was pushed; what follows has the machine to itself.
+# Enough was pushed; stop the load for the following cases.
 kill "$worker"
 
 # ---- a coordinator and a job ---------------------------------------------------------------------
@@ -176,7 +176,7 @@ tap_is "which its worker has, too" \
 tap_run "Prometheus can find them" jq -e 'map(.labels.role) == ["server", "worker"] and
     all(.targets | length == 1 and (.[0] | test("^127.0.0.1:[0-9]+$")))' targets.json
 top_at=${at#http://}
-# found <line>: weft top shows it, once everybody has answered in time
+# found <line>: true if weft top shows it after all processes have replied in time
 found() {
     "$WEFT_BIN" top --once "${top_at%/metrics}" >top.txt
     grep -q "$1" top.txt
@@ -185,7 +185,7 @@ tap_run "and weft top does" tap_until found "^weft top: 1 server, 1 worker, 0 go
 kill "$train"
 wait "$train" 2>/dev/null
 
-# A worker that dies, and is started again.
+# A worker dies and is restarted.
 # shellcheck disable=SC2016 # the child's shell shall expand it
 "$WEFT_BIN" run --metrics 0 --restart 1 --security none -n 1 -s 1 -- sh -c \
     'test "$WEFT_RESTART" = 1 || exit 3
@@ -290,9 +290,9 @@ else
     tap_skip "Prometheus can read the questions" "no promtool: install prometheus"
 fi
 
-# ---- what is counted ---------------------------------------------------------------------------
+# ---- counts ------------------------------------------------------------------------------------
 
-# of <kind>: the requests and the latencies in one scrape
+# of <kind>: numbers of requests and of latencies in one scrape
 same() { [ "$(value server.txt weft_requests_total kind="$1")" -ge \
     "$(value server.txt weft_served_latency_seconds_count kind="$1" part=ps_proc)" ]; }
 tap_run "no latency without a push" same push

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Reads an exposition and says what is wrong with it; a second opinion on src/obs/exposition.c.
+"""Checks an exposition and prints its errors; independent of src/obs/exposition.c.
 
     metrics_check.py format FILE                 the text format 0.0.4, and Prometheus' naming rules
-    metrics_check.py names FILE...               the families, one a line
+    metrics_check.py names FILE...               the families, one per line
     metrics_check.py value FILE NAME [LABEL=V]   the sum of the samples that have these labels
     metrics_check.py dashboard FILE              the weft_ and process_ names that a dashboard uses
 """

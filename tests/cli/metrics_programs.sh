@@ -12,7 +12,7 @@ check=$WEFT_SOURCE_ROOT/tests/cli/metrics_check.py
 run='' other=''
 tap_at_exit 'kill $run $other 2>/dev/null; wait'
 
-fetch() { # fetch <url>: no program of ours
+fetch() { # fetch <url>, without a program of weft
     python3 -c 'import sys, urllib.request
 sys.stdout.write(urllib.request.urlopen(sys.argv[1], timeout=60).read().decode())' "$1"
 }
@@ -85,7 +85,7 @@ tap_is "the job ends in order" "$?" 0
 run=''
 tap_run "with every push counted once" "$WEFT_TALLY_BIN" check work 2 5 1
 
-# ---- what cannot be had --------------------------------------------------------------------------
+# ---- addresses that cannot be served -------------------------------------------------------------
 
 "$WEFT_BIN" coordinator --security none --port 0 --workers 1 --shards 1 --metrics 0 >other.out 2>&1 &
 other=$!

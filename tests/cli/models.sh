@@ -34,7 +34,7 @@ $(jq -c 'del(.counters, .latency_us)' "$tap_tmp/$2.json" 2>&1)"
 # ---- ratings: the noise has an RMSE of 0.2309; without factors 0.38 remains ----
 for mode in bsp ssp:2 asp; do
     slack=15
-    # Nothing holds ASP's workers together: on a busy machine the last may train its share alone.
+    # ASP does not synchronize workers: on a busy machine the last one may train its share alone.
     [ "$mode" = asp ] && slack=40
     train "mf-$mode-whole" mf ratings.csv --factors 4 --mode "$mode" --loss-bound 0
     holds "RMSE within $slack % of the noise" "mf-$mode-whole" \
@@ -58,7 +58,8 @@ for mode in bsp ssp:2 asp; do
     train "fm-$mode-whole" fm clicks.csv --factors 4 --mode "$mode" --loss-bound 0
     holds "AUC at least $least" "fm-$mode-whole" \
         ".test_auc > $least and .test_auc < 0.848 and .delivered_fraction == 1"
-    # More factors than were planted: the bound of a message of fewer than ten chunks admits no loss.
+    # More factors than were planted: with fewer than ten chunks per message the bound allows no
+    # loss.
     train "fm-$mode-lossy" fm clicks.csv --factors 32 --l2 0.03 --mode "$mode" --loss-bound 0.10 \
         --inject-loss 0.10
     holds "AUC at least $least" "fm-$mode-lossy" \
@@ -132,7 +133,7 @@ tap_run_fails "a model of ratings on data without" 1 "$WEFT_BIN" eval --model-fi
     --format adult --data "$WEFT_SOURCE_ROOT/data/adult/adult.data.zst"
 tap_run_fails "no model named" 2 "$WEFT_BIN" eval --data x
 tap_run_fails "a folder that is not there" 1 "$WEFT_BIN" train --save "$tap_tmp/no/such"
-# It was there when the training began: what has been learnt is reported all the same.
+# The directory existed when the training began: the result is reported nevertheless.
 mkdir "$tap_tmp/goes"
 "$WEFT_BIN" train --workers 2 --servers 1 --epochs 1 --save "$tap_tmp/goes/model" \
     --report "$tap_tmp/unsaved.json" >"$tap_tmp/unsaved.out" 2>&1 &
@@ -146,7 +147,8 @@ tap_like "is said to be missing" "$(cat "$tap_tmp/unsaved.out")" \
     "^weft train: the model was not saved: cannot create $tap_tmp/goes/"
 tap_run "and the report is there" jq -e '.test_auc > 0.85' "$tap_tmp/unsaved.json"
 
-# ---- a dense model: all parameters travel, saved with rows of its own behind the features' ----
+# ---- a dense model: all parameters are sent; it is saved with its own rows after those of the
+# features ----
 train_mlp() {
     name=$1
     shift
@@ -173,7 +175,7 @@ tap_run_fails "a checkpoint of other data" 1 "$WEFT_BIN" eval --model-file "$tap
 tap_like "is refused, with both sizes" "$(cat "$tap_tmp/run.out")" \
     'has 7698 rows, but a model of this data has 5'
 
-# ---- topics: documents of one of 4 topics each, whose 12 words are all alike ----
+# ---- topics: each document has one of 4 topics, whose 12 words are equally frequent ----
 awk 'BEGIN { srand(1); print 600; print 48; n = 0
     for (d = 1; d <= 600; d++) { t = int(rand() * 4); for (i = 0; i < 40; i++)
         line[n++] = d " " t * 12 + 1 + int(rand() * 12) " 1" }
@@ -229,11 +231,11 @@ tap_run_fails "does not go on in another process" 1 "$WEFT_BIN" train --model ld
     --checkpoint "$tap_tmp/lda-ckpt" --resume
 tap_like "and says why" "$(cat "$tap_tmp/run.out")" 'topics of their words were lost'
 
-# ---- the data that ships ----
+# ---- the shipped data ----
 tap_run "adult is found beside the program, wherever it is started" \
     env -u WEFT_DATA_DIR sh -c 'cd / && exec "$WEFT_BIN" train --epochs 1 --batch 4096'
 
-# ---- what does not fit ----
+# ---- incompatible options ----
 tap_run "mf wants ratings" sh -c '! "$WEFT_BIN" train --model mf 2>"$0"' "$tap_tmp/err"
 tap_like "and says so" "$(cat "$tap_tmp/err")" 'requires ratings, which the format adult'
 tap_run "an unknown model" sh -c '! "$WEFT_BIN" train --model svm 2>"$0"' "$tap_tmp/err"

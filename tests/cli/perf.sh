@@ -1,5 +1,6 @@
 #!/bin/sh
-# `weft perf stream`: each transport transfers its floats and reports; no figure is asserted.
+# `weft perf stream`: each transport transfers its floats and prints a report; no performance is
+# asserted.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 
@@ -27,9 +28,9 @@ for security in none auth seal; do
     tap_run "weft in mode $security" "$WEFT_BIN" perf stream --security $security $small
 done
 
-# A tag must not make a full packet look too long for its path: such ones go out one by one.
+# A tag must not make a full packet exceed its path's size: such packets would be sent one by one.
 for security in none auth seal; do
-    for _ in 1 2 3 4 5 6 7 8 9 10; do # a receiver that is kept from its CPU asks for little at a time
+    for _ in 1 2 3 4 5 6 7 8 9 10; do # a receiver that is not scheduled grants little at a time
         burst=$("$WEFT_BIN" perf stream --security $security --bytes 20000000 --rounds 1 --verbose 2>&1 |
             sed -n 's/^round 1:.* \([0-9]*\)\.[0-9]* packets a burst.*/\1/p')
         [ "${burst:-0}" -lt 4 ] || break
@@ -37,7 +38,7 @@ for security in none auth seal; do
     tap_is "mode $security sends bursts" "$((${burst:-0} >= 4))" 1
 done
 
-# Every size that differs in how a burst is cut: 64 packets, one packet, a short last chunk.
+# Sizes with different splits of a burst: 64 packets, one packet, a short last chunk.
 for packet_bytes in 256 1000 9000 65000; do
     for transport in weft udp-raw; do
         tap_run "$transport with packets of $packet_bytes bytes" "$WEFT_BIN" perf stream \

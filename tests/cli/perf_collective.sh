@@ -30,7 +30,7 @@ tap_is "one size: busbw is 2 (n - 1) / n of algbw" "$(json \
 tap_like "a table" "$(cat table.out)" '^ *1000 .*[0-9]'
 tap_like "whose head says what" "$(head -n 1 table.out)" '^all_reduce, 2 ranks, loopback, auth'
 
-refused() { # refused <words> <arguments ...>
+refused() { # refused <expected message> <arguments ...>
     words=$1
     shift
     status=0

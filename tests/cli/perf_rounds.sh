@@ -1,6 +1,6 @@
 #!/bin/sh
 # `weft perf pingpong, incast, outcast, alltoall, shuffle, compare` on loopback: every pattern over
-# every transport delivers what was sent and reports it; no figure is asserted.
+# every transport delivers and reports all data; no performance is asserted.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 unset WEFT_JOB_KEY WEFT_LAB
@@ -75,7 +75,7 @@ ranks=$(grep -v '^#' "$tap_tmp/rounds" | cut -d ' ' -f 2 | sort -n |
 tap_run "are the nearest" jq -e --argjson ranks "$ranks" '
     [.round_ms | .p50, .p90, .p99, .max] == $ranks' "$tap_tmp/json"
 
-# Loss on loopback there is none, so a bound changes nothing but what may be missing.
+# Loopback has no loss, so a bound only changes what may be missing.
 tap_run "a bound and a deadline" "$WEFT_BIN" perf incast --bytes 50000 --senders 2 --rounds 3 \
     --bound 0.1 --deadline 50000 --json
 tap_run "are reported" jq -e '.bound == 0.1 and .deadline_ms == 50000 and
@@ -90,7 +90,7 @@ tap_run "leaves out as many chunks as it says" jq -e '
     .delivered_fraction.mean == 0.75 and .delivered_fraction.min == 0.75 and .cc != "none" and
     (.goodput_gbps * .round_ms.mean * 3e6 / (8 * 3 * 2 * 0.75 * 140800) - 1 | fabs) < 1e-6' \
     "$tap_tmp/run.out"
-raw() { # what comes after the receiver has looked for long enough is lost to it
+raw() { # datagrams that arrive after the receiver's timeout count as lost
     for _ in 1 2 3 4 5 6 7 8 9 10; do
         "$WEFT_BIN" perf incast --transport udp-raw --bytes 20000 --senders 2 --rounds 3 --json \
             >"$tap_tmp/raw" || return
@@ -105,9 +105,9 @@ tap_run "reno, and 7 ms" "$WEFT_BIN" perf incast --transport tcp-raw --tcp-cc re
     --rounds 2 --bytes 4000 --json
 tap_run "reno it is" jq -e '.cc == "reno"' "$tap_tmp/run.out"
 
-# ---- what cannot be -----------------------------------------------------------------------------
+# ---- invalid options ----------------------------------------------------------------------------
 
-# refuses <words of the sentence> <options...>
+# refuses <expected message> <options...>
 refuses() {
     words=$1
     shift
@@ -146,8 +146,8 @@ tap_like "is named" "$(cat "$tap_tmp/run.out")" 'nonesuch'
 children() {
     cat "/proc/$1/task/$1/children" 2>/dev/null
 }
-# start <options...>: an incast without end, under way; $perf is its process, its children are the
-# watchdog and four participants.
+# start <options...>: starts an endless incast; $perf is its process, its children are the watchdog
+# and four participants.
 start() {
     "$WEFT_BIN" perf incast --senders 3 --bytes 20000 --rounds 1000000 "$@" \
         >"$tap_tmp/out" 2>"$tap_tmp/err" &
@@ -167,7 +167,7 @@ nobody_left() {
     done
 }
 
-for under_way in 0.5 2 8 32; do # until a round is through
+for under_way in 0.5 2 8 32; do # until a round is complete
     start --json
     kill -TERM $perf
     wait $perf
@@ -199,7 +199,7 @@ tap_run "the coordinator is killed: nobody is left" tap_until nobody_left
 
 # ---- busy processes -----------------------------------------------------------------------------
 
-# busy_of <pid>: its children that compute; each with the ticks that it had of a processor.
+# busy_of <pid>: its computing children, each with its processor ticks.
 busy_of() {
     for pid in $(children "$1"); do
         read -r stat <"/proc/$pid/stat" || continue
@@ -209,7 +209,7 @@ busy_of() {
     done 2>/dev/null
 }
 two_compute() { [ "$(busy_of $perf | awk '$2 > 0 { n++ } END { print n + 0 }')" = 2 ]; }
-# start_busy <pattern and options> <rounds>: as start; the children of $perf compute.
+# start_busy <pattern and options> <rounds>: like start; the children of $perf compute.
 start_busy() {
     # shellcheck disable=SC2086
     "$WEFT_BIN" perf $1 --senders 2 --bytes 20000 --rounds $2 --busy 2 >"$tap_tmp/out" 2>"$tap_tmp/err" &
@@ -228,7 +228,7 @@ done
 start_busy incast 100000
 busy=$(for pid in $crowd; do grep -lx weft-busy "/proc/$pid/comm"; done | head -n 1 | cut -d / -f 3)
 kill -KILL "$busy"
-# On a busy machine it may take a while to die; its parent has not waited for it yet.
+# On a busy machine the process may need a while to exit; its parent has not waited for it yet.
 is_dead() { grep -qs '^State:[[:space:]]*Z' "/proc/$busy/status" || [ ! -e "/proc/$busy" ]; }
 tap_run "a busy process dies" tap_until is_dead
 kill -TERM $perf
@@ -294,7 +294,7 @@ tap_run "with another security" "$WEFT_BIN" perf compare --loopback --senders 2 
 tap_run "weft's measurements are new" jq -e '
     [.networks[].cells[].runs[].security] | length == 12 and all(. == "none")' "$tap_tmp/run.out"
 tap_is "TCP's are not" "$(find "$tap_tmp/results" -name '*.[123].json' -newermt 2002-01-01 | wc -l)" 7
-mkdir "$tap_tmp/results/incast-2x20000-loopback/tcp-raw_reno.4.json.new" # where its result would go
+mkdir "$tap_tmp/results/incast-2x20000-loopback/tcp-raw_reno.4.json.new" # the path of its result
 tap_run_fails "one that cannot be written" 1 "$WEFT_BIN" perf compare --loopback --senders 2 \
     --bytes 20000 --rounds 4 --repetitions 4 --transports tcp-raw:reno --out "$tap_tmp/results"
 tap_like "is missing in its line" "$(cat "$tap_tmp/run.out")" '^tcp-raw:reno .*  1 of 4 missing$'

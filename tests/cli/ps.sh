@@ -1,11 +1,11 @@
 #!/bin/sh
-# The parameter server from a programmer's view: the examples in C and C++ against `weft server`,
-# started in any order, killed, with another key.
+# The parameter server from a programmer's view: the examples in C and C++ with `weft server`,
+# started in any order, killed, and with another key.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 
 if [ "$WEFT_BUILD_NAME" != release ]; then
-    # A sanitized library wants its runtime in the program too; what runs is tested elsewhere.
+    # A sanitized library also needs its runtime in the program; other tests cover that build.
     tap_skip "the examples" "the $WEFT_BUILD_NAME build"
     tap_done
 fi
@@ -30,7 +30,8 @@ tap_run "another" "$WEFT_BIN" keygen other.key
 WEFT_JOB_KEY=$(cat job.key)
 export WEFT_JOB_KEY
 
-# serve <shards> <arguments...>: a server; its pid in $server and the list of its shards in WEFT_SERVERS.
+# serve <shards> <arguments...>: start a server; sets $server to its pid and WEFT_SERVERS to the
+# list of its shards.
 serve() {
     shards=$1
     shift
@@ -42,7 +43,7 @@ serve() {
     export WEFT_SERVERS
 }
 
-# both <name> <program>: two workers, both must end well. Output in 0.out and 1.out.
+# both <name> <program>: run two workers; both must succeed. Output in 0.out and 1.out.
 both() {
     for rank in 0 1; do
         WEFT_WORKERS=2 WEFT_RANK=$rank "$2" >$rank.out 2>$rank.err &
@@ -56,7 +57,7 @@ both() {
     tap_is "$1 ends well" "$status $(cat 0.err 1.err)" "0 "
 }
 
-accuracy() { # of both, 1 when at least 0.8
+accuracy() { # of both workers: 1 if at least 0.8
     cat 0.out 1.out | awk '/^accuracy/ { n += $2 >= 0.8 } END { print n + 0 }'
 }
 
@@ -97,7 +98,7 @@ done
 tap_is "by a coordinator: workers, coordinator and server end well" "$status $(cat 0.err 1.err)" "0 "
 tap_is "and both have learnt" "$(accuracy)" 2
 
-# The worker first; then the server, at the port that it looks for.
+# The worker first, then the server at the port to which the worker connects.
 port=$(tap_port)
 WEFT_SERVERS=127.0.0.1:$port ./ps_train >0.out 2>0.err &
 worker=$!
@@ -114,7 +115,7 @@ wait "$server" 2>/dev/null
 serve 1 --workers 2 --port 0 --metrics 0
 WEFT_PEER_TIMEOUT_S=10 WEFT_WORKERS=2 WEFT_RANK=0 ./ps_train >0.out 2>0.err &
 worker=$!
-# It has pushed, so it pulls next.
+# The worker has pushed, so it pulls next.
 pushed() {
     python3 -c 'import sys, urllib.request
 sys.stdout.write(urllib.request.urlopen(sys.argv[1], timeout=60).read().decode())' \
@@ -134,7 +135,8 @@ if command -v g++ >/dev/null; then
     serve 2 --workers 2 --port 0
     both "kv_worker" ./kv_worker
     tap_is "all sums are there" "$(cat 0.out 1.out | grep -c '^1000 of 1000 sums')" 2
-    # Both have left: the sums are those of 50 pushes of 7 and of 8, but for what is pushed now.
+    # Both workers have left: the sums are those of 50 pushes of 7 and of 8, plus the pushes made
+    # here.
     tap_run "what a program of ps-lite does" ./kv_test 15
     DMLC_ROLE=server ./kv_worker >0.out 2>0.err
     tap_like "a server of ps-lite is told" "$(cat 0.err)" 'start `weft server` in place'

@@ -1,15 +1,15 @@
 #!/bin/sh
-# The Python package: its declarations are those of the headers, its tests, its example.
+# The Python package: its declarations match the headers; its tests; its example.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 
 if [ "$WEFT_BUILD_NAME" != release ]; then
-    # A sanitized library wants its runtime in the program too; what runs is tested elsewhere.
+    # A sanitized library also needs its runtime in the program; other tests cover that build.
     tap_skip "the Python package" "the $WEFT_BUILD_NAME build"
     tap_done
 fi
 
-# python3 in the path may be another than the one that has the distribution's packages.
+# python3 in the path may not be the one with the distribution's packages.
 python=
 for candidate in python3 /usr/bin/python3; do
     if [ -z "$python" ] && "$candidate" -c 'import cffi, numpy' 2>/dev/null; then
@@ -92,14 +92,14 @@ tap_is "both have learnt" \
 kill "$server"
 wait "$server" 2>/dev/null
 
-# One cut, while pushes go on: pairs of rows that add up to zero, restored on four shards and on one.
+# One cut during pushes: the sums of pairs of rows are zero, restored on four shards and on one.
 tap_run "a checkpoint under load" "$python" "$root/bench/checkpoint_dip.py" --rows 20000 \
     --batch 2000 --seconds 0.3 --folder "$tap_tmp/dip"
 tap_is "no pair of it is torn" "$(grep -o '"restored_on_shards.*' "$tap_tmp/run.out" |
     sed 's/, "pairs_changed_since_filled": [1-9][0-9]*//' | tr '\n' ' ')" \
     '"restored_on_shards": 4, "pairs": 10000, "torn": 0} "restored_on_shards": 1, "pairs": 10000, "torn": 0} '
 
-# Under weft run: servers and rank come from its coordinator.
+# Under weft run the coordinator provides servers and rank.
 unset WEFT_SERVERS WEFT_WORKERS WEFT_JOB_KEY
 tap_run "ps_train.py under weft run" "$WEFT_BIN" run -n 2 -s 2 -- env -u WEFT_SERVERS \
     -u WEFT_WORKERS -u WEFT_RANK "$python" "$root/examples/ps_train.py"

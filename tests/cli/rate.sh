@@ -1,14 +1,14 @@
 #!/bin/sh
-# The default learning rate of `--format libsvm`: derived from the data, printed and in the report, and the
-# same for workers started by hand; --lr overrides it. On a small synthetic set like TF-IDF, and on
-# Reuters-21578, which is not shipped.
+# The default learning rate of `--format libsvm`: derived from the data, printed and in the report,
+# and the same for manually started workers; --lr overrides it. Data: a small synthetic set like
+# TF-IDF, and Reuters-21578, which is not shipped.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 unset WEFT_JOB_KEY
 cd "$tap_tmp" || exit
 
-# made <scale> <file>: 4,000 rows of 12 ids out of 300, rows of length `scale`; an odd id speaks for a
-# positive row, an even one against it.
+# made <scale> <file>: 4,000 rows of 12 ids out of 300, rows of length `scale`; an odd id indicates
+# a positive row, an even one a negative row.
 made() {
     awk -v scale="$1" 'BEGIN {
         srand(5)
@@ -60,7 +60,7 @@ train factors --data "$PWD/small" --model fm --factors 2 --epochs 1
 holds "other models keep their rate" factors '.learning_rate < 0.21 and .learning_rate > 0.19 and
     .learning_rate_rows == 0'
 
-# ---- workers by hand: the same rate without a word between them ----
+# ---- manually started workers: the same rate without communication ----
 "$WEFT_BIN" keygen job.key >/dev/null
 port=$(tap_port)
 key="--key-file $PWD/job.key"
@@ -96,7 +96,7 @@ if [ ! -f "$found" ] || ! command -v zstd >/dev/null; then
     tap_done
     exit 0
 fi
-# One line a document: the label, then its words. Rows are (1 + log tf) log(N / df), of length 1.
+# One line per document: the label, then its words. Rows are (1 + log tf) log(N / df), of length 1.
 zstd -dc "$found" | tar -xO --wildcards '*.sgm' | LC_ALL=C awk '
     /<REUTERS/ { label = 0; words = ""; in_text = 0 }
     /<TOPICS>/ { label = /<D>acq<\/D>/ }

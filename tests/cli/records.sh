@@ -1,19 +1,20 @@
 #!/bin/sh
-# --records: the database of a job that ends normally, is interrupted, is killed, or may not write to
+# --records: the database of a job that ends normally, is interrupted, is killed, or cannot write to
 # the given path.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 unset WEFT_DATA_DIR
 data=$WEFT_SOURCE_ROOT/data/adult/adult.data.zst
 cd "$tap_tmp" || exit 1
-# More than 99 % where all is meant: the wall clock, on which the kernel stamps, may be set meanwhile.
+# More than 99 % instead of all: the wall clock, which the kernel's timestamps use, may be set
+# meanwhile.
 
-# is_gone <pid>: true also for a zombie.
+# is_gone <pid>: also true for a zombie.
 is_gone() {
     ! grep -q '^State:[[:space:]]*[^ZX]' "/proc/$1/status" 2>/dev/null
 }
 
-# The answer of python's sqlite3 to a query that gives one row; columns joined by "|".
+# The result of a query with one row, by python's sqlite3; columns joined by "|".
 ask() {
     python3 - "$1" "$2" <<'END'
 import sqlite3, sys
@@ -26,7 +27,7 @@ spools() {
     find . -name '*.spool-*' | wc -l
 }
 
-# ---- a run that ends in order ----
+# ---- a run that ends normally ----
 tap_run "train --records" "$WEFT_BIN" train --data "$data" --workers 2 --servers 2 --epochs 1 --loss-bound 0 \
     --active-window-us 500 --records r.db --report report.json
 tap_like "says what there is" "$(cat run.out)" '^records: r.db: [1-9][0-9]* RPCs, 0 records dropped$'
@@ -85,7 +86,7 @@ tap_is "Ctrl-C: of all three processes" "$(ask c.db "SELECT count(*) FROM proces
 "$WEFT_BIN" train --data "$data" --workers 2 --servers 1 --epochs 10000 --records k.db >log 2>&1 &
 train=$!
 tap_until grep -q '^epoch 3/' log
-# What the recorders have written is what is left: so each has written something of the job.
+# Only written records survive, so wait until each recorder has written some.
 all_wrote() {
     [ "$(find . -name 'k.db.spool-*' -size +8k | wc -l)" -eq 3 ]
 }
@@ -102,7 +103,7 @@ tap_like "and what is missing" "$(cat run.out)" '^3 did not exit normally'
 tap_is "killed: both sides are there" \
     "$(ask k.db "SELECT count(*) > 0 FROM rpc JOIN served USING (server, worker, rpc)")" 1
 
-# The same command again: what the killed run left is kept aside.
+# The same command again: the spools of the killed run are kept under other names.
 tap_run "another run beside the spools" "$WEFT_BIN" train --data "$data" --workers 2 --servers 1 \
     --epochs 1 --records k.db
 tap_like "says where they are" "$(cat run.out)" 'kept as k.db.spool-worker-0.1'
@@ -121,14 +122,14 @@ tap_run "databases merge, too" "$WEFT_BIN" trace merge r.db c.db -o m.db
 tap_is "processes have numbers of their own" \
     "$(ask m.db "SELECT count(*), max(id) FROM process")" '7|7'
 
-# ---- files in the way ----
+# ---- existing files ----
 tap_run_fails "a folder that is not there" 1 "$WEFT_BIN" train --data "$data" --records no/r.db
 tap_like "says so before the run" "$(cat run.out)" 'cannot write no/r.db: No such file'
 tap_run_fails "a server whose file is there already" 1 "$WEFT_BIN" server --security none --port 0 \
     --records r.db
 tap_like "says what to do" "$(cat run.out)" 'r.db exists already.*name another file, or remove it'
 
-# ---- a server and a worker by hand, naming one file ----
+# ---- a manually started server and worker with the same file ----
 : >server
 "$WEFT_BIN" server --security none --peer-timeout 60 --port 0 --records s.db >server 2>&1 &
 server=$!

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Compares what `weft trace` says of a database of records with an own reckoning, the slow and plain
-way: all rows in memory, sorted.
+"""Compares the output of `weft trace` for a database of records with a simple computation:
+all rows in memory, sorted.
 
     records_check.py DB summary|slow|hot ANSWER.json
 

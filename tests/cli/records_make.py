@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes a database of records (docs/RECORDS.md) from a seed: a run that never was, whose answers
-are known.
+"""Creates a database of records (docs/RECORDS.md) from a seed: a synthetic run with known
+results.
 
     records_make.py FILE [--rpcs N] [--workers W] [--servers S] [--seed X] [--slow STAGE]
                          [--dropped D] [--part I/N]
@@ -47,7 +47,8 @@ def rpcs(args, rng, windows):
     """Rows of rpc and served, in the order in which requests are sent per worker."""
     clocks = [1000000000 + 1000 * w for w in range(args.workers)]
     number = [0] * args.workers
-    # random.random() inside the loop is half of the time: the tail is drawn from a table.
+    # random.random() inside the loop would be half of the run time, so the tail is drawn from a
+    # table.
     tail = [rng.lognormvariate(0, 0.6) for _ in range(4096)]
     slow = STAGES.index(args.slow) if args.slow else -1
     for i in range(args.rpcs):
@@ -68,7 +69,7 @@ def rpcs(args, rng, windows):
         departure = b + ns[1] + ns[2] + ns[3]
         t1 = departure + ns[0] - ns[0] // 2
         windows.setdefault((server, b // WINDOW_NS), set()).add(w)
-        # Now and then the worker computes before it sends again.
+        # Sometimes the worker computes before its next request.
         clocks[w] = t1 + ns[4] + ns[5] + (2000000 if number[w] % 10 == 0 else 5000)
         yield ((w, server, number[w], number[w] // 10, kind, 0, 0, rows, t0, t1,
                 rows * (72 if kind == 1 else 8), 24 if kind == 1 else rows * 72,

@@ -7,7 +7,7 @@
 # shellcheck source=tests/cli/tally_job.sh
 . "$WEFT_SOURCE_ROOT/tests/cli/tally_job.sh"
 clocks=150
-patience=300 # seconds: what takes longer hangs
+patience=300 # seconds; a longer wait means that the job hangs
 
 alive() {
     case $(ps -o stat= -p "$1") in
@@ -15,14 +15,15 @@ alive() {
     esac
 }
 
-# ready <run> <server> <times>: its replica has been ready so often
+# ready <run> <server> <times>: true if its replica has become ready this many times
 ready() {
     until [ "$(grep -c "^weft run: replica $2: ready" job.log)" -ge "$3" ] || ! alive "$1"; do
         sleep 0.05
     done
 }
 
-# begun <run> <pattern> <files>: two files have a line of it, or one has two; workers are connected then
+# begun <run> <pattern> <files>: true if two files have a matching line, or one has two; workers are
+# then connected
 begun() {
     until [ "$(cat $3 2>/dev/null | grep -c "$2")" -ge 2 ] || ! alive "$1"; do
         sleep 0.05
@@ -54,7 +55,7 @@ tallied() {
     wait $run
     status=$?
     replay=TALLY_REPLAY=1
-    # What was not confirmed yet may be missing: as if of a checkpoint.
+    # Unacknowledged pushes may be missing, as after a checkpoint.
     [ "$2" = 0 ] && [ "$1" != bsp ] || { replay=; printf '0 0\n1 0\n0 0\n1 0\n' >log/restored; }
     env $replay "$tally" check log 2 $clocks 2 >check.out 2>&1
     checked=$?
@@ -73,12 +74,12 @@ tap_run "with four promotions" test "$(promotions)" = 4
 tap_run "bsp: nothing counts twice" tallied bsp 0
 tap_run "with four promotions" test "$(promotions)" = 4
 tap_run "a bound of 5: nothing counts twice" tallied asp 5
-# Each row that is missing was 1; each of the four promotions may lose the bound of its shard.
+# Each missing row was 1; each of the four promotions may lose at most its shard's bound.
 tap_run "and what is missing is within it" awk "BEGIN { exit !(sqrt($(
     sed -n 's/.* rows, \([0-9]*\) absent.*/\1/p' job/check.out | tail -n 1 | grep . || echo 0)) <= 4 * 5 / sqrt(2)) }"
 
-# ---- beside a scheduler ----
-# The server that was a replica speaks to it, and its workers are served.
+# ---- with a scheduler ---- The promoted server connects to the scheduler, and its workers are
+# served.
 scheduled() {
     rm -rf job && mkdir -p job/log && cd job || return 1
     "$weft" keygen key >/dev/null
@@ -126,8 +127,8 @@ tap_like "replicas are processes of a role of their own" "$(cat job/metrics.out)
     '^weft_run_starts_total{role="replica"} [1-9]'
 tap_like "whose metrics the run has the address of" "$(cat job/metrics.out)" 'weft_replica_transfers_total{[^}]*} [1-9]'
 
-# ---- a training ----
-# Long enough that it is not over when the server is killed: six epochs once were.
+# ---- a training ---- Long enough not to end before the server is killed; six epochs were too few
+# once.
 epochs=40
 trained() {
     timeout $patience "$weft" train --data "$WEFT_SOURCE_ROOT/data/adult/adult.data.zst" \
@@ -147,8 +148,8 @@ tap_like "its replica took its place" "$(cat job.log)" 'which was its replica, a
 tap_run "have about the same loss ($calm, $(loss))" awk \
     "BEGIN { d = $(loss) - ${calm:-9}; exit !(d < 0.01 && d > -0.01) }"
 
-# ---- the report ----
-# It has the replicas, and a promotion, after which the servers' counters are those of the promoted one.
+# ---- the report ---- It contains the replicas and a promotion; afterwards the server's counters
+# are those of the promoted process.
 reported() {
     timeout $patience "$weft" train --data "$WEFT_SOURCE_ROOT/data/adult/adult.data.zst" \
         --format adult --workers 2 --servers 1 --epochs 40 --replicas 1 --div-max 0.5 \
@@ -169,7 +170,7 @@ assert p['div_max'] == 0.5 and 0 < p['divergence_max'] <= 0.5, p
 assert p['promotions'] == 1 and p['transfers'] > 0 and p['bytes'] > 0 and p['rows'] > 0, p
 assert p['transfers'] == r['counters']['replica_transfers'], p"
 
-# ---- what does not go together ----
+# ---- incompatible options ----
 refused() {
     words=$1 pattern=$2
     shift 2

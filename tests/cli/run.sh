@@ -10,19 +10,19 @@ export TMPDIR
 unset WEFT_ROLE WEFT_RANK WEFT_WORKERS WEFT_SHARDS WEFT_COORDINATOR WEFT_SERVERS WEFT_JOB_KEY WEFT_JOB
 unset WEFT_RECONNECT_S WEFT_REPLAY_BYTES
 weft=$WEFT_BIN
-# How often 48 workers start at once; 50: WEFT_STARTS=50 meson test -C build cli_run
+# Number of simultaneous starts of 48 workers; for 50: WEFT_STARTS=50 meson test -C build cli_run
 starts=${WEFT_STARTS:-5}
 many=48
 [ "$WEFT_BUILD_NAME" = release ] || { starts=1 many=12; }
-# Meson sets it. An endpoint reserves memory for all its peers and touches what it needs; filling
-# it, two gigabytes for 48 workers, would be all that a start does.
+# Meson sets MALLOC_PERTURB_. An endpoint reserves memory for all its peers and touches only what it
+# needs; filling all of it, two gigabytes for 48 workers, would dominate a start.
 unset MALLOC_PERTURB_
 
-# Data of which every one of 48 workers gets a little.
+# Enough data for each of 48 workers.
 awk 'BEGIN { for (i = 0; i < 120; i++) print i % 2, 10 + i % 5 ":1", 20 + i % 3 ":1" }' >tiny
 worker="worker --format libsvm --data $PWD/tiny --epochs 1 --batch 4"
 
-# all_gone <pid...>: none of them runs (a zombie of ours counts as gone)
+# all_gone <pid...>: true if none of them runs (a zombie of this test counts as gone)
 all_gone() {
     for pid in "$@"; do
         case $(ps -o stat= -p "$pid") in
@@ -31,7 +31,7 @@ all_gone() {
         esac
     done
 }
-pids() { # pids <file>: those that `weft run` started
+pids() { # pids <file>: pids of the processes that `weft run` started
     sed -n 's/^weft run: .*: pid \([0-9]*\)$/\1/p' "$1"
 }
 
@@ -41,9 +41,9 @@ tap_like "is said" "$(cat run.out)" 'WEFT_PEER_TIMEOUT_S is "ten"; it must be a 
 tap_run "a run's patience" "$weft" run --peer-timeout 33 -- sh -c 'echo patience $WEFT_PEER_TIMEOUT_S'
 tap_like "is its workers'" "$(cat run.out)" '^\[worker 0\] patience 33$'
 
-# What workers do while a server is away: options, then what the user's environment says, then what
-# weft run finds right. It is told the worker as: seconds it waits, bytes of pushes that it keeps.
-# told <what> <expected> <variables and options...>
+# Settings of workers for a disconnected server, by precedence: options, the user's environment,
+# weft run's defaults. A worker gets: seconds to wait, bytes of pushes to keep. told <what>
+# <expected> <variables and options...>
 told() {
     what=$1
     expected=$2
@@ -82,7 +82,7 @@ tap_is "every one knows servers and coordinator" "$(grep -c \
 tap_run "weft worker takes everything from the environment" \
     "$weft" run -n 2 -s 2 --shards-per-server 2 -- "$weft" $worker
 tap_is "both trained" "$(grep -c '^\[worker [01]\] {"event":"done"' run.out)" 2
-# A program of the C API: it takes servers, rank, number and key from the environment.
+# A program of the C API: it reads servers, rank, number of workers and key from the environment.
 if [ "$WEFT_BUILD_NAME" = release ] && ${CC:-cc} -I"$WEFT_SOURCE_ROOT/include" -o ps_train \
     "$WEFT_SOURCE_ROOT/examples/ps_train.c" -L"$WEFT_BUILD_ROOT" -lweft -lm; then
     tap_run "a program of the C API" env LD_LIBRARY_PATH="$WEFT_BUILD_ROOT" \
@@ -140,7 +140,8 @@ tap_run "after its kill -9 nothing is left, grandchildren included" tap_until al
     $(pids killed.out) $(sed -n 's/.*child //p' killed.out)
 tap_run "nor its folder" tap_until sh -c '[ -z "$(ls -A "$TMPDIR")" ]'
 
-# A server is not needed any more by workers that end well; to a job with checkpoints its last one is.
+# Workers that end normally no longer need the server; a job with checkpoints needs its last
+# checkpoint.
 cat >kills_server <<'END'
 #!/bin/sh
 kill -9 "$(sed -n 's/^weft run: server 0: pid //p' "$1")"
@@ -170,7 +171,7 @@ background both "$weft" run -n 1 -s 2 -- sh -c \
     'kill -9 $(sed -n "s/^weft run: server [01]: pid //p" both.out); sleep 0.1; exit 0'
 wait $last
 tap_is "several servers may die as the last worker ends" $? 0
-# It dies so often that it would be started again in 1.6 s only.
+# It has died so often that the pause before its restart is 1.6 s.
 cat >kills_again <<'END'
 #!/bin/sh
 before=
@@ -190,8 +191,8 @@ tap_is "one that was to be started again has written no last checkpoint" $? 1
 tap_like "in words" "$(cat due.out)" \
     '^weft run: all workers have finished, but server 0 .* checkpoint may be missing; stopped'
 
-# A server that hangs when it is told to stop: in the write of its trace to a pipe that is almost full.
-# It may be writing a checkpoint, so it has two minutes; who does not want to wait says so again.
+# A server hangs on SIGTERM in the write of its trace to an almost full pipe. It might be writing a
+# checkpoint, so it has two minutes; a second signal ends the wait.
 mkfifo stuck
 exec 9<>stuck
 dd if=/dev/zero bs=64940 count=1 >&9 2>/dev/null
@@ -199,7 +200,7 @@ background hangs "$weft" run -n 1 --server-options "--trace $PWD/stuck --checkpo
 hangs=$last
 tap_run "a server hangs at the end of a job" tap_until sh -c 'grep -q "worker 0: pid" hangs.out'
 tap_until all_gone $(sed -n 's/^weft run: worker 0: pid //p' hangs.out)
-interrupted() { # the second signal counts when it is not the first one, sent twice
+interrupted() { # the second signal must not be merged with the first one
     kill -INT $hangs 2>/dev/null
     sleep 0.6
     grep -q 'signal 2 (Interrupt) again; killing the servers' hangs.out
@@ -210,7 +211,7 @@ tap_is "and the run has failed" $? 1
 tap_run "nothing is left of it, either" all_gone $(pids hangs.out)
 exec 9>&-
 
-# The coordinator is killed while workers wait for a file; those that come later still join.
+# The coordinator is killed while workers wait for a file; workers that start later still join.
 cat >late <<'END'
 #!/bin/sh
 while [ ! -f go ]; do sleep 0.05; done
@@ -246,7 +247,7 @@ tap_is "$many workers start at once, $starts times, without a failed start" $fai
 "$weft" keygen job.key >/dev/null
 "$weft" keygen other.key >/dev/null
 key="--key-file job.key"
-port_of() { # port_of <file>: of a line NAME: HOST:PORT
+port_of() { # port_of <file>: port in a line NAME: HOST:PORT
     tap_until grep -q '^[a-z0-9 ]*: 127' "$1"
     sed -n 's/^[a-z0-9 ]*: 127[^:]*:\([0-9]*\)$/\1/p' "$1" | head -n 1
 }
@@ -293,7 +294,7 @@ tap_like "it says what it found" "$(cat t1.out)" \
     'launched as worker 1 (torchrun), 2 workers (torchrun), coordinator localhost:'
 wait
 
-# Who does not belong.
+# Processes of other jobs.
 background sc "$weft" coordinator $key --port "$port" --workers 2 --shards 2 --lease-ms 10000 \
     --journal members
 sc=$last
@@ -327,7 +328,7 @@ common="$key --coordinator 127.0.0.1:$port --start-timeout 120"
     tap_like "is refused with its address" "$(cat run.out)" \
         "shard 0 belongs to another process, at 127.0.0.1 port $first, that is alive"
 }
-# A process that hangs stops its heartbeats; nothing else shows it.
+# Only missing heartbeats reveal a process that hangs.
 kill -STOP $sv
 # shellcheck disable=SC2086
 background hung "$weft" server $key --coordinator "127.0.0.1:$port" --port 0 --shard-base 0
@@ -381,7 +382,7 @@ tap_like "is not overwritten" "$(cat members run.out)" '^something else'
 tap_run_fails "the journal of another job" 1 "$weft" coordinator $key --port 0 --journal whole \
     --workers 9
 tap_like "does not fit" "$(cat run.out)" 'whole does not fit this job'
-# A journal of a long life, half a megabyte of joins and leaves beyond what is kept.
+# A journal with half a megabyte of joins and leaves that are no longer needed.
 if python3 -c '' 2>/dev/null; then
     python3 "$WEFT_SOURCE_ROOT/tests/cli/members_make.py" long 1500000
     for time in first second; do
@@ -398,7 +399,7 @@ else
     tap_skip "a long journal is read" "no python3"
 fi
 
-# A server that is the coordinator, too.
+# A server that is also the coordinator.
 # shellcheck disable=SC2086
 {
     background both "$weft" server $key --coordinate 0 --port 0 --workers 1 --shards 1

@@ -1,6 +1,6 @@
 #!/bin/sh
-# `weft run --aggregators`: workers push through aggregators that the coordinator assigns; one that is
-# killed is started again, or its workers push to the servers; wrong usage.
+# `weft run --aggregators`: workers push through aggregators that the coordinator assigns; a killed
+# aggregator is restarted, or its workers push to the servers; wrong usage.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 cd "$tap_tmp" || exit 1
@@ -12,7 +12,8 @@ unset WEFT_RECONNECT_S WEFT_REPLAY_BYTES WEFT_VIA WEFT_SCHEDULER
 
 awk 'BEGIN { for (i = 0; i < 1200; i++) print i % 2, 10 + i % 5 ":1", 20 + i % 3 ":1" }' >tiny
 
-# begin <file> <options>: a job of two workers in the background, $job; long enough to be watched.
+# begin <file> <options>: starts a job of two workers in the background, $job; long enough to be
+# observed.
 begin() {
     file=$1
     shift
@@ -23,7 +24,7 @@ begin() {
     tap_until grep -q '^weft run: metrics: ' "$file.err"
 }
 
-# absorbed <file>: pushes in sums that the servers have taken, of all aggregators that run.
+# absorbed <file>: pushes committed in sums, over all running aggregators.
 absorbed() {
     python3 - "$(sed -n 's/^weft run: metrics: //p' "$1")" <<'END'
 import json, re, sys, urllib.request
@@ -42,20 +43,20 @@ for target in json.loads(get(sys.argv[1].replace("/metrics", "/targets"))):
 print(int(total))
 END
 }
-# has_absorbed <file>: at least one.
+# has_absorbed <file>: true if at least one was committed.
 has_absorbed() {
     [ "$(absorbed "$1" 2>/dev/null || echo 0)" -gt 0 ]
 }
-# pid <file> <n>: of aggregator 0, when it was started the n-th time.
+# pid <file> <n>: pid of the n-th process of aggregator 0.
 pid() {
     sed -n 's/^weft run: aggregator 0: pid //p' "$1" | sed -n "$2p"
 }
-# started <file> <n>: that often.
+# started <file> <n>: true if aggregator 0 was started n times.
 started() {
     [ "$(grep -c '^weft run: aggregator 0: pid' "$1")" -ge "$2" ]
 }
 
-# timed <seconds> <command>: succeeds within that time.
+# timed <seconds> <command>: true if the command succeeds within that time.
 timed() {
     until_s=$(($(date +%s) + $1))
     shift
@@ -141,7 +142,7 @@ tap_run "and sums arrive there" timed 30 has_more "$before"
 kill "$job"
 wait "$job"
 
-# wrong <what> <pattern> <options>
+# wrong <name> <pattern> <options>
 wrong() {
     what=$1 pattern=$2
     shift 2

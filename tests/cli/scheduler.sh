@@ -6,7 +6,7 @@
 cd "$tap_tmp" || exit 1
 unset WEFT_SERVERS WEFT_RANK WEFT_WORKERS WEFT_JOB_KEY WEFT_COORDINATOR WEFT_SCHEDULER WEFT_MEMBER WEFT_JOB WEFT_VIA
 
-# train <name> <options>: an update has 250 KB, enough to be worth a grant.
+# train <name> <options>: an update has 250 KB, enough to need a grant.
 train() {
     name=$1
     shift
@@ -38,7 +38,7 @@ holds "each is closed at both servers, once" on '.counters | .shard_updates_open
 holds "the scheduler has seen that" on '.scheduler.planned | .granted == 48 and .committed == 48 and
     .dropped == 0 and .reports_refused == 0'
 
-# Of four workers that read one model, three are more than one update behind.
+# If four workers read the same model, three updates have a delay above 1 at their commit or later.
 tap_run "asp with a tight bound ends well" train asp --mode asp --tau-max 1 --scheduler on \
     --workers 4 --servers 1 --batch 512
 holds "updates were dropped" asp '.counters.client_updates_dropped > 10'
@@ -48,7 +48,8 @@ holds "all others are closed, or refused as late" asp '.counters |
 holds "none was planned beyond it" asp '.scheduler | .tau_max == 1 and .planned.delay_max <= 1'
 holds "and the model is one" asp '.test_auc > 0.7'
 
-# Reads by admission: the delay is the number of the others between read and commit, so below the credits.
+# Read admission: the delay is at most the number of other workers between read and commit, so it is
+# below the number of credits.
 tap_run "asp, eight workers" train all --mode asp --scheduler on --workers 8 --servers 1 --batch 256
 tap_run "and with two read credits" train credits --mode asp --scheduler on --read-credits 2 --workers 8 \
     --servers 1 --batch 256
@@ -59,7 +60,7 @@ holds "updates are all granted, and closed once" credits '.counters |
     .shard_updates_closed == .client_updates and .shard_updates_late == 0'
 holds "without credits nothing waits" all '.counters.sched_reads_waited == 0 and
     .scheduler.planned.reads == 0'
-# delay <name>: the mean, as the shards saw it, in hundredths.
+# delay <name>: the mean delay measured by the shards, in hundredths.
 delay() {
     jq '.counters | 100 * .shard_updates_delay_sum / .shard_updates_opened | floor' "$1.json"
 }
@@ -79,15 +80,15 @@ tap_run "updates that are too short for a grant" train short --model lr --mode a
 holds "return their credits, too" short '.counters | .sched_asked == 0 and .sched_reads_waited > 50 and
     .sched_reads_direct == 0'
 
-# Sums by the plan. What is in one is chance here, where links are fast; each update counts once.
+# Planned sums. On fast links the members of a sum are random; each update counts once.
 tap_run "asp with two aggregators" train sums --mode asp --scheduler on --via on --aggregators 2 \
     --workers 4 --servers 1 --batch 512
 holds "each is asked for and granted" sums '.counters | .sched_asked == 96 and .sched_granted == 96'
 holds "and closed once" sums '.counters | .shard_updates_opened == 96 and .shard_updates_closed == 96 and
     .shard_pushes == 96'
 
-# kill_in <name> <process> <options>: train, and kill a process of it in the second epoch. A machine may be so
-# quick, or this shell so late, that the job is over then: a longer one is begun. Sets $epochs and $status.
+# kill_in <name> <process> <options>: train, and kill a process in the second epoch. If the job ends
+# before the kill, a longer one is started. Sets $epochs and $status.
 kill_in() {
     what=$1
     process=$2
@@ -127,7 +128,7 @@ tap_is "the job ends well" "$status" 0
 holds "reads do not wait any more" admits '.counters | .sched_reads_waited > 10 and
     .sched_reads_waited < .client_updates and .sched_reads_direct <= 4'
 
-# granted: by the scheduler, so far.
+# granted: number of updates granted so far.
 granted() {
     python3 -c 'import sys, urllib.request
 for line in urllib.request.urlopen(sys.argv[1], timeout=5).read().decode().splitlines():
@@ -135,7 +136,7 @@ for line in urllib.request.urlopen(sys.argv[1], timeout=5).read().decode().split
         print(int(float(line.split()[1])))' "$(sed -n 's/^metrics: //p' scheduler.out)"
 }
 
-# has_granted <n>: more than n.
+# has_granted <n>: true if more than n updates were granted.
 has_granted() {
     [ "$(granted)" -gt "$1" ]
 }
@@ -143,7 +144,7 @@ has_granted() {
 tap_run "a job key" "$WEFT_BIN" keygen job.key
 WEFT_JOB_KEY=$(cat job.key)
 export WEFT_JOB_KEY
-# begin <port>: a scheduler, 0 = any port.
+# begin <port>: start a scheduler; 0 = any port.
 begin() {
     "$WEFT_BIN" scheduler --port "$1" --metrics 0 >scheduler.out 2>scheduler.err &
     scheduler=$!
@@ -173,8 +174,8 @@ kill "$scheduler"
 wait "$scheduler"
 tap_is "the scheduler ends well" $? 0
 
-# A program of the user's: the scheduler from the environment, and an aggregator that it plans with.
-# port_of <file>: of shard 0, in the output of a server or an aggregator.
+# A user's program, with the scheduler from the environment and an aggregator that the plan uses.
+# port_of <file>: port of shard 0 in the output of a server or an aggregator.
 port_of() {
     sed -n "s/^shard 0.*://p" "$1"
 }
@@ -237,7 +238,7 @@ else
     tap_skip "scheduler and via in Python" "no python3 with cffi and numpy, or not the release build"
 fi
 
-# wrong <what> <pattern> <verb and options>
+# wrong <name> <pattern> <verb and options>
 wrong() {
     what=$1 pattern=$2
     shift 2

@@ -1,8 +1,8 @@
 #!/bin/sh
-# kill -9 of the scheduler, aggregators, servers, replicas and workers of a job under `weft run`, and frozen
-# ones (SIGSTOP), at times and in an order that follow from a seed. The job goes on, no push counts twice,
-# and what is lost with a promotion is within the bound. Each server has a replica that takes its place; the
-# other processes are started again.
+# kill -9 and SIGSTOP of the scheduler, aggregators, servers, replicas and workers of a job under
+# `weft run`, at times and in an order drawn from a seed. The job continues, no push counts twice,
+# and the loss of each promotion is within the bound. Each server has a replica that is promoted;
+# the other processes are restarted.
 #
 #     WEFT_SCHEDULER_KILLS=20 meson test -C build cli_scheduler_kills -t 0    20 jobs instead of 2
 #     WEFT_SCHEDULER_KILLS_SEED=17 WEFT_SCHEDULER_KILLS=1 ...                 job 17 alone
@@ -14,17 +14,19 @@ unset WEFT_RECONNECT_S WEFT_REPLAY_BYTES WEFT_VIA WEFT_SCHEDULER
 jobs=${WEFT_SCHEDULER_KILLS:-2}
 seed=${WEFT_SCHEDULER_KILLS_SEED:-1}
 clocks=120
-patience=300     # seconds: what takes longer hangs
-lease_ms=1000    # what is frozen for longer has lost its lease
-TALLY_PARTS=200  # 80 KB an update: a grant is asked for. Only rows that fit a packet are summed
+patience=300     # seconds; a longer wait means that the job hangs
+lease_ms=1000    # a process frozen for longer has lost its lease
+# 80 KB per update, so that grants are requested. Only rows that fit a packet are summed
+TALLY_PARTS=200
 TALLY_DIM=100
 export TALLY_PARTS TALLY_DIM
 run=
 frozen=
 tap_at_exit '[ -z "$frozen" ] || kill -CONT $frozen 2>/dev/null; [ -z "$run" ] || kill "$run" 2>/dev/null; wait'
 
-# draw <seed>: a line of shell: workers, servers, mode, div_max, and the options of a scheduler, if
-# any, and events as "KIND-RANK:MS", to which the time since the one before belongs. A server is killed when its replica can take its place.
+# draw <seed>: a line of shell: workers, servers, mode, div_max, the options of a scheduler, if any,
+# and events as "KIND-RANK:MS" with the time since the previous event. A server is killed when its
+# replica can be promoted.
 draw() {
     awk -v seed="$1" 'BEGIN {
         srand(seed)
@@ -32,7 +34,7 @@ draw() {
         w = 2 + int(rand() * 4); s = 1 + int(rand() * 2)
         split("asp ssp:2 asp bsp", modes, " ")
         split("0 50 200 1000", bounds, " ")
-        # One of each kind in any order, then some more.
+        # One event of each kind in random order, then some more.
         n = split("scheduler aggregator server replica", kinds, " ")
         for (i = n; i > 1; i--) { j = 1 + int(rand() * i); t = kinds[i]; kinds[i] = kinds[j]; kinds[j] = t }
         m = n + 2 + int(rand() * 4)
@@ -49,25 +51,26 @@ draw() {
         }
         mode = modes[1 + int(rand() * 4)]
         printf "workers=%d servers=%d mode=%s div_max=%s events=\"%s\"", w, s, mode, bounds[1 + int(rand() * 4)], events
-        # Without a scheduler all pushes are sent to the aggregators. With a slow link there are always updates
-        # that would wait, so sums are planned, but not in BSP.
+        # Without a scheduler all pushes are sent to the aggregators. With a slow link updates
+        # always wait, so sums are planned, except in BSP.
         x = rand()
         printf " scheduler=%s\n", x < 0.3 ? "none" : x < 0.55 || mode == "bsp" ? "fast" : "slow"
     }'
 }
 
-# alive <pid>: it runs (a zombie does not)
+# alive <pid>: true if the process runs (a zombie does not)
 alive() {
     case $(ps -o stat= -p "$1") in
     '' | Z*) return 1 ;;
     esac
 }
 
-pid_of() { # pid_of <role> <rank>: of the process that is in that place
+pid_of() { # pid_of <role> <rank>: pid of the process in that slot
     sed -n "s/^weft run: $1 $2: pid \([0-9]*\).*/\1/p" job.log | tail -n 1
 }
 
-# has_replica <server>: its newest replica lives and can take its place; the run may not have seen its end yet
+# has_replica <server>: true if its newest replica is alive and can be promoted; the run may not
+# have detected its end yet
 has_replica() {
     alive "$(pid_of replica "$1")" && awk -v r="weft run: replica $1" -v s="weft run: server $1: pid" '
         index($0, r ": pid") == 1 || index($0, s) == 1 { ready = 0 }
@@ -76,7 +79,7 @@ has_replica() {
         END { exit !ready }' job.log
 }
 
-# wait_for <command...>: it succeeds, or the job has ended
+# wait_for <command...>: until it succeeds or the job has ended
 wait_for() {
     until "$@"; do
         alive "$run" || return 1
@@ -103,7 +106,8 @@ happens() {
         sleep 2.5
         kill -CONT "$victim"
         frozen=
-        # A replica that has heard nothing for 2 s takes no place: its server must be heard first.
+        # A replica without a message for 2 s cannot be promoted: it must receive one from its
+        # server first.
         sleep 1
         ;;
     *)
@@ -114,7 +118,7 @@ happens() {
         ;;
     esac
     echo "# $1 $2 (pid $victim)"
-    # Promoted, or the run ends: nothing else may happen to the pair.
+    # Wait for the promotion or the end of the run: no other event may affect the pair.
     [ "$1" != server ] || wait_for is_another server "$2" "$victim"
 }
 
@@ -122,8 +126,9 @@ all_begun() { [ "$(cat log/log.* 2>/dev/null | grep -c '^ack 1$')" -eq "$workers
 
 promotions() { grep -c 'which was its replica' job.log; }
 
-# within_bound: the rows that were acknowledged and are missing, as a norm. Each promotion may lose the bound
-# of its shard. In BSP the clock in progress is in no weights yet, and in no bound.
+# within_bound: the norm of acknowledged but missing rows is within the bound. Each promotion may
+# lose its shard's bound. In BSP pushes of the clock in progress are in no weights yet, so the bound
+# does not cover them.
 within_bound() {
     sed -n 's/.* rows, \([0-9]*\) absent, \([0-9]*\) of these.*/\1 \2/p' check.out | tail -n 1 |
         awk -v n="$(promotions)" -v d="$div_max" -v s="$servers" -v dim=$TALLY_DIM '{
@@ -157,7 +162,7 @@ one_job() {
     wait $run
     status=$?
     run=
-    # What was not confirmed yet may be missing: as if of a checkpoint.
+    # Unacknowledged pushes may be missing, as after a checkpoint.
     replay=TALLY_REPLAY=1
     if [ "$div_max" != 0 ] || [ "$mode" = bsp ]; then
         replay=
@@ -179,8 +184,8 @@ one_job() {
     [ $status -eq 0 ] && [ $checked -eq 0 ] && [ $within -eq 0 ]
 }
 
-# trained <name> <victims> <pattern> <options>: a training with everything, and its report or lines; victims
-# die one after the other as soon as the pattern is in its log.
+# trained <name> <victims> <pattern> <options>: a training with all features, and its report or
+# lines; victims are killed one after the other when the pattern is in the log.
 trained() {
     name=$1 victims=$2 pattern=$3
     shift 3
@@ -200,7 +205,8 @@ trained() {
     grep '^weft run: ' job.log
     return $status
 }
-# Nothing is started again but the replica of a promoted server: whoever reports has lived from start to end.
+# Only the replica of a promoted server is restarted: every process that reports has run from start
+# to end.
 tap_run "a training" trained calm "" '^epoch 1/' --json
 tap_run "one whose scheduler, an aggregator and the server die" trained hit "scheduler aggregator server" \
     '^epoch 1/' --json

@@ -1,5 +1,5 @@
 #!/bin/sh
-# `weft sim compression` on a small set of documents: its figures, its chart, and wrong usage.
+# `weft sim compression` on a small set of documents: its output, its chart, and wrong usage.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 cd "$tap_tmp" || exit 1

@@ -8,7 +8,7 @@ cd "$tap_tmp" || exit 1
 fabric() { "$WEFT_BIN" sim fabric --seconds 12 --workers 8 "$@"; }
 json() { fabric --json "$@" >json; }
 
-# refused <what stderr must hold> <options...>: exit 2, nothing on stdout, the sentence on stderr.
+# refused <text on stderr> <options...>: exit status 2, nothing on stdout.
 refused() {
     sentence=$1
     shift
@@ -80,7 +80,7 @@ jq 'del(.compute, .network)' json >of_files
 tap_run "the built-in ones" json --compute fixed --network homogeneous
 tap_is "are no others" "$(jq 'del(.compute, .network)' json)" "$(cat of_files)"
 
-# bad <what stderr must hold> <content of a network's file>
+# bad <text on stderr> <content of a network's file>
 bad() {
     printf '%s' "$2" >bad.json
     refused "bad.json: $1" --network bad.json

@@ -1,9 +1,9 @@
 #!/bin/sh
-# A job under Slurm's srun: a controller and a node of our own on this machine, in a folder that goes
-# with the test; coordinator, servers and workers are steps of one allocation.
+# A job under Slurm's srun: a private controller and node on this machine, in a temporary folder;
+# coordinator, servers and workers are steps of one allocation.
 #
-# Nothing is installed and no service of the system is touched. Slurm is found in the path, or where
-# WEFT_SLURM_ROOT has its packages unpacked:
+# Nothing is installed and no service of the system is touched. Slurm is searched in the path, or in
+# WEFT_SLURM_ROOT, into which its packages were unpacked:
 #
 #     apt-get download slurmctld slurmd slurm-client slurm-wlm-basic-plugins libmunge2
 #     for deb in *.deb; do dpkg -x "$deb" /tmp/slurm; done
@@ -19,7 +19,8 @@ root=${WEFT_SLURM_ROOT:-}
 PATH=$root/usr/bin:$PATH:$root/usr/sbin:/usr/sbin
 libraries=$(find "$root/usr/lib" -maxdepth 3 -type d -name slurm-wlm 2>/dev/null | head -n 1)
 export PATH
-# Debian's names have the flavour behind them; an alternative without it exists where it is installed.
+# Debian's file names have a suffix; a link without the suffix exists only if the package is
+# installed.
 ctld=$(command -v slurmctld || command -v slurmctld-wlm) || ctld=
 slurmd=$(command -v slurmd || command -v slurmd-wlm) || slurmd=
 stepd=$(command -v slurmstepd || command -v slurmstepd-wlm) || stepd=
@@ -40,7 +41,7 @@ if [ -n "$root" ]; then
     export LD_LIBRARY_PATH
 fi
 
-# Two ports that are free now, and most likely still free when they are used.
+# Two ports that are free now, and most likely also when they are used.
 port() {
     "$weft" coordinator --security none --port 0 >port.out 2>&1 &
     probe=$!
@@ -125,7 +126,7 @@ tap_is "and every server" "$(sed -n 's/.*launched as server \([0-9]\) (SLURM_\*)
     sort | tr '\n' ' ')" "0 1 "
 tap_is "all have trained" "$(grep -c '"event":"done"' worker.out)" 3
 tap_like "and the coordinator has ended with them" "$(cat coordinator.out)" 'all shards are registered'
-# A batch script has SLURM_PROCID, too, and is no task: nothing is detected there.
+# A batch script also has SLURM_PROCID, but is not a task: no launcher is detected there.
 tap_run "in the allocation itself, outside of a step" timeout 60 salloc -n 3 \
     env -u WEFT_COORDINATOR sh -c "'$weft' worker --servers 127.0.0.1:9 --data tiny 2>&1 |
     grep -c SLURM; true"

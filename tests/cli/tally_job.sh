@@ -1,4 +1,4 @@
-# What the tests of jobs of tests/cli/tally.c begin with; they source it after tests/lib/tap.sh.
+# Common start of the tests with jobs of tests/cli/tally.c; they source it after tests/lib/tap.sh.
 # shellcheck shell=sh disable=SC2034
 cd "$tap_tmp" || exit 1
 TMPDIR=$tap_tmp
@@ -8,7 +8,8 @@ weft=$WEFT_BIN
 tally=$WEFT_TALLY_BIN
 unset MALLOC_PERTURB_
 
-# tally_jobs <jobs> <seed> <words>: one_job, of the script, with this seed and those behind it; a case each.
+# tally_jobs <jobs> <seed> <words>: runs the script's one_job with this seed and the following ones;
+# one case each.
 tally_jobs() {
     i=0
     while [ $i -lt "$1" ]; do

@@ -1,5 +1,5 @@
 #!/bin/sh
-# --transport tcp: the same training over the kernel's TCP reaches the same quality as over weft's UDP;
+# --transport tcp: training over the kernel's TCP reaches the same quality as over weft's UDP;
 # failures are reported.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
@@ -39,11 +39,12 @@ for name in tcp seal none; do
     holds "nothing is odd" "$name" '.counters | .bad_tag == 0 and .bad_packet == 0 and
         .bad_range == 0 and .messages_unknown == 0 and .messages_sent > 0'
 done
-# BSP at bound 0 is the same arithmetic, whatever carries it.
+# BSP with bound 0 computes the same results over any transport.
 holds "the very same model" tcp "(.test_auc - $best | fabs) < 1e-9"
 tap_run "with reno" "$WEFT_BIN" train --data "$data" --epochs 1 --workers 2 --transport tcp \
     --tcp-cc reno
-# The kernel's, or ours where root may load it; train's children are given the name that the kernel has.
+# The kernel's DCTCP, or weft's if root may load it; train passes the kernel's name of it to its
+# children.
 "$WEFT_BIN" train --data "$data" --epochs 1 --workers 2 --transport tcp --tcp-cc dctcp \
     >"$tap_tmp/out" 2>"$tap_tmp/err"
 case $?:$(head -n 1 "$tap_tmp/err") in
@@ -85,7 +86,7 @@ wait "$victim" 2>/dev/null
 tap_run "the other worker trains to its end" worker --rank 1 --epochs 2
 tap_like "with its counters" "$(cat "$tap_tmp/run.out")" '"event":"done"'
 
-# ---- in words ----
+# ---- error texts ----
 "$WEFT_BIN" keygen "$tap_tmp/other.key" >/dev/null
 tap_run_fails "another key" 1 "$WEFT_BIN" worker --transport tcp --servers "127.0.0.1:$port" \
     --workers 2 --rank 1 --data "$data" --key-file "$tap_tmp/other.key" --peer-timeout 5

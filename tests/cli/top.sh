@@ -47,7 +47,8 @@ echo '[]' >nobody.json
 python3 "$here/serve.py" server.prom nobody.json one.port & one=$!
 tap_until test -s one.port
 port=$(cat one.port)
-# shows <line> <argument...>: what is shown, in seen.txt, has it; who stands still for 5 s is gone.
+# shows <line> <argument...>: true if the screen, saved in seen.txt, has the line; a process without
+# a reply for 5 s counts as gone.
 shows() {
     line=$1
     shift
@@ -63,7 +64,7 @@ tap_is "and its hottest rows" "$(grep -A9 '^HOT ROWS' seen.txt)" "HOT ROWS OF TA
 7?[2J                     250  25.000 %
 9                           1   0.100 %"
 
-# One that names the others, as weft train does.
+# A process that lists the others, like weft train.
 sed 's/role="server"/role="train"/' server.prom >train.prom
 printf '[{"targets":["127.0.0.1:%s","/etc/passwd"],"labels":{"role":"server"}}, 5]\n' "$port" >job.json
 python3 "$here/serve.py" train.prom job.json two.port & two=$!

@@ -1,5 +1,5 @@
 #!/bin/sh
-# weft.torch with a PyTorch: that of build/venv (tools/venv), or of WEFT_PYTHON.
+# weft.torch with the PyTorch of build/venv (tools/venv) or of WEFT_PYTHON.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 
@@ -8,7 +8,7 @@
 
 tap_include "test_torch.py" "$python" "$root/tests/python/test_torch.py"
 
-# The distribution's, an old one, where it is installed (Debian: python3-torch).
+# The distribution's older PyTorch, if installed (Debian: python3-torch).
 theirs=$(/usr/bin/python3 -c 'import cffi, numpy, torch; print(torch.__version__)' 2>/dev/null)
 if [ -n "$theirs" ] && [ "$theirs" != "$("$python" -c 'import torch; print(torch.__version__)')" ]; then
     tap_include "test_torch.py with PyTorch $theirs" /usr/bin/python3 "$root/tests/python/test_torch.py"
@@ -16,7 +16,7 @@ else
     tap_skip "the distribution's PyTorch" "not installed, or the one that was tested"
 fi
 
-# That a package which is installed needs not even this is in wheel.sh.
+# wheel.sh tests that an installed package does not even need this.
 cat >script.py <<'EOF'
 import torch, torch.distributed as dist
 dist.init_process_group("weft")

@@ -19,7 +19,7 @@ else
     tap_skip "the distribution's PyTorch" "not installed, or the one that was tested"
 fi
 
-# The example, as its first lines say, on likes that are made up.
+# The example, run as described in its first lines, with synthetic data.
 tap_run "a job key" "$WEFT_BIN" keygen job.key
 "$WEFT_BIN" server --key-file job.key --workers 2 --port 0 >server.out 2>server.err &
 server=$!

@@ -17,7 +17,7 @@ ranks() { # <arguments of train.py>
         "$python" -S -E "$root/tests/python/forked.py" "$tap_tmp/forked" "$train" --data tiny "$@"
 }
 
-# <what>: of what run.out has, the training loss of the last epoch is below that of the first.
+# <name>: in run.out the training loss of the last epoch is below that of the first.
 falls() {
     tap_is "$1: the loss falls" "$(awk '$3 == "training" { if (first == "") first = $5; last = $5 }
         END { print (first != "" && last < first) ? "yes" : "no: " first " " last }' run.out)" yes
@@ -25,7 +25,7 @@ falls() {
 
 tap_run "mf in one process" "$python" "$train" --data tiny --model mf
 falls mf
-# The first as a user would.
+# The first model as a user would run it.
 tap_run "mlp over weft" "$python" -m torch.distributed.run --standalone --nproc_per_node 2 "$train" --data tiny \
     --model mlp --epochs 2
 falls mlp
@@ -38,7 +38,7 @@ falls "mlp with loss"
 share=$(sed -n 's/.*missing \([0-9.]*\)%.*/\1/p' run.out | tail -n 1)
 tap_is "about three tenths are missing" "$(echo "${share:-0}" | awk '{ print ($1 > 15 && $1 < 45) }')" 1
 
-# The state goes on: five epochs at once are three, and then two.
+# Resuming: five epochs at once equal three and then two.
 tap_run "five epochs" forked "$train" --data tiny --model mlp --epochs 5
 whole=$(sed -n 's/^epoch 5.*validation loss \([0-9.]*\).*/\1/p' run.out)
 tap_run "three epochs" forked "$train" --data tiny --model mlp --epochs 3 --checkpoint state.pt
@@ -67,7 +67,7 @@ tap_run_fails "a loss of more than all" 2 forked "$train" --model mf --data tiny
 tap_run_fails "one process loses nothing" 1 forked "$train" --model mf --data tiny --loss-bound 0.1
 tap_like "says why" "$(cat run.out)" 'start several with torchrun'
 
-# The same steps over weft and Gloo, timed: the losses are the same but for the order of additions.
+# The same steps over weft and Gloo, timed: the losses are equal except for the order of additions.
 tap_run "timed jobs" forked "$root/bench/torch_jobs.py" --ranks 2 --data tiny --models mf,rnn --compute-ms 0 \
     --steps 12 --rounds 2 --backends weft,gloo --samples jobs.jsonl
 "$python" - >jobs.out <<'EOF'
@@ -88,12 +88,12 @@ tap_run "all_reduce, timed" forked "$root/bench/torch_allreduce.py" --ranks 2 --
     --sizes 1024,100000 --rounds 2 --repetitions 1
 tap_is "of every size and backend" "$(grep -Ec '^ +(1024|100000) +0\.0( +[0-9.e+-]+ \([^)]*\)){3}$' run.out)" 2
 
-# The study: a stop in the middle of a line does not matter, nor do seeds that are added later.
+# The study: an interruption in the middle of a line does not matter, nor do seeds added later.
 small="--data tiny --models mlp --rates 0.6"
 # shellcheck disable=SC2086
 tap_run "the study" "$python" "$tolerance" --results study.jsonl $small --seeds 2
 tap_is "has its runs" "$(wc -l <study.jsonl)" 12
-numbers() { sed 's/, "cpu_s".*//' "$1" | sort; } # all but the times
+numbers() { sed 's/, "cpu_s".*//' "$1" | sort; } # everything except the times
 numbers study.jsonl >sorted
 cp study.jsonl whole.jsonl
 { head -n 9 whole.jsonl; tail -n 1 whole.jsonl | cut -c 1-40 | tr -d '\n'; } >study.jsonl
@@ -104,14 +104,15 @@ tap_is "with the same numbers" "$(numbers study.jsonl | cmp - sorted && echo yes
 tap_run "a third seed" forked "$tolerance" --results study.jsonl $small --seeds 3 --arms "feedback"
 tap_is "has the others' target" "$(grep -v '"target": null' study.jsonl |
     sed 's/.*"target": \([0-9.]*\).*/\1/' | sort -u | wc -l)" 1
-# The library's ranks lose packets, say which, and come to what injection.py makes of that.
+# The library's ranks lose packets and report them; the results equal those of injection.py with
+# these losses.
 tap_run "over weft" forked "$tolerance" --results weft.jsonl --data tiny --models rnn --rates 0.3 --seeds 1 \
     --arms "count, weft;feedback, weft"
 tap_like "about so many were lost" "$(cat run.out)" '^  rnn count, weft p=0.3: missing 0\.[23]'
 tap_is "the same sums" "$(sed -n 's/.*feedback, weft p=0.3: .* difference \([0-9.e+-]*\) of.*/\1/p' run.out |
     awk '{ print ($1 < 1e-6) ? "yes" : "no: " $1 }')" yes
 
-# What was planted comes out: by epoch / slower the loss falls by 1; 0 = it stays.
+# The study finds the planted effect: the loss falls by 1 per `slower` epochs; 0 = it stays.
 cat >planted.py <<'EOF'
 import json, sys
 for arm, rate, slower in eval(sys.argv[1]):

@@ -2,9 +2,9 @@
 
     torch_job.py FOLDER plain|hook STEPS INIT_TIMEOUT_S [ignore-term]
 
-Where it is goes into FOLDER/RANK.LIFE, a line each; what it says, into FOLDER/RANK.LIFE.err. It goes on from
+It logs its progress in FOLDER/RANK.LIFE and its messages in FOLDER/RANK.LIFE.err. It resumes from
 FOLDER/checkpoint, which rank 0 writes after each step. With ignore-term, torchrun does not end it when
-another rank fails, so that it finds out by itself.
+another rank fails, so that it has to detect the failure itself.
 """
 
 import datetime

@@ -1,10 +1,10 @@
-"""Jobs under torchrun, each with a rank that is killed or frozen at a moment that follows from a seed.
+"""Jobs under torchrun, each with a rank that is killed or frozen at a time drawn from a seed.
 
     torch_kills.py JOBS SEED
 
-Every other rank has to end by itself with one error that names that rank and the operation: within LOST_S of
-the moment, or within the timeout of init_process_group where not all had joined; and nothing may be left.
-Then a job that torchrun starts anew from its checkpoint. Prints TAP.
+Every other rank has to end with one error that names that rank and the operation, within LOST_S of
+that time, or within the timeout of init_process_group if not all had joined. No process may remain.
+Then a job that torchrun restarts from its checkpoint. Prints TAP.
 """
 
 import os
@@ -17,7 +17,7 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-LOST_S = 7.0  # the peer timeout is 5 s, a keep-alive comes each second, and then all are told
+LOST_S = 7.0  # peer timeout of 5 s, keep-alive interval of 1 s, and the notification of all ranks
 INIT_S = 15.0
 ENDS_S = 10.0  # from the error to the end of Python, on a busy machine
 HANGS_S = 60.0
@@ -45,7 +45,7 @@ def read(path):
 class Rank:
     def __init__(self, folder, rank, life=0):
         self.rank, self.path, self.folder = rank, f"{folder}/{rank}.{life}", folder
-        self.ended = None  # when it was first seen to be gone
+        self.ended = None  # time when its end was detected
 
     def places(self):
         return read(self.path).splitlines()
@@ -55,7 +55,7 @@ class Rank:
         return int(places[0].split()[1]) if places else None
 
     def lives(self):
-        """It is there, and not a zombie."""
+        """True if it exists and is not a zombie."""
         pid = self.pid()
         stat = read(f"/proc/{pid}/stat") if pid else ""
         return bool(stat) and stat.rsplit(")", 1)[1].split()[0] not in "ZX"
@@ -65,12 +65,12 @@ class Rank:
             self.ended = time.monotonic()
 
     def failed(self):
-        """When it had its error, or None."""
+        """Time of its error, or None."""
         times = [float(place.split()[1]) for place in self.places() if place.startswith("error")]
         return times[0] if times else None
 
     def last_words(self):
-        """The errors that it ended with. (PyTorch puts [rank0]: before each line of them.)"""
+        """The errors with which it ended. (PyTorch prefixes each line with [rank0]:.)"""
         said = re.sub(r"^\[rank\d+\]: ", "", read(self.path + ".err"), flags=re.MULTILINE)
         return re.findall(r"^(?:(?:\w+\.)*\w*(?:Error|Exception|Interrupt)\b|terminate|Fatal).*", said, re.MULTILINE)
 
@@ -116,7 +116,7 @@ class Job:
         )
 
     def run(self):
-        """-> what was wrong, in sentences"""
+        """-> list of failures, as sentences"""
         with tempfile.TemporaryDirectory() as folder:
             torchrun = start(folder, self.ranks, self.how, "ignore-term")
             ranks = [Rank(folder, rank) for rank in range(self.ranks)]
@@ -148,7 +148,7 @@ class Job:
         self.place = (victim.places() or ["?"])[-1]
 
     def _watch(self, torchrun, ranks):
-        """Until all others have ended; then what is frozen thaws, and ends, too."""
+        """Wait until all others have ended; then resume the frozen rank, which ends, too."""
         others = [rank for rank in ranks if rank.rank != self.victim]
         joined_late = {}
         while any(rank.ended is None for rank in others):
@@ -189,7 +189,7 @@ class Job:
         if seconds > allowed:
             self.wrong.append(f"rank {rank.rank} failed after {seconds:.1f} s; {allowed:g} s are allowed")
         if places[-1] == "end" and not words:
-            # It needed nothing more of the victim, which had done its part.
+            # It needed no more data of the victim, which had completed its part.
             if not self.place.startswith(("exit", "end", "sum", f"barrier {STEPS - 1}")):
                 self.wrong.append(f"rank {rank.rank} ended well, though its peer was at '{self.place}'")
         elif len(words) != 1:

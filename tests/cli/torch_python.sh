@@ -1,8 +1,8 @@
-# What the tests with PyTorch begin with; they source it after tests/lib/tap.sh. It sets python and root,
-# or ends the test as skipped.
+# Common start of the tests with PyTorch; they source it after tests/lib/tap.sh. It sets python and
+# root, or ends the test as skipped.
 # shellcheck shell=sh disable=SC2034
 if [ "$WEFT_BUILD_NAME" != release ]; then
-    # A sanitized library wants its runtime in the program too; what runs is tested elsewhere.
+    # A sanitized library also needs its runtime in the program; other tests cover that build.
     tap_skip "weft.torch" "the $WEFT_BUILD_NAME build"
     tap_done
 fi

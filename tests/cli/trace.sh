@@ -6,7 +6,7 @@
 unset WEFT_DATA_DIR
 cd "$tap_tmp" || exit 1
 
-# What a trace counts must be what the endpoint counted. One line for each that differs.
+# Counts of a trace must equal the endpoint's counters. Prints a line for each difference.
 cat >equal.jq <<'END'
 .endpoints[] | . as $e
 | if (.counters | not) then "\(.label): no counters" else
@@ -38,7 +38,7 @@ for seed in 3 7 8 57; do
     equal "seed$seed.trace"
 done
 
-# qlog: 0x1e, one JSON text, a newline; as many as there are records, and the head.
+# qlog: 0x1e, one JSON text, a newline; one per record, plus the head.
 summary=$("$WEFT_BIN" trace summary incast.trace --json)
 records=$(echo "$summary" | jq '[.endpoints[].records] | add')
 tap_run "qlog -o" "$WEFT_BIN" trace qlog incast.trace -o incast.sqlog
@@ -62,7 +62,8 @@ tap_is "times go forward" "$(jq -s '[.[1:][].time] | . == sort' incast.jsonl)" t
 tap_is "on standard output the same" "$("$WEFT_BIN" trace qlog incast.trace | cksum)" \
     "$(cksum <incast.sqlog)"
 
-# One message: it begins with opened and ends with closed (but for copies of DONE); as many packets as qlog has.
+# One message: it begins with `opened` and ends with `closed` (except for copies of DONE); the
+# number of packets equals that in qlog.
 life=$("$WEFT_BIN" trace msg incast.trace --msg 2 --endpoint 0 --json)
 tap_is "a message's life" "$(echo "$life" |
     jq -r '[.[0].events[].event | select(startswith("message_"))] | .[0] + " " + .[-1]')" \
@@ -74,7 +75,7 @@ tap_like "as a table" "$("$WEFT_BIN" trace msg incast.trace --msg 2 --endpoint 0
     ' message_closed .*complete, '
 tap_run_fails "no such message" 1 "$WEFT_BIN" trace msg incast.trace --msg 99999
 
-# Files that end early, or are none.
+# Truncated files, and files that are not traces.
 head -c 100001 incast.trace >cut.trace
 tap_like "a truncated file is said to be one" "$("$WEFT_BIN" trace summary cut.trace 2>&1)" 'is truncated'
 tap_is "and read as far as it goes" "$("$WEFT_BIN" trace summary cut.trace --json 2>/dev/null |
@@ -93,7 +94,7 @@ for verb in summary msg qlog; do
     tap_like "$verb's help shows an example" "$("$WEFT_BIN" trace $verb --help)" '^  weft '
 done
 
-# Real sockets: one file per process, in both drives.
+# Real sockets: one file per process, over both drivers.
 for drive in caller engine; do
     "$WEFT_BIN" train --workers 2 --servers 1 --shards-per-server 2 --epochs 1 --batch 256 \
         --inject-loss 0.02 --progress-thread $drive --trace "$drive" --json >run.json 2>/dev/null

@@ -1,6 +1,6 @@
 #!/bin/sh
-# `weft trace export`: every slice of a Chrome trace is proved against the format and its record; JSON
-# lines and CSV hold every row of every table.
+# `weft trace export`: every slice of a Chrome trace is checked against the format and its record;
+# JSON lines and CSV hold every row of every table.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 cd "$tap_tmp" || exit 1
@@ -33,7 +33,7 @@ tap_is "of several files" "$(export_db part0.db part1.db --format chrome |
     jq '[.traceEvents[] | select(.ph == "X")] | length')" \
     "$(jq '[.traceEvents[] | select(.ph == "X")] | length' run.json)"
 
-# What overlaps has tracks of its own: all RPCs of one worker, at the same time.
+# Overlapping RPCs have separate tracks: all RPCs of one worker, at the same time.
 cp run.db crowd.db
 python3 - <<'END'
 import sqlite3
@@ -88,7 +88,8 @@ tap_is "or of a table" "$(export_db run.db --format csv --table hot_total)" \
     "$("$WEFT_BIN" trace sql run.db 'SELECT * FROM hot_total' --csv)"
 tap_is "of one server" "$(export_db run.db --format jsonl --table served --server 1 | jq -s 'map(.server) | unique' -c)" "[1]"
 
-# ---- words ------------------------------------------------------------------------------------------------
+# ---- error texts
+# ------------------------------------------------------------------------------------------
 tap_run_fails "no room" 1 "$WEFT_BIN" trace export run.db --format jsonl -o /dev/full
 tap_run_fails "no such folder" 1 "$WEFT_BIN" trace export run.db --format csv -o no/such/file
 tap_run_fails "no such file" 1 "$WEFT_BIN" trace export missing --format csv

@@ -13,7 +13,7 @@ db.commit()" "$@"; }
 figures() { "$WEFT_BIN" trace figures "$@"; }
 # of DIR N FILTER: a member of a figure
 of() { jq -r --arg n "$2" "[.figures[] | select(.figure == \$n)][0].$3" "$1/figures.json"; }
-# Files of DIR that are no PNG of 1000 x 600.
+# Files of DIR that are not PNGs of 1000 x 600.
 no_pngs() { python3 - "$1" <<'END'
 import glob, struct, sys
 names = glob.glob(sys.argv[1] + "/*.png")
@@ -27,7 +27,7 @@ END
 
 make_db run.db --rpcs 6000 --slow n_tx --dropped 3 || exit 1
 
-# Without gnuplot: the words and the scripts are there all the same.
+# Without gnuplot the text and the scripts are still written.
 mkdir bare
 tap_run_fails "without gnuplot" 1 env PATH="$tap_tmp/bare" "$WEFT_BIN" trace figures run.db -o bare/out
 tap_like "it says what to install" "$(cat run.out)" 'gnuplot-nox'
@@ -61,7 +61,7 @@ tap_is "it never falls" "$(sed -n '/^\$push/,/^EOD/p' one/fig4-latency.gp | grep
 tap_is "few workers cannot tell of many" "$(of one 7b verdict)" "cannot tell"
 tap_is "neither can few parameters" "$(of one 10 verdict)" "cannot tell"
 
-# What decides the verdicts.
+# The values that determine the findings.
 make_db other.db --rpcs 2000 --workers 64
 sql other.db "
 UPDATE active SET workers = 60;
@@ -111,7 +111,8 @@ mkdir twin && cp s4.db twin/s4.db
 figures s4.db twin/s4.db -o twins --only 5 >/dev/null
 tap_is "two files of one name" "$(no_pngs twins)" 2
 
-# ---- names, empty runs, words ----------------------------------------------------------------------------
+# ---- names, empty runs, error texts
+# ----------------------------------------------------------------------
 cp run.db "it's \"\`touch ran\`\" \$(touch ran).db"
 sql "it's \"\`touch ran\`\" \$(touch ran).db" "UPDATE meta SET value = 'x'' . system(''touch ran'') . \"
 \`touch ran\`' WHERE key = 'command'"

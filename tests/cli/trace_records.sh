@@ -72,7 +72,8 @@ tap_is "the database is as it was" "$(cksum <run.db)" "$before"
 chmod 400 run.db
 tap_run "a file that may only be read" "$WEFT_BIN" trace summary run.db
 
-# ---- what is no database of records -----------------------------------------------------------------------
+# ---- files that are not databases of records
+# --------------------------------------------------------------
 "$WEFT_BIN" sim incast --senders 2 --rounds 1 --bytes 10000 --trace packets >/dev/null
 "$WEFT_BIN" trace summary packets >/dev/null || tap_fail "summary still reads traces"
 : >empty
@@ -103,7 +104,8 @@ for verb in slow hot sql; do
     tap_like "$verb's help shows an example" "$(trace $verb --help)" '^  weft '
 done
 
-# ---- rows that cannot be, RPCs that failed ------------------------------------------------------------------
+# ---- invalid rows, RPCs that failed
+# -------------------------------------------------------------------------
 make_db bad.db --rpcs 1000 && python3 - <<'END'
 import sqlite3
 db = sqlite3.connect("bad.db")
@@ -122,7 +124,7 @@ tap_like "and said" "$(trace summary bad.db)" '^REFUSED: 10 invalid rows'
 tap_like "as those are that do not add up" "$(trace summary bad.db)" '^INCONSISTENT: '
 tap_like "and failed RPCs" "$(trace summary bad.db)" 'more FAILED'
 
-# Control characters in a foreign file do not reach the terminal.
+# Control characters of an untrusted file do not reach the terminal.
 python3 - <<'END'
 import sqlite3
 db = sqlite3.connect("bad.db")
@@ -131,7 +133,7 @@ db.commit()
 END
 tap_like "control characters are not printed" "$(trace summary bad.db)" '^weft[?][[]2Jtrain[?]$'
 
-# Damaged files: an answer or words, never a crash.
+# Damaged files: a result or an error text, never a crash.
 make_db small.db --rpcs 300
 tap_is "no damage ends in a crash" "$(python3 - "$WEFT_BIN" <<'END'
 import random, subprocess, sys

@@ -23,13 +23,13 @@ $(jq -c 'del(.counters, .latency_us)' "$tap_tmp/$2.json" 2>&1)"
     fi
 }
 
-# ---- every mode under loss, beside the reliable run (the issue's own measure) ----
+# ---- every mode under loss, compared with the reliable run ----
 train reliable --mode bsp --loss-bound 0 --inject-loss 0
 train bsp --mode bsp --loss-bound 0.10 --inject-loss 0.02
 train ssp --mode ssp:2 --loss-bound 0.10 --inject-loss 0.02
 train asp --mode asp --loss-bound 0.10 --inject-loss 0.02
 train whole --mode bsp --loss-bound 0 --inject-loss 0.02
-# Larger batches, so that a message has many chunks and its bound admits some losses.
+# Larger batches, so that a message has many chunks and its bound allows some losses.
 train large --mode bsp --loss-bound 0.10 --inject-loss 0.10 --batch 2048 --epochs 4
 
 best=$(jq .test_auc "$tap_tmp/reliable.json")
@@ -37,7 +37,7 @@ holds "nothing is dropped" reliable '.injected_drops == 0 and .delivered_fractio
 holds "AUC" reliable '.test_auc >= 0.90'
 for name in bsp ssp asp whole; do
     near=0.003
-    # Nothing holds ASP's workers together: one that stood still trains its share alone.
+    # ASP does not synchronize workers: one that was suspended trains its share alone.
     [ "$name" = asp ] && near=0.02
     holds "AUC at least 0.90 and within $near of the reliable run" "$name" \
         ".test_auc >= 0.90 and (.test_auc - $best | fabs) <= $near"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# `weft train --restart`: workers and a server are killed, and the job reaches the same result. A job that
-# ends before the kill is not a failure: it was too quick, or the shell was not scheduled.
+# `weft train --restart`: workers and a server are killed, and the job reaches the same result. A
+# job that ends before the kill is not a failure: it was too fast, or the shell was not scheduled.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 unset WEFT_DATA_DIR
@@ -10,7 +10,7 @@ train() {
     "$WEFT_BIN" train --data "$WEFT_SOURCE_ROOT/data/adult/adult.data.zst" --format adult "$@"
 }
 
-# A name with a blank is as good as any.
+# File names may contain a blank.
 train --workers 2 --servers 2 --restart 9 --checkpoint "c kpt" --checkpoint-every 40 --epochs 8 \
     --save model --peer-timeout 60 >out 2>&1 &
 run=$!
@@ -18,7 +18,7 @@ run=$!
 over() { ! kill -0 $run 2>/dev/null; }
 again_or_over() { tap_lines "$2" "^weft run: $1 was killed" out || over; }
 
-# kill_one <role and rank> <how often it was killed then>: when it has begun, and has not ended
+# kill_one <role and rank> <number of this kill>: while the process is running
 kill_one() {
     tap_until eval "tap_lines $2 '^weft run: $1: pid' out || over"
     over || kill -KILL "$(sed -n "s/^weft run: $1: pid //p" out | tail -n 1)" 2>/dev/null
@@ -49,7 +49,7 @@ tap_run "the next one goes on from it" train --workers 2 --servers 1 --restart 1
     --checkpoint "c kpt" --checkpoint-every 40 --epochs 9
 tap_like "and not at the beginning" "$(cat run.out)" '^\[worker 0\] {"event":"ready".*"epoch":[1-8][,}]'
 
-# ---- what does not go together ----
+# ---- incompatible options ----
 refused() {
     tap_run_fails "$1" 2 train --restart 2 $2
     tap_like "in words" "$(cat run.out)" "$3"

@@ -1,10 +1,10 @@
 #!/bin/sh
-# The Wireshark dissector: it decodes captures of whole runs without a malformed packet, its fields agree
-# with the run's report, and it flags truncated and out-of-range fields.
+# The Wireshark dissector: it decodes captures of whole runs without a malformed packet, its fields
+# match the run's report, and it flags truncated and out-of-range fields.
 #
-# The simulator writes the capture, so no right to capture is needed. Packets of the classes AUTH and
-# SEAL, and broken ones, are made from captured ones with text2pcap. With root and dumpcap, loopback
-# is captured too.
+# The simulator writes the capture, so no capture permission is needed. Packets of the classes AUTH
+# and SEAL, and broken ones, are made from captured ones with text2pcap. With root and dumpcap,
+# loopback is captured too.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 unset WEFT_DATA_DIR
@@ -13,22 +13,23 @@ if ! command -v tshark >/dev/null || ! command -v text2pcap >/dev/null; then
     tap_skip "the dissector" "no tshark: install it (tools/bootstrap test)"
     tap_done
 fi
-HOME=$tap_tmp # no settings of the user
+HOME=$tap_tmp # ignore the user's settings
 export HOME
 lua=$WEFT_SOURCE_ROOT/tools/wireshark/weft.lua
 
-# shark <capture> <tshark's other words...>
+# shark <capture> <other arguments of tshark...>
 shark() {
     capture=$1
     shift
     tshark -X "lua_script:$lua" -r "$capture" "$@" 2>shark.err
 }
-# Frames that a display filter finds.
+# Number of frames that match a display filter.
 frames() { shark "$1" -Y "$2" -T fields -e frame.number | wc -l; }
-# All occurrences of a field, one a line.
+# All occurrences of a field, one per line.
 values() { shark "$1" -T fields -e "$2" | tr ',' '\n' | grep .; }
 
-# decoded <capture> <packets>: all of it is weft, nothing is malformed, Lua has not complained.
+# decoded <capture> <packets>: every packet is decoded as weft, none is malformed, and Lua reports
+# no error.
 decoded() {
     tap_is "$1: every packet is decoded" "$(frames "$1" weft)" "$2"
     tap_is "$1: none is malformed" \
@@ -68,7 +69,7 @@ for seed in 4 9 21 32 33 34; do
 done
 
 # ---- other ports: the heuristic ------------------------------------------------------------------
-text() { # hex lines on standard input, as text2pcap wants them
+text() { # hex lines on standard input, in text2pcap's format
     sed 's/../& /g; s/^/000000 /'
 }
 shark run.pcap -T fields -e udp.payload >run.hex
@@ -95,7 +96,7 @@ decoded seal.pcap 300
 tap_is "SEAL: encrypted, nothing else" \
     "$(frames seal.pcap 'weft.encrypted and weft.number and not weft.data and not weft.ack')" 300
 
-# ---- what is wrong is flagged --------------------------------------------------------------------
+# ---- errors are flagged --------------------------------------------------------------------------
 # bad <name> <hex>: exactly this packet is malformed
 bad() {
     echo "$2" | text | text2pcap -q -u 7700,7700 - bad.pcap 2>/dev/null
@@ -148,9 +149,9 @@ echo "$data" | sed 's/^20/10/' | text | text2pcap -q -u 7700,7700 - version.pcap
 tap_is "another version is said to be one" "$(frames version.pcap weft.other_version)" 1
 
 # ---- loopback ------------------------------------------------------------------------------------
-# The sender's bursts come to the capture uncut; the dissector cuts them as the card would.
+# The capture contains the sender's unsplit bursts; the dissector splits them like a network card.
 if [ "$(id -u)" = 0 ] && dumpcap -D 2>/dev/null | grep -q '\. lo'; then
-    port=$(tap_port) # others on this machine use loopback, too
+    port=$(tap_port) # other processes of this machine also use loopback
     : >dumpcap.err
     dumpcap -i lo -B 64 -f "udp port $port" -w lo.pcap 2>dumpcap.err &
     pid=$!

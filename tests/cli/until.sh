@@ -23,8 +23,9 @@ $(jq -c 'del(.counters, .latency_us, .networks[]?.cells[].runs)' "$tap_tmp/$2.js
     fi
 }
 
-# Without losses the model after a number of steps is the same, so the jobs end at the same one; one worker
-# less has other batches. The checks of different runs differ by the order of sums alone.
+# Without losses the model after a number of steps is the same, so the jobs end at the same step;
+# with one worker less the batches differ. The results of different runs differ only by the order of
+# sums.
 train target --until-loss 0.305 --check-steps 5 --loss-bound 0 --inject-loss 0 --epochs 9
 train target_tcp --until-loss 0.305 --check-steps 5 --loss-bound 0 --epochs 9 --transport tcp
 train target_asp --until-auc 0.915 --check-steps 7 --epochs 9 --mode asp --inject-loss 0.05
@@ -54,7 +55,7 @@ tap_run_fails "an AUC of 1" 2 "$WEFT_BIN" train --until-auc 1
 tap_run_fails "nothing to give up" 2 "$WEFT_BIN" train --give-up 3
 
 # ---- a comparison -------------------------------------------------------------------------------
-# The transports take the same steps, as nothing may be missing, and so end at the same loss.
+# With bound 0 all transports make the same steps, so they end at the same loss.
 compare() {
     tap_run "$1" "$WEFT_BIN" perf compare --train --loopback --workers 2 --epochs 2 --check-steps 8 \
         --repetitions 2 --give-up 0 --transports weft:0,tcp:cubic:none,tcp:0.1:reno:rto5 \
@@ -108,7 +109,7 @@ else
     tap_skip "draws" "gnuplot is not installed"
 fi
 
-# refuses <what it says> <arguments...>
+# refuses <expected message> <arguments...>
 refuses() {
     like=$1
     shift

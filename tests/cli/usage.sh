@@ -4,7 +4,7 @@
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 unset WEFT_DATA_DIR
 
-# refused <what stderr must hold> <words...>: exit 2, nothing on stdout, the sentence on stderr.
+# refused <text on stderr> <arguments...>: exit status 2, nothing on stdout.
 refused() {
     sentence=$1
     shift
@@ -83,7 +83,7 @@ unset WEFT_ROLE
 export WEFT_RANK=x
 refused 'WEFT_RANK is "x"' worker --servers 127.0.0.1:1
 unset WEFT_RANK
-# Workers heed it, where --metrics is not given; servers do not.
+# Workers use WEFT_METRICS without --metrics; servers ignore it.
 export WEFT_METRICS=here
 wanted='WEFT_METRICS is "here"; it must be PORT or HOST:PORT with a port from 0 to 65535'
 refused "$wanted" worker --servers 127.0.0.1:1

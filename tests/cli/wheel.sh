@@ -1,6 +1,6 @@
 #!/bin/sh
-# What tools/wheel makes: installed by pip into an environment that has nothing else of weft, the package
-# works with the library that it brings, and PyTorch finds the backend by its entry point. Without a
+# The package of tools/wheel: installed by pip into an environment without other parts of weft, it
+# works with its bundled library, and PyTorch finds the backend by its entry point. Without a
 # package index this is skipped. WEFT_PYTHON: as for torch.sh.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
@@ -9,7 +9,7 @@ if [ "$WEFT_BUILD_NAME" != release ]; then
     tap_skip "the wheel" "the $WEFT_BUILD_NAME build"
     tap_done
 fi
-# One with torch, if there is one.
+# A Python with torch, if available.
 python=
 torch=
 for modules in "cffi, numpy, torch" "cffi, numpy"; do
@@ -34,7 +34,7 @@ unset PYTHONPATH LD_LIBRARY_PATH WEFT_LIBRARY WEFT_JOB_KEY WEFT_KEY_FILE WEFT_HO
 OMP_NUM_THREADS=1
 export OMP_NUM_THREADS
 
-# A checkout of its own with what is here, committed or not.
+# A separate checkout with the current files, committed or not.
 tree=$tap_tmp/tree
 mkdir "$tree"
 (cd "$WEFT_SOURCE_ROOT" && git ls-files --cached --others --exclude-standard | while read -r file; do
@@ -72,7 +72,7 @@ fi
 tap_is "and no program, header or test" \
     "$(grep -v '\.py$\|^weft/libweft\.so\.0$\|^weft\.libs/\|\.dist-info/' names)" ""
 
-# An environment with numpy, cffi and torch of that interpreter, and nothing else of it.
+# An environment with only numpy, cffi and torch of that interpreter.
 "$python" -m venv site
 packages=$(echo site/lib/python3*/site-packages)
 "$python" -c '
@@ -139,7 +139,7 @@ print("torch imported", flush=True)
 dist.init_process_group("weft")
 t = torch.ones(3) * (dist.get_rank() + 1)
 dist.all_reduce(t)
-# In one write: the two ranks share the pipe, and end at the same moment.
+# In one write, because the two ranks share the pipe and end at the same time.
 print(f"sum {t[0].item()} {dist.get_backend()}\n", end="", flush=True)
 dist.destroy_process_group()
 EOF
@@ -151,7 +151,7 @@ tap_is "both ranks have the sum" "$(grep -c '^sum 3.0 weft$' run.out)" 2
 MASTER_ADDR=127.0.0.1 MASTER_PORT=0 RANK=0 WORLD_SIZE=1
 export MASTER_ADDR MASTER_PORT RANK WORLD_SIZE
 library=$packages/weft/libweft.so.0
-refused() { # refused <what is wrong> <regular expression>
+refused() { # refused <name> <regular expression>
     tap_run_fails "$1: the script fails" 1 site/bin/python script.py
     tap_is "$1: not when torch is imported" "$(head -n 1 run.out)" "torch imported"
     tap_like "$1: init_process_group says so" "$(tail -n 1 run.out)" "^ImportError: $2"

@@ -395,8 +395,7 @@ static const struct weft_driver_ops tcp_ops = {
     .grid = tcp_grid,
 };
 
-/* ---- public functions
- * ------------------------------------------------------------------------- */
+/* ---- public functions ------------------------------------------------------------------------ */
 
 weft_status weft_tcp_open(const struct weft_tcp_config *config, struct weft_driver **driver_p,
                           struct weft_error *error)

@@ -140,7 +140,7 @@ void weft_tcp_tx_flushed(struct weft_tcp *t, struct tcp_peer *p, struct tcp_tx *
     }
 }
 
-/* ---- deadline, BLOCKED, DONE -------------------------------------------------------------------- */
+/* ---- deadline, BLOCKED, DONE ----------------------------------------------------------------- */
 
 void weft_tcp_tx_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
 {

@@ -311,8 +311,7 @@ static const struct weft_driver_ops udp_ops = {
     .grid = udp_grid,
 };
 
-/* ---- public functions
- * ------------------------------------------------------------------------- */
+/* ---- public functions ------------------------------------------------------------------------ */
 
 weft_status weft_udp_open(const struct weft_udp_config *config, struct weft_driver **driver_p,
                           struct weft_error *error)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""live.py WEFT TARGET: runs `weft top` in a terminal of 80 x 24, then of 100 x 40, presses q. Prints what
-was seen and the exit status; no fixed times, but two minutes for each condition."""
+"""live.py WEFT TARGET: runs `weft top` in a terminal of 80 x 24, then of 100 x 40, presses q. Prints the
+screen and the exit status; waits for conditions, each for at most two minutes."""
 import fcntl
 import os
 import pty
@@ -17,7 +17,7 @@ def size(fd, rows, columns):
 
 
 def wait_for(fd, text, nudge):
-    """ncurses notices a SIGWINCH only while it waits for a key: nudge again until it did."""
+    """ncurses handles SIGWINCH only while it waits for a key: repeat the signal until it does."""
     seen, until = b"", time.monotonic() + 120
     while text not in seen:
         if not select.select([fd], [], [], 0.5)[0]:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""serve.py FILE TARGETS PORT_FILE: answers as a weft process would, from FILE (/metrics), with three hot
-rows, and with TARGETS (/targets); writes its port. SIGTERM ends it."""
+"""serve.py FILE TARGETS PORT_FILE: replies like a weft process: /metrics from FILE, three hot
+rows, and /targets from TARGETS; writes its port. SIGTERM ends it."""
 import http.server
 import json
 import sys
