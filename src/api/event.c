@@ -216,7 +216,8 @@ static void step(struct weft_transport *t, uint64_t end_ns, uint64_t now_ns)
 {
     uint64_t left_ns = end_ns == WEFT_NEVER ? WEFT_NEVER : end_ns - now_ns;
     if (!weft_endpoint_has_thread(&t->endpoint)) {
-        WEFT_ASSERT(queue_fits(t, 0)); /* the ring is empty: there is room for everything posted */
+        WEFT_ASSERT(queue_fits(t, 0)); /* the ring is empty: it has room for all posted
+                                        * operations */
     } else if (t->metrics != NULL) {
         left_ns = weft_min_u64(left_ns, look_ns); /* a request for metrics cannot end this sleep */
     }

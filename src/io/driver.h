@@ -68,12 +68,12 @@ void weft_driver_refuse(struct weft_driver *driver, weft_peer peer);
 /* The message interface; now_ns of its calls is weft_clock_now_ns(). */
 struct weft_msgr weft_driver_msgr(struct weft_driver *driver);
 
-/* One round of progress: send what is ready; sleep until a datagram, a wake, the endpoint's
- * deadline or timeout_ns from now (over UDP, where datagrams follow each other closely, up to 100
- * us longer than the first of them takes: weft_ep_batch_ns); take one batch of datagrams, calling
- * handler after each; run due timers, and handler if there were any; send what is ready. handler is
- * called at least once in each step. Returns the number of datagrams (over TCP, records) received.
- * timeout_ns 0 = do not sleep, WEFT_NEVER = no limit.
+/* One round of progress: send what is ready; sleep; receive one batch of datagrams, calling handler
+ * after each; run due timers, and handler if there were any; send what is ready. The sleep ends at
+ * a datagram, a wake, the endpoint's deadline, or timeout_ns from now. Over UDP, if datagrams
+ * follow each other closely, it may last up to 100 us longer, so that several are received together
+ * (weft_ep_batch_ns). handler is called at least once in each step. Returns the number of datagrams
+ * (over TCP, records) received. timeout_ns 0 = do not sleep, WEFT_NEVER = no limit.
  * Cost:    3 system calls in the steady state; a batch is at most 8 buffers of 64 KB. */
 uint32_t weft_driver_step(struct weft_driver *driver, uint64_t timeout_ns,
                           weft_driver_handler *handler, void *arg);

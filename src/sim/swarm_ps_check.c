@@ -330,8 +330,8 @@ static void check_lost(struct swarm_ps *ps)
     uint64_t absent = 0, told = 0, rows = 0;
     for (uint32_t w = 0; w < ps->table.workers; w++) {
         if (forgets(ps) && ps->worker[w].lives > 0) {
-            continue; /* nobody tells what was lost after its death, or of what it had not finished
-                       */
+            continue; /* losses after the worker's death, or of its unfinished pushes, are not
+                       * reported */
         }
         told += ps->worker[w].lost;
         told += weft_ps_client_counters(ps->worker[w].client)->pushes_lost;

@@ -82,8 +82,7 @@ struct swarm_ps_worker {
     float *fetched_rows;       /* (2, ids, dim): of FETCH, and of a pull whose result is not used */
     weft_peer peer[SHARDS_MAX]; /* with replicas: the connection, and its host */
     uint32_t at_host[SHARDS_MAX];
-    uint64_t
-        look_ns[SHARDS_MAX]; /* when it learns that the shard has moved; 0 = nothing to learn */
+    uint64_t look_ns[SHARDS_MAX]; /* time when it learns that the shard has moved; 0 = no move */
     uint32_t computed;       /* it computes the push of this clock - 1 until then */
     uint64_t computed_ns;
 };
@@ -97,7 +96,7 @@ struct swarm_ps_box {
     uint64_t connect_ns; /* earliest time to connect to the shard */
     weft_peer peer;      /* its connection to the shard, or the last one, and that one's host */
     uint32_t at_host;
-    uint64_t look_ns; /* with replicas: when it learns that the shard has moved; 0 = it knows */
+    uint64_t look_ns; /* with replicas: time when it learns that the shard has moved; 0 = known */
 };
 
 enum { SWARM_PEERS = 256 };
@@ -150,12 +149,12 @@ struct swarm_ps {
     struct weft_saved saved[SHARDS_MAX];
     uint32_t lives[SHARDS_MAX]; /* number of restarts */
     bool scheduled;             /* updates wait for grants: swarm_ps_sched.c */
-    bool drops;                 /* or are dropped */
+    bool drops;                 /* and may be dropped */
     uint64_t update_bytes_min;
     uint32_t delay_max;
-    uint64_t sched_back_ns; /* no decisions before: its process is dead */
+    uint64_t sched_back_ns; /* no decisions before this time: the scheduler is dead */
     struct weft_prng sched_prng;
-    bool admits; /* reads wait, too */
+    bool admits; /* reads wait for admission, too */
     struct weft_prng read_prng;
     struct weft_swarm_updates told;          /* outcomes of updates */
     uint32_t blocks;                         /* of a row, once a shard has the table */
@@ -168,12 +167,11 @@ struct swarm_ps {
     uint64_t park_pause_ns;
     uint64_t parks; /* connections that workers ended, of those that died, too */
     uint64_t unparks;
-    uint32_t
-        hot_rows; /* workers split pushes and pulls by hot sets of so many rows; 0: they do not */
+    uint32_t hot_rows; /* size of hot sets by which workers split pushes and pulls; 0 = no split */
     uint64_t hot_epoch_ns;
     uint64_t rows_hot; /* rows of pushes that were split, of workers that died, too */
     uint64_t rows_cold;
-    uint32_t box_deaths; /* deaths still to happen */
+    uint32_t box_deaths; /* remaining deaths of aggregators */
     uint64_t wake_ns[WEFT_PLAN_HOSTS_MAX];
     uint64_t pushes_absorbed; /* of aggregators, including those that died */
     uint64_t aggregates_in;   /* the same: sums of one for another */

@@ -1,10 +1,12 @@
-/* Every kind of process of a simulated parameter server dies: beside servers and replicas
- * (swarm_ps_replica.c), workers, aggregators and the scheduler. They die between any two steps of
- * the former: also while a server is dead and its replica not promoted yet. A dead worker or
- * aggregator is replaced at once, a dead scheduler later; meanwhile nobody decides.
+/* Deaths of every kind of process of a simulated parameter server: besides servers and replicas
+ * (swarm_ps_replica.c) also workers, aggregators and the scheduler.
  *
- * A worker that dies does not tell which of its pushes a promotion has lost, or whether its last
- * push was applied. The other checks of swarm_ps_replica.c and swarm_ps_check.c remain. */
+ * They die between any two steps, also while a server is dead and its replica is not promoted yet.
+ * A dead worker or aggregator is replaced at once, a dead scheduler later; until then no updates
+ * are decided.
+ *
+ * A worker that dies does not report which of its pushes a promotion has lost, or whether its last
+ * push was applied. All other checks of swarm_ps_replica.c and swarm_ps_check.c still apply. */
 #include "sim/swarm_ps_internal.h"
 
 enum { WORKER_DEATHS_MAX = 4, SCHED_DEATHS_MAX = 4 };
@@ -19,7 +21,7 @@ void weft_swarm_ps_kills_draw(struct swarm_ps *ps)
         return;
     }
     /* As in swarm_ps.c: a part of a row, or another number of gradients in a mean, could not be
-     * told from an error. */
+     * distinguished from an error. */
     ps->mortal = ps->deaths > 0 && weft_prng_below(prng, 4) > 0 &&
                  (ps->table.flavour == WEFT_SWARM_PLAIN || ps->table.spec.mode != WEFT_TABLE_BSP);
 }

@@ -155,7 +155,7 @@ static void make_replica(struct swarm_ps *ps, uint32_t s, struct swarm_ps_seat *
 {
     struct weft_msgr msgr = weft_ep_msgr(weft_world_ep(ps->world, seat->host));
     struct weft_replica_config replica;
-    ps->lives[s]++; /* its own keys */
+    ps->lives[s]++; /* gives the process new keys */
     const struct weft_shard_config config = weft_swarm_ps_shard_config(ps, s);
     weft_status status = weft_shard_new(&config, msgr, &seat->shard);
     WEFT_ASSERT(status == WEFT_OK);
@@ -207,8 +207,7 @@ void weft_swarm_ps_replicas_free(struct swarm_ps *ps)
     for (uint32_t s = 0; ps->replicas && s < ps->shards; s++) {
         replica_free(&ps->seat[s][0]);
         replica_free(&ps->seat[s][1]);
-        /* The other one is ps->shard[s]: of a vacant shard, the replica's that would be promoted.
-         */
+        /* The other one is ps->shard[s]: for a vacant shard, that of the replica to be promoted. */
         shard_free((ps->is_vacant[s] ? serving_of(ps, s) : standby_of(ps, s))->shard);
         free(ps->reported[s]);
     }
@@ -300,8 +299,8 @@ static void standby_progress(struct swarm_ps *ps, uint32_t s, struct swarm_ps_se
 {
     void *piece;
     close_strangers(ps, seat, now_ns);
-    /* Of a vacant shard it has the state that is promoted; nothing more comes over a connection
-     * that the dead server had still accepted. */
+    /* For a vacant shard it has the state to be promoted, and no more data arrives over a
+     * connection that the dead server had accepted. */
     if (seat->is_spent && !ps->is_vacant[s]) {
         renew(ps, s, seat, now_ns);
     }
@@ -394,7 +393,8 @@ void weft_swarm_ps_replicas_look(struct swarm_ps *ps, uint32_t s)
     }
 }
 
-/* The square of what a row lacks of that reported: in the first column exactly the lost pushes. */
+/* The squared difference between a row and its reported state: in the first column exactly the lost
+ * pushes. */
 static double lost_of_row(const struct swarm_ps *ps, const float *reported, const float *row)
 {
     const uint32_t set = (uint32_t)-reported[0] & ~(uint32_t)-row[0];
@@ -571,7 +571,7 @@ static bool wait_for(struct swarm_ps *ps, uint64_t ns)
     return true;
 }
 
-/* The server of a shard dies as soon as it may, and its replica is promoted later. */
+/* Kill the server of a shard as soon as allowed; its replica is promoted later. */
 static bool run_death(struct swarm_ps *ps, uint32_t s, struct weft_prng *prng)
 {
     for (uint32_t i = 0; i < LOOKS_MAX && !may_promote(ps, s); i++) {

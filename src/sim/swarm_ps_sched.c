@@ -18,7 +18,7 @@ enum {
     KIND_DIRECT = 1
 };
 
-/* A worker that hears nothing for so long sends without a grant. */
+/* A worker without a decision for this long sends without a grant. */
 static const uint64_t silence_ns = WEFT_NS_PER_S;
 
 /* A dropped push must be distinguishable from a missing one: only if a row identifies the pushes in
@@ -41,7 +41,7 @@ void weft_swarm_ps_sched_draw(struct swarm_ps *ps)
     }
     ps->update_bytes_min = weft_prng_range(prng, 1, 4000);
     ps->can |= weft_prng_below(prng, 4) > 0 ? WEFT_RPC_CAN_UPDATE : 0;
-    /* Of a stream of its own: jobs in which reads do not wait are those of before. */
+    /* A separate random stream, so that seeds without read admission are unchanged. */
     weft_prng_split(&ps->read_prng, ps->table.seed, UINT64_C(0x7265616473));
     ps->admits = ps->table.spec.mode != WEFT_TABLE_BSP && weft_prng_below(&ps->read_prng, 2) == 0;
     ps->drops = may_drop(ps);
@@ -79,7 +79,7 @@ static void asked(struct swarm_ps *ps, uint32_t w, uint64_t update, uint64_t now
     weft_world_fail(ps->world, "worker %" PRIu32 " asks for more updates than there are places", w);
 }
 
-/* Returns true if it was in time. */
+/* Returns true if the decision was in time. */
 static bool drop(struct swarm_ps *ps, uint32_t w, uint64_t update, uint64_t now_ns)
 {
     weft_status status = weft_ps_update_drop(ps->worker[w].client, update, now_ns);
@@ -105,8 +105,8 @@ static void grant(struct swarm_ps *ps, uint32_t w, uint64_t update, uint32_t sha
     }
 }
 
-/* In half of the updates: in a sum of this clock, with too few members, too many, or as many as
- * there are. */
+/* Half of the updates are assigned to a sum of this clock, with too few, too many, or the exact
+ * number of members. */
 static void by_aggregator(struct swarm_ps *ps, uint32_t w, const struct swarm_ps_ask *ask)
 {
     struct weft_prng *prng = &ps->sched_prng;
@@ -186,8 +186,7 @@ void weft_swarm_ps_sched_breaks(struct swarm_ps *ps)
     }
 }
 
-/* What it had decided on before remains granted; what is not decided is decided by the next one, or
- * by nobody. */
+/* Earlier decisions remain valid; open ones are decided by the next process or not at all. */
 void weft_swarm_ps_sched_dies(struct swarm_ps *ps, uint64_t dead_ns)
 {
     const uint64_t now_ns = weft_world_now_ns(ps->world);

@@ -60,7 +60,7 @@ static void park_draw(struct swarm_ps *ps)
     ps->park_pause_ns = weft_prng_range(&prng, 1, 20 * WEFT_NS_PER_MS);
 }
 
-/* In one of three runs, whose workers do not park. Sets change as often as a shard may. */
+/* In one of three runs, in which workers do not park. Sets change at the maximum rate. */
 static void hot_draw(struct swarm_ps *ps)
 {
     struct weft_prng prng;
@@ -181,7 +181,7 @@ static void box_dies(struct swarm_ps *ps, uint32_t b)
     make(ps, b);
 }
 
-/* It may die twice before any other event. */
+/* An aggregator may die twice before any other event. */
 bool weft_swarm_ps_box_may_die(struct swarm_ps *ps, struct weft_prng *prng)
 {
     const bool dies = ps->via && ps->box_deaths > 0 && weft_prng_below(prng, 2) == 0;
@@ -223,7 +223,7 @@ void weft_swarm_ps_boxes_look(struct swarm_ps *ps, uint32_t s, uint64_t within_n
     }
 }
 
-/* It is connected to a process that no longer serves the shard, and learns that. */
+/* The aggregator is connected to a process that no longer serves the shard, and learns that. */
 static void box_moves(struct swarm_ps *ps, uint32_t b, uint64_t now_ns)
 {
     struct swarm_ps_box *box = &ps->box[b];
