@@ -19,8 +19,9 @@ fi
 
 printf '# BYTES PROBABILITY\n20000 0\n400000 1\n' >"$tap_tmp/sizes"
 
-# background <options...>: the report is in $tap_tmp/json; tells <jq expression> asks it. It ends as
-# soon as no flow is under way; some 100 arrive in a second, and 2000 may wait for a machine that stands.
+# background <options...>: the report is in $tap_tmp/json; tells <jq expression> queries it. It ends
+# as soon as no flow is in progress. Some 100 flows arrive per second; up to 2000 may queue while
+# the machine is suspended.
 background() {
     "$WEFT_BIN" lab background "$lab" --sizes "$tap_tmp/sizes" --drain 120 \
         --json "$@" >"$tap_tmp/json" \
@@ -31,7 +32,7 @@ background() {
 tells() {
     jq -r "$1" "$tap_tmp/json"
 }
-# Bytes that the hosts' interfaces have sent.
+# Bytes sent by the interfaces of the hosts.
 on_the_wire() {
     for host in 0 1 2 3; do
         "$WEFT_BIN" lab exec "$lab" "$host" -- sed -n 's/.*eth0: *//p' /proc/net/dev
@@ -90,7 +91,7 @@ lab_until 120 carried 1000000
 wait $pid
 tap_is "it ends with its lab, in words" "$? $(grep -c 'has the lab ended' "$tap_tmp/err")" "1 1"
 
-# As a part of the lab.
+# As a member of the lab.
 tap_run "a lab with background traffic comes up" \
     "$WEFT_BIN" lab up "$lab" --hosts 4 --rate 200mbit --background "$tap_tmp/sizes:0.1"
 wire=0

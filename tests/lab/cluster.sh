@@ -11,7 +11,8 @@ weft=$WEFT_BIN
 a=test-a-$$
 b=test-b-$$
 run=
-mark=9753$$ # seconds that our sleeping processes sleep: their name in the process list
+# duration of the sleep processes of this test, which identifies them in the process list
+mark=9753$$
 cleanup() {
     "$weft" lab down "$a" 2>/dev/null
     "$weft" lab down "$b" 2>/dev/null
@@ -29,7 +30,7 @@ sleepers() { ps -e -o args= | grep -c "^sleep $mark\$"; }
 no_sleeper() { [ "$(sleepers)" = 0 ]; }
 one_sleeper() { [ "$(sleepers)" = 1 ]; }
 two_sleepers() { [ "$(sleepers)" = 2 ]; }
-gone() { # or dead, and not yet collected by the machine's process 1
+gone() { # true if gone, or a zombie not yet reaped by process 1
     ! grep -q '^State:[[:space:]]*[^ZX[:space:]]' "/proc/$1/status" 2>/dev/null
 }
 entries() { find /run/weft/lab -name "*$1*" 2>/dev/null | wc -l; }
@@ -80,7 +81,7 @@ kill -KILL "$exec"
 wait "$exec" 2>/dev/null
 tap_run "exec: the command ends with weft" lab_until 120 no_sleeper
 
-# ---- a lab holds nothing of its maker's
+# ---- a lab keeps no descriptor of its creator
 tap_run "who reads up's output sees its end" \
     timeout 120 sh -c '"$0" lab up "$1" --hosts 2 7>&1 2>&1 | cat' "$weft" "$b"
 tap_run "that lab is up" "$weft" lab down "$b"
@@ -91,7 +92,7 @@ for lab in "$a" "$b"; do
     "$weft" lab exec "$lab" 1 -- "$WEFT_BLAST" recv 1000 >"$tap_tmp/recv.$lab" &
     lab_until 120 grep -q ready "$tap_tmp/recv.$lab"
 done
-for row in "$b 200" "$a 1"; do # its marks end the receiver
+for row in "$b 200" "$a 1"; do # the marks end the receiver
     "$weft" lab exec "${row% *}" 0 -- "$WEFT_BLAST" send 10.77.0.2 "${row#* }" marks
     lab_until 120 grep -q packets "$tap_tmp/recv.${row% *}"
 done
@@ -190,7 +191,7 @@ start_run
 kill -KILL "$holder"
 run_ended "run, kill -9 of the holder: the command's end" 137
 
-# ---- a set-up that does not get through ----------------------------------------------------------
+# ---- a failed set-up -----------------------------------------------------------------------------
 setsid "$weft" lab run --hosts 200 -- true 2>"$tap_tmp/err" &
 run=$!
 lab_until 120 test -e "/run/weft/lab/run-$run"

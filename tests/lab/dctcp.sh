@@ -24,12 +24,12 @@ bottleneck() {
         ip netns exec "$b" nft add chain ip weft input '{ type filter hook input priority 0; }'
 }
 
-# rule <nft statement...>: the one rule for packets on their way to b; none without words.
+# rule <nft statement...>: sets the only rule for packets to b; no rule without arguments.
 rule() {
     ip netns exec "$s" nft flush chain ip weft forward
     [ $# = 0 ] || ip netns exec "$s" nft add rule ip weft forward ip daddr 10.77.1.1 "$@"
 }
-# Marks that reach b: on a busy machine some of those that were set are dropped behind.
+# Marks that reach b: on a busy machine some marked packets are dropped afterwards.
 count_marks() {
     ip netns exec "$b" nft flush chain ip weft input
     ip netns exec "$b" nft add rule ip weft input tcp dport 7001 ip ecn ce counter
@@ -58,7 +58,7 @@ name="DCTCP by BPF"
 command -v nft >/dev/null || hop_skip "$name" "nft is not installed (package nftables)"
 hop_or_skip "$name" bottleneck
 
-# Two at a time, each gone with its process.
+# Two at a time; each is removed with its process.
 "$WEFT_DCTCP" hold >"$tap_tmp/one" 2>"$tap_tmp/err" &
 pids+=($!)
 "$WEFT_DCTCP" hold >"$tap_tmp/two" 2>"$tap_tmp/err2" &
@@ -93,7 +93,7 @@ unmarked() {
         v["alpha_last"] <= 0.9375 ^ v["windows"] + 0.0001 &&
         v["cuts"] == v["losses"] && v["marked"] == 0')" = 1 ]
 }
-# formula <name> <counter> <condition>: which says nothing where nothing was counted.
+# formula <name> <counter> <condition>: not conclusive if the counter is 0.
 formula() {
     if [ "$(holds "v[\"$2\"] > 0")" = 1 ]; then
         tap_is "$1" "$(holds "$3")" 1
@@ -111,8 +111,8 @@ fast() {
 }
 judge "no marks: at least 100 of 200 Mbit/s" fast
 
-# One packet of ten marked at random.
-# In a queue that loses nothing: around a loss the echo belongs to more packets than were marked.
+# One packet in ten is marked at random. In a queue that loses nothing: around a loss the echo
+# belongs to more packets than were marked.
 queue change 4000000
 rule tcp dport 7001 numgen random mod 10 == 0 ip ecn set ce
 tenth() {
@@ -140,7 +140,7 @@ lossy() {
 judge "losses are seen, and no marks" lossy
 formula "losses: windows are halved, whatever alpha is" losses 'v["loss_wrong"] == 0'
 
-# A peer that does not do ECN.
+# A peer without ECN.
 rule
 ip netns exec "$b" sysctl -q net.ipv4.tcp_ecn=0
 run 0.5 reno

@@ -1,11 +1,11 @@
-# A network for tests that mark or squeeze by hand what `weft lab` does not; they source it after
+# A network for tests with marks or rates that `weft lab` does not offer; they source it after
 # tests/lib/tap.sh.
 #
 #   namespace $a --- veth --- namespace $s, a router --- veth --> namespace $b
 #   va 10.77.0.1         sa 10.77.0.2        sb 10.77.1.2         vb 10.77.1.1
 #
-# The namespaces are named by this process's number and put away at exit, together with the
-# processes whose numbers are in $pids.
+# The namespaces are named by this process's number and removed at exit, together with the processes
+# whose pids are in $pids.
 
 a=weft-a-$$
 b=weft-b-$$
@@ -39,14 +39,15 @@ hop_up() {
         ip netns exec "$s" ethtool -K sb tso off gso off gro off
 }
 
-# hop_skip <name> <why>: the rest of the test does not run.
+# hop_skip <name> <why>: skip the rest of the test.
 hop_skip() {
     tap_skip "$1" "$2"
     tap_done
     exit 0
 }
 
-# hop_or_skip <name> <command...>: makes the network, then runs the command, which goes on with it.
+# hop_or_skip <name> <command...>: creates the network, then runs the command, which continues the
+# test.
 hop_or_skip() {
     [ "$(id -u)" = 0 ] || hop_skip "$1" "needs root, for network namespaces"
     command -v ethtool >/dev/null || hop_skip "$1" "ethtool is not installed"

@@ -1,4 +1,4 @@
-# Measures against the wall clock, which a machine must not spoil: they source it after
+# For measurements in real time, which must not depend on a busy machine; tests source it after
 # tests/lib/tap.sh. WEFT_STEAL_MONITOR is the program of tests/lab/steal_monitor.c.
 #
 # One measurement within its limits passes: stolen processor time makes links slower and queues longer,
@@ -7,7 +7,7 @@
 # reason why it is not valid. Three such measurements fail the test. With fewer, the test is skipped
 # with the reason.
 
-judge_left=60 # seconds that this script may still spend on measures that were wrong
+judge_left=60 # seconds that this script may still spend on failed measurements
 
 judge_begin() {
     : >"$tap_tmp/steal_monitor"
@@ -37,8 +37,8 @@ judge_end() {
         END { print substr(why, 3) }')
 }
 
-# judge <name> <command...>: the command measures, sets seen (words), and is true when that is right.
-# judge_unfit is empty when it begins.
+# judge <name> <command...>: the command measures, sets `seen` (a text), and succeeds if the result
+# is within its limits. judge_unfit is empty when it begins.
 judge() {
     judge_name=$1
     shift

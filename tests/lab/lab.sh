@@ -1,4 +1,4 @@
-# What the tests of `weft lab` share; they source it after tests/lib/tap.sh.
+# Common functions of the tests of `weft lab`; they source it after tests/lib/tap.sh.
 
 # Skips the rest of the test if no lab can be created: not root, or a tool or permission is missing.
 lab_or_skip() {
@@ -14,7 +14,7 @@ lab_or_skip() {
     fi
 }
 
-# lab_until <seconds> <command...>: true as soon as the command is.
+# lab_until <seconds> <command...>: true as soon as the command succeeds.
 lab_until() {
     lab_tries=$(($1 * 20))
     shift

@@ -19,8 +19,7 @@ up() {
 netns() {
     lab_netns "$lab" "$1"
 }
-# One DCTCP flow from h0 to h1 for 2 s; the median of the queues towards h1 that were seen while there was
-# one goes to $queue.
+# One DCTCP flow from h0 to h1 for 2 s; sets $queue to the median of the nonempty queues towards h1.
 dctcp() {
     "$WEFT_DCTCP" run "$(netns 1)" "$(netns 0)" 10.77.0.2 2 >"$tap_tmp/out" &
     local flow=$!

@@ -8,7 +8,7 @@
 lab_or_skip
 lab=missing-$$
 
-# Runs a command where /usr/bin and /usr/sbin hold links to all their programs but one.
+# Runs a command with a /usr/bin and /usr/sbin that contain links to all their programs except one.
 cat >"$tap_tmp/without" <<'END'
 #!/bin/sh
 set -e

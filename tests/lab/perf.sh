@@ -1,7 +1,7 @@
 #!/bin/sh
-# `weft perf` on the hosts of a lab: what it says of the network is what was made, the ideal time is
-# the definition's (bench/METRICS.md) with each transport's own headers, losses are seen and mended,
-# and `weft perf compare` brings networks up and puts them away. No time is judged here.
+# `weft perf` on the hosts of a lab: the reported network equals the lab's parameters, the ideal
+# time follows bench/METRICS.md with each transport's headers, losses are detected and recovered,
+# and `weft perf compare` creates and removes networks. No time is asserted here.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 # shellcheck source=tests/lab/lab.sh
@@ -158,7 +158,7 @@ tap_run "has runs of its own" jq -e '[.networks[0].cells[].runs[].offload] == [f
 tap_is "TCP has kept nothing from one run for the next" \
     "$("$WEFT_BIN" lab exec $lab 1 -- ip tcp_metrics show 2>&1)" ""
 
-# The lab ends under a run: when a megabyte has come to the receiver.
+# The lab ends during a run, after the receiver has a megabyte.
 received() { "$WEFT_BIN" lab exec $lab 0 -- cat /sys/class/net/eth0/statistics/rx_bytes; }
 before=$(received)
 under_way() { [ "$(received)" -gt "$((before + 1000000))" ]; }

@@ -3,10 +3,10 @@
 #
 #   namespace a --- veth --- namespace s --- veth, token bucket 50 Mbit/s, 100 KB --> namespace b
 #
-# The bottleneck is a hop away from the senders: in a queue of its own host a TCP would hold itself
-# back (TCP small queues), which is not what happens in a switch.
+# The bottleneck is a hop away from the senders: in the queue of its own host TCP limits itself (TCP
+# small queues), unlike in a switch.
 #
-# Needs root: makes three network namespaces, named by this process's number, and puts them away at
+# Needs root: creates three network namespaces, named by this process's pid, and removes them at
 # exit. Usage: share.sh [SECONDS]. WEFT_FLOW is the program of tests/lab/flow.c.
 #
 # Both flows need the processors, and weft more of them than a kernel's TCP: a turn counts when TCP
@@ -73,7 +73,7 @@ hop_or_skip "TCP keeps its share" bottleneck
 median() {
     printf '%s\n' "$@" | sort -n | sed -n "$((($# + 1) / 2))p"
 }
-# Three turns that count, and the median; of eight.
+# The median of three valid turns out of at most eight.
 totals=()
 tcps=()
 wefts=()
@@ -101,7 +101,7 @@ done
 if [ ${#totals[@]} -lt 3 ]; then
     hop_skip "TCP keeps its share" "this machine allows no judgement: $why"
 fi
-# A link at rest, or with one flow alone, would prove nothing.
+# An idle link, or one flow alone, would prove nothing.
 tap_is "the link was full (${totals[*]} kbit/s)" "$(($(median "${totals[@]}") > 40000))" 1
 tap_is "weft had more than a tenth (${wefts[*]} %)" "$(($(median "${wefts[@]}") > 10))" 1
 tap_is "TCP keeps at least 35 % (${tcps[*]} %)" "$(($(median "${tcps[@]}") >= 35))" 1

@@ -1,6 +1,7 @@
 #!/bin/sh
-# `weft train --lab`: servers and workers on the hosts of a lab with losses, over both transports; it
-# learns what it must, uses the network, and leaves nothing, however it ends. No time is judged here.
+# `weft train --lab`: servers and workers on the hosts of a lab with losses, over both transports;
+# training reaches its target, uses the network, and leaves no process, however it ends. No time is
+# asserted here.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 # shellcheck source=tests/lab/lab.sh
@@ -91,8 +92,8 @@ tap_run "more processes than hosts" "$WEFT_BIN" train --lab $lab --servers 3 --w
 tap_like "servers from host 0 on" "$(cat "$tap_tmp/run.out")" \
     '^shards: 10.77.0.1:[0-9]*,10.77.0.2:[0-9]*,10.77.0.3:[0-9]*$'
 
-# ---- how it ends otherwise ----------------------------------------------------------------------
-begin() { # a job without an end, in the background; $job is its process
+# ---- other ends of a job ------------------------------------------------------------------------
+begin() { # starts an endless job in the background; $job is its process
     "$WEFT_BIN" train --lab $lab --workers 3 --servers 1 --inject-seed $mark --epochs 10000 \
         --report "$tap_tmp/cut.json" >"$tap_tmp/out" 2>"$tap_tmp/err" &
     job=$!

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Server and worker on two hosts: network namespaces joined by a virtual cable. Here the addresses are
-# beyond loopback, which auth and seal may use and none may not. Skipped where namespaces cannot be
-# made (that takes root).
+# Server and worker on two hosts: network namespaces joined by a virtual cable. Here the addresses
+# are beyond loopback, which auth and seal may use and none may not. Skipped if namespaces cannot be
+# created (root only).
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 unset WEFT_DATA_DIR WEFT_JOB_KEY

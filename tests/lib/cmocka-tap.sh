@@ -1,11 +1,10 @@
 #!/bin/sh
-# Runs a cmocka program and mends its TAP: cmocka-tap.sh <program> [arguments]
+# Runs a cmocka program and corrects its TAP: cmocka-tap.sh <program> [arguments]
 #
 # cmocka 1.1.5 (Debian 12) writes a skipped case as "not ok 2 # SKIP name", which TAP readers count
 # as a failure. Here it becomes "ok 2 - name # SKIP why", where why is the line that the test
-# printed just before skip() (print_message("no data: set WEFT_DATA_DIR\n"); skip();).
-# A shell loop, not awk or sed: they hold output back in a pipe, and a test that hangs must have
-# shown how far it came.
+# printed just before skip() (print_message("no data: set WEFT_DATA_DIR\n"); skip();). A shell loop,
+# not awk or sed: these buffer output to a pipe, and the progress of a hanging test must be visible.
 
 why=
 mend() {

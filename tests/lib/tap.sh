@@ -12,9 +12,9 @@
 # $tap_tmp is a fresh folder, removed at exit. A script that dies before tap_done has no plan, and
 # both meson and tools/run-tests count that as a failure.
 #
-# What a sanitizer finds in any process that the test has started, in the background too and wherever
-# its output went, is printed at the end and fails the test. Processes that have to be ended at last,
-# and what else has to be put away: tap_at_exit 'kill $server; wait', and not a trap of EXIT.
+# Sanitizer reports of any process of the test, including background processes and any destination
+# of their output, are printed at the end and fail the test. For processes to end and other cleanup
+# use tap_at_exit 'kill $server; wait' instead of a trap of EXIT.
 
 tap_count=0
 tap_failed=0
@@ -35,8 +35,8 @@ asan | tsan)
     ;;
 esac
 
-# tap_at_exit <words>: evaluated once, by tap_done, or when the script ends before; $tap_tmp is still
-# there. A second call takes the place of the first.
+# tap_at_exit <commands>: evaluated once, by tap_done, or when the script ends before; $tap_tmp
+# still exists. A second call replaces the first.
 tap_at_exit() { tap_last=$1; }
 
 tap_end_all() {
@@ -45,8 +45,8 @@ tap_end_all() {
     eval "$tap_words"
 }
 
-# Prints what sanitizers have found, and forgets it: each report, and what a process that did not get
-# our environment has written to a file of the test.
+# Prints and removes the sanitizer reports: the report files, and the output of processes without
+# this environment in files of the test.
 tap_findings() {
     [ -n "$tap_sanitized" ] && [ -d "$tap_tmp/.found" ] || return 0
     for tap_report in "$tap_tmp"/.found/*; do
@@ -77,7 +77,7 @@ tap_pass() {
     echo "ok $tap_count - $1"
 }
 
-# tap_include <name> <command ...>: a program that prints TAP of its own; its tests get our numbers.
+# tap_include <name> <command ...>: runs a program that prints TAP; its tests are renumbered.
 tap_include() {
     tap_name=$1
     shift
@@ -164,7 +164,7 @@ wanted: a line matching $3"
     fi
 }
 
-# tap_until <command...>: waits until it succeeds; false after two minutes, which bound what hangs.
+# tap_until <command...>: waits until it succeeds; false after two minutes.
 tap_until() {
     tap_tries=2400
     until "$@" >/dev/null 2>&1; do
@@ -174,13 +174,14 @@ tap_until() {
     done
 }
 
-# tap_lines <n> <regular expression> <file>: it has so many such lines, or more
+# tap_lines <n> <regular expression> <file>: true if the file has at least n such lines
 tap_lines() {
     [ "$(grep -c -e "$2" "$3" 2>/dev/null)" -ge "$1" ]
 }
 
 # tap_patient <name> <exit status> <basic regular expression> <command...>: passes when the command,
-# which is given seconds as its last word, ends so and says so. Who stood still for so long has more.
+# which gets a number of seconds as its last argument, ends with this status and output. Retried
+# with more seconds in case the machine was suspended.
 tap_patient() {
     tap_name=$1
     tap_want=$2

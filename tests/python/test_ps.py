@@ -33,7 +33,7 @@ class Servers:
             subprocess.run([WEFT, "keygen", self.key], check=True, capture_output=True)
         command = [WEFT, "server", "--key-file", self.key, "--port", "0"]
         command += ["--shards-per-server", str(shards), "--workers", str(workers), *arguments]
-        # A limit on the size of files, 4 KB, stands in for a full disk.
+        # A limit of 4 KB on the size of files emulates a full disk.
         limit = ["sh", "-c", "trap '' XFSZ; ulimit -f 8; exec \"$@\"", "sh"]
         command = limit + command if full_disk else command
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -168,7 +168,7 @@ class PushAndPull(unittest.TestCase):
         pull = self.table.pull_async(ids)
         np.testing.assert_array_equal(pull.wait(timeout=120), rows)
         self.assertEqual(push.wait().elements_delivered, 5)
-        self.assertEqual(push.wait(), push.result)  # again is fine
+        self.assertEqual(push.wait(), push.result)  # waiting again is allowed
         late = self.table.pull_async(ids)
         while not late.done():
             self.ps.progress(0.01)
@@ -212,7 +212,7 @@ class PushAndPull(unittest.TestCase):
         self.assertIsNone(self.ps.metrics)
         with self.servers.connect(worker=1, workers=2, metrics="0") as ps:
             self.assertRegex(ps.metrics, r"^http://127\.0\.0\.1:[0-9]+/metrics$")
-            # Nobody is in the library meanwhile: what was copied when it connected is shown.
+            # No call is in progress, so the copy made at the connection is served.
             with urllib.request.urlopen(ps.metrics, timeout=120) as answer:
                 text = answer.read().decode()
             self.assertIn("\nweft_worker_rank 1\n", text)
@@ -402,12 +402,12 @@ class TablesAndClocks(unittest.TestCase):
                 few = ps.table(1, dim=4, last_values_max=1000, **options)
                 ids = ids_of(20000)
                 rows = np.ones((20000, 4), dtype=np.float32)
-                # Nothing was pulled before: as the rows begin.
+                # No earlier pull: initial weights.
                 first = table.pull(ids, bound=0.4)
                 self.assertGreater(table.last_result.rows_missed, 0)
                 np.testing.assert_array_equal(first, table.pull(ids))
                 self.assertTrue((first[:, 0] == 0).all() and (first[:, 1:] != 0).all())
-                # Then: as they were pulled last.
+                # Afterwards: the values of the last pull.
                 table.push(ids, rows)
                 got = table.pull(ids, bound=0.4)
                 want = first + 1
@@ -540,7 +540,7 @@ class TablesAndClocks(unittest.TestCase):
                 want[table.last_result.missed] = -7
                 np.testing.assert_array_equal(out, want)
                 np.testing.assert_array_equal(table.pull(ids, deadline=deadline), whole)
-            # A pull that another worker keeps waiting; the default is the table's.
+            # A pull that waits for another worker; the default deadline is the table's.
             late.clock()
             for _ in range(3):
                 begins = late.pull(ids[:100])
@@ -718,11 +718,11 @@ class Checkpoints(unittest.TestCase):
                         table.push(ids, rows)
                         table.push(ids[:100], rows[:100])
                 servers.process.terminate()
-                servers.process.wait(timeout=120)  # it writes a last one
+                servers.process.wait(timeout=120)  # it writes a last checkpoint
             counters, filters = self.admission_keys(0), self.admission_keys(1)
             self.assertEqual((len(counters), len(filters)), (2, 2))
-            self.assertNotEqual(counters[0], counters[1])  # drawn by each
-            self.assertEqual(filters[0], filters[1])  # of the job
+            self.assertNotEqual(counters[0], counters[1])  # random per process
+            self.assertEqual(filters[0], filters[1])  # common to the job
             for shards in (2, 3):
                 again = [*arguments, "--restore"]
                 with Servers(shards=shards, workers=1, arguments=again) as servers:

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Rounds in which links carry data both ways keep their limits: mean over ideal, in virtual time.
+# Rounds with data in both directions of the links are within their limits: mean over ideal, in
+# virtual time.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 

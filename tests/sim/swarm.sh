@@ -5,7 +5,7 @@
 
 seeds=${WEFT_SEEDS:-$1}
 tap_run "seeds $seeds" "$WEFT_BIN" sim swarm --seeds "$seeds"
-# The summary of a good run too: how much was simulated is worth seeing in the log.
+# Print the summary of a successful run, too: the log shows how much was simulated.
 sed 's/^/# /' "$tap_tmp/run.out" | tail -n 20
 for type in bf16 int8; do
     tap_run "seeds $seeds of parameter servers, $type" "$WEFT_BIN" sim swarm --value-type $type \
