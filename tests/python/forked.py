@@ -1,10 +1,10 @@
-"""Runs Python programs in processes that are forked from one that has imported PyTorch, which takes seconds.
+"""Runs Python programs in processes forked from one that has already imported PyTorch (an import needs seconds).
 
     forked.py SOCKET                               serves until it is killed; what it imports, it imports once
     forked.py SOCKET SCRIPT|-m MODULE [ARGUMENT]   runs that there, as `python SCRIPT ...` would, and ends as it does
 
 The program has the caller's directory, environment, standard input, output and error, and is __main__ of an
-interpreter that ends as any other. What a variable says to the imports (OMP_NUM_THREADS) has to be said to the
+interpreter with a normal exit. Variables that affect imports (OMP_NUM_THREADS) must be set for the
 server. Programs that are called at the same time run at the same time.
 """
 
@@ -16,7 +16,7 @@ import sys
 
 
 def call(path, words):
-    """-> what the program's exit status was"""
+    """-> exit status of the program"""
     with socket.socket(socket.AF_UNIX) as server:
         server.connect(path)
         said = [os.getcwd(), str(len(words)), *words, *(f"{name}={value}" for name, value in os.environ.items())]
@@ -38,7 +38,7 @@ def received(client):
 
 
 def serve(path):
-    """Comes back in each process that is forked. -> the words of its program"""
+    """Returns in each forked process. -> arguments of its program"""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)
     listener.listen()

@@ -18,11 +18,11 @@ RANKS = 3
 
 
 def job(work, ranks=RANKS, **config):
-    """work(comm) at all ranks at once. -> what each returned; raises what one raised"""
+    """Run work(comm) at all ranks concurrently. -> their results; raises the exception of one"""
     comms = [coll.Communicator(rank, ranks, key=KEY, **config) for rank in range(ranks)]
     addresses = [comm.address for comm in comms]
     results, errors = [None] * ranks, []
-    joined = threading.Barrier(ranks)  # nobody fails while another still joins
+    joined = threading.Barrier(ranks)  # no rank fails while another still joins
 
     def run(rank):
         try:

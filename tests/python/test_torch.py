@@ -44,7 +44,7 @@ def _rank(work, backend, rank, ranks, folder, queue, goodbye, arguments):
 
 
 def job(work, *arguments, ranks=3, backend="weft", silent=0, goodbye=True, daemon=True):
-    """work(rank, ranks, ...) in a process for each rank. -> what each returned
+    """Run work(rank, ranks, ...) in a process for each rank. -> their results
 
     silent: ranks that say nothing, because the test ends them. goodbye: they leave together.
     """
@@ -360,7 +360,7 @@ class Backend(unittest.TestCase):
 
 
 def _every_call_of_gloo(rank, ranks):
-    """What Gloo lacks, done with what it has."""
+    """Operations that Gloo lacks, computed with others."""
 
     def reduce_scatter(output, inputs, *_):
         everything = torch.stack([one.reshape(output.shape) for one in inputs])
@@ -382,7 +382,7 @@ def _every_call_of_gloo(rank, ranks):
 
 
 class Model(nn.Module):
-    """BatchNorm, a parameter that nobody uses, and layers of several sizes."""
+    """BatchNorm, an unused parameter, and layers of several sizes."""
 
     def __init__(self):
         super().__init__()

@@ -224,12 +224,13 @@ class OneWorker(unittest.TestCase):
         rows.prefetch(b)
         want = rows.export()
         torch.testing.assert_close(rows(a), want[a])
-        torch.testing.assert_close(rows(a), want[a])  # a batch repeated is pulled
+        torch.testing.assert_close(rows(a), want[a])  # a repeated batch is pulled again
         self.assertEqual((rows.prefetched, rows.pulled), (1, 1))
         rows(b).sum().backward()
         rows.prefetch(b)
         rows.step()
-        torch.testing.assert_close(rows(b), want[b] - 0.5)  # what came before the step is not used
+        # rows pulled before the step are not used
+        torch.testing.assert_close(rows(b), want[b] - 0.5)
         self.assertEqual((rows.prefetched, rows.pulled), (2, 2))
         for _ in range(4):
             rows.prefetch(a)
