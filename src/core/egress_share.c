@@ -20,23 +20,24 @@
  * Trials also run, ever more rarely, if the limit takes longer than it should and nothing is
  * suspected: the other traffic may have been there from the beginning.
  *
- * TCP reacts within a trial, so C is often wrong by half. Where the driver can count the bytes that
- * the interface sends for all programs, no trial is needed: an interval ends with bytes of this
- * endpoint in the queue, so the link was busy throughout, and the count is C. The count is of no use
- * where programs share a link but not an interface, as in containers: then it equals this endpoint's
- * own bytes, and trials decide.
+ * TCP reacts within a trial, so C is often wrong by a factor of two. Where the driver can count the
+ * bytes that the interface sends for all programs, no trial is needed: bytes of this endpoint are
+ * in the queue at the end of each interval, so the link was busy throughout, and the count divided
+ * by the time is C. Where programs share a link but not an interface, as in containers, the count
+ * equals this endpoint's own bytes, and trials decide.
  *
- * While the link is shared, the limit is a time at the rate C, in units of a millisecond. It is one
- * unit, as for an endpoint alone. When this endpoint's part falls below two fifths it becomes one
- * unit for each receiver with chunks to be sent, three to eight, because that many TCP connections
- * would each keep a small queue there. Above three fifths it is reduced by a quarter at a time. Two
- * endpoints of one host have a half each, and keep one unit. If twice the units or more do not
- * increase the drain rate, the queue is not drained in order: fq_codel, the usual one of many hosts,
- * serves flows in turn. Then it is one unit again, and the next attempt is ever later.
+ * While the link is shared, the limit is a time at the rate C, in units of a millisecond. At first
+ * it is one unit, as for an endpoint alone. When this endpoint's part falls below two fifths, it
+ * becomes one unit for each receiver with chunks to be sent, three to eight, because that many TCP
+ * connections would each keep a small queue there. While the part is above three fifths, the limit
+ * is reduced by a quarter at a time. Two endpoints of one host have a half each, and keep one unit.
+ * If at least twice the units do not increase the drain rate by a quarter, the queue is not drained
+ * in order: fq_codel, the default of many hosts, serves flows in turn. The limit is then one unit
+ * again, and the time until the next attempt doubles.
  *
- * Endpoints of one process, as the shards of a server, are other traffic to each other, and would each
- * keep a millisecond or three in the queue: a job with four shards took 1.15 times as long. With such
- * siblings the limit follows the drain rate alone.
+ * Endpoints of one process, as the shards of a server, are other traffic to each other, and would
+ * each keep several milliseconds in the queue: a job with four shards took 1.15 times as long. With
+ * such siblings the limit follows the drain rate alone.
  *
  * Source: TCP small queues (Dumazet, 2012), in which the limit does not shrink in this way, because
  * it depends on the pacing rate, not on the drain rate.

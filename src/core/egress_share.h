@@ -31,8 +31,8 @@ struct egress_share {
 void egress_share_init(struct egress_share *share);
 void egress_share_siblings(struct egress_share *share, bool siblings);
 /* Record that `bytes` of this endpoint drained from the host's queue in `ns` while it was limited
- * to `limit_bytes`, twice that in a trial. counted_bytes: what the interface sent meanwhile, of
- * whatever program; 0 = not known. */
+ * to `limit_bytes`, twice that in a trial. counted_bytes: sent meanwhile by the interface, for all
+ * programs; 0 = not known. */
 void egress_share_sample(struct egress_share *share, uint64_t limit_bytes, uint64_t bytes,
                          uint64_t counted_bytes, uint64_t ns, uint64_t now_ns);
 /* Record the number of receivers with chunks to be sent. */

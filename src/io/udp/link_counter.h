@@ -1,7 +1,7 @@
-/* The kernel's count of all bytes sent by the network interface of a socket, of whatever program.
+/* The kernel's count of all bytes that a network interface has sent, for all programs.
  *
- * Read with RTM_GETSTATS, not from /sys: in a network namespace /sys may still show the interfaces of
- * another one.
+ * It is read with RTM_GETSTATS, not from /sys: in a network namespace /sys may still show the
+ * interfaces of another one.
  *
  * Internal to src/io. Thread: all functions are the socket's owner's.
  * Source: rtnetlink(7); linux/if_link.h, IFLA_STATS_LINK_64. */
