@@ -196,7 +196,7 @@ done
 holds "the report of topics" lda-asp '.model == "lda" and .factors == 8 and .alpha == 0.1 and
     .beta == 0.05 and .average == "none" and .loss_bound == 0 and (.train_perplexity | length == 15 and
     .[14] < .[0]) and .epoch_test_perplexity[14] == .test_perplexity and (has("test_auc") | not)'
-train_lda lda-until --mode asp --epochs 60 --until-perplexity 14 --check-steps 4
+train_lda lda-until --mode bsp --epochs 60 --until-perplexity 14 --check-steps 4
 holds "ends at a perplexity, and not before it" lda-until '.until | .reached and .perplexity == 14 and
     .loss == null and .auc == null and .checks[-1].test_perplexity <= 14 and
     (.checks[:-1] | length > 0 and all(.test_perplexity > 14)) and .steps == .checks[-1].step and
