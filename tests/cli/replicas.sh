@@ -10,10 +10,12 @@ clocks=150
 patience=300 # seconds; a longer wait means that the job hangs
 
 alive() {
-    case $(ps -o stat= -p "$1") in
-    '' | Z*) return 1 ;;
+    alive_stat=
+    read -r alive_stat <"/proc/$1/stat" || return 1
+    case ${alive_stat##*) } in
+    Z*) return 1 ;;
     esac
-}
+} 2>/dev/null
 
 # ready <run> <server> <times>: true if its replica has become ready this many times
 ready() {

@@ -247,9 +247,12 @@ tap_is "$many workers start at once, $starts times, without a failed start" $fai
 "$weft" keygen job.key >/dev/null
 "$weft" keygen other.key >/dev/null
 key="--key-file job.key"
-port_of() { # port_of <file>: port in a line NAME: HOST:PORT
-    tap_until grep -q '^[a-z0-9 ]*: 127' "$1"
-    sed -n 's/^[a-z0-9 ]*: 127[^:]*:\([0-9]*\)$/\1/p' "$1" | head -n 1
+port_of() { # port_of <file>: waits for a line NAME: HOST:PORT, and prints the port
+    tap_until has_port "$1"
+    sed -n 's/^[a-z0-9 ]*: 127[^:]*:\([0-9][0-9]*\)$/\1/p' "$1" | head -n 1
+}
+has_port() {
+    grep -q '^[a-z0-9 ]*: 127[^:]*:[0-9][0-9]*$' "$1"
 }
 
 background alone "$weft" coordinator $key --port 0
