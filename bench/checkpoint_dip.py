@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 """A checkpoint under load: consistency, cost, and restoring on another number of shards.
 
-One worker fills a BSP table, then pushes continuously: in every clock pairs of rows, +1 to one row and -1 to the
-other, on any shards. So the sum of each pair is zero at every boundary of a clock. In a torn checkpoint - between
-two shards, or with a row written after the next clock had changed it - some sums are not zero. Meanwhile SIGUSR1
-requests a checkpoint. Output: the server's memory per row; rows per second before, during and after the
-checkpoint, in windows of 0.1 s; CPU use by process in that time; then a check of the pairs after restoring on
-twice and on half as many shards.
+One worker fills a BSP table, then pushes continuously: in every clock pairs of rows, +1 to one row
+and -1 to the other, on any shards. So the sum of each pair is zero at the end of every clock. In a
+torn checkpoint - shards saved at different clocks, or a row saved after the next clock had changed
+it - some sums are not zero. Meanwhile SIGUSR1 requests a checkpoint. Output: the server's memory
+per row; rows per second before, during and after the checkpoint, and in the slowest window of
+0.1 s; CPU use of the machine, of the server's threads and of the worker; then a check of the pairs
+after restoring on twice and on half as many shards.
 
     WEFT_BIN=build/weft PYTHONPATH=python bench/checkpoint_dip.py --rows 10000000 --folder /tmp/dip
     ... --check                      only the second part: restore from the folder, and check
 
-Loopback, security none, all on one machine: the writer's thread competes with the shards for
-processors, which is included in the results. bench/NOTEBOOK.md has results.
+Loopback, security none, all on one machine: the thread that writes the checkpoint competes with the
+shards for processors, which is included in the results. bench/NOTEBOOK.md has results.
 """
 
 import argparse
@@ -36,7 +37,7 @@ TABLE = {"number": 0, "dim": DIM, "learning_rate": -1.0, "consistency": "bsp", "
 
 
 def cpu_times(pid):
-    """CPU seconds since boot by state, and of the threads of a process."""
+    """CPU seconds: of the machine by state, of a process by thread, and of this process."""
     tick = os.sysconf("SC_CLK_TCK")
     with open("/proc/stat") as file:
         fields = [int(word) / tick for word in file.readline().split()[1:9]]
@@ -47,7 +48,7 @@ def cpu_times(pid):
         try:
             with open(f"/proc/{pid}/task/{task}/stat") as file:
                 words = file.read().rpartition(")")[2].split()
-        except OSError:  # the process has ended
+        except OSError:  # the thread has ended
             continue
         times[f"thread {task - pid}"] = [int(words[11]) / tick, int(words[12]) / tick]
     times["worker"] = list(os.times()[:2])
@@ -110,7 +111,7 @@ def fill(server, rows):
 
 
 class Load:
-    """Push pairs, up to three pushes in flight; returns the rows done over time."""
+    """Push pairs, up to three pushes in flight, and record when pushes were done."""
 
     def __init__(self, server, rows, batch):
         draw = np.random.default_rng(1)
@@ -208,11 +209,13 @@ def check(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--folder", required=True, help="of the checkpoints; must not exist")
+    parser.add_argument("--folder", required=True,
+                        help="of the checkpoints; must not exist, except with --check")
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--shards", type=int, default=2)
     parser.add_argument("--batch", type=int, default=BATCH, help="rows in a clock")
-    parser.add_argument("--seconds", type=float, default=5, help="of load before and after it")
+    parser.add_argument("--seconds", type=float, default=5,
+                        help="of load before and after the checkpoint")
     parser.add_argument("--check", action="store_true", help="only restore and check")
     parser.add_argument("--no-check", action="store_true")
     options = parser.parse_args()

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""An incast over kernel TCP without any of weft's code: an independent check of `weft perf incast
---transport tcp-raw`, which must not use a misconfigured TCP.
+"""An incast over kernel TCP without weft's code, to check that `weft perf incast --transport
+tcp-raw` does not measure a misconfigured TCP.
 
     weft lab up NAME --hosts 9 ...
     bench/lab/incast_check.py NAME [--weft build/weft] [--cc cubic] [--rto-min 5] [--rounds 200]
                               [--senders 8] [--bytes 250000] [--gap 5]
 
-Plain blocking sockets, one process per sender. The receiver starts a round with one byte on every
-connection and stops the clock when it has the last byte of all, then pauses for --gap ms. A TCP that
-was idle for longer than its timeout restarts with its initial window, so compare equal pauses
-(weft perf pauses for --gap plus the milliseconds in which it checks contents). Prints p50, p99
-and mean in ms.
+Blocking sockets in the senders, one process each. The receiver starts a round with one byte on
+every connection and stops the clock when it has all bytes of all senders, then pauses for --gap ms.
+A TCP that was idle for longer than its timeout restarts with its initial window, so compare equal
+pauses (weft perf pauses for --gap plus the milliseconds in which it checks contents). Prints p50,
+p99 and mean in ms.
 """
 import argparse
 import json
