@@ -2,27 +2,28 @@
 /* The aggregation box as an XDP program: adds what workers send to this interface, and replies.
  *
  * The arithmetic and the rules are src/agg's, the same headers as in a host process. This file has
- * only the rest: it finds the packet in the frame, locks a slot or a bank, and swaps the addresses for
- * the reply.
+ * only the rest: it finds the packet in the frame, locks a slot or a bank, and swaps the addresses
+ * for the reply.
  *
- *   aggregate   on the interface. Packets to a UDP port other than that of the settings, IPv6, packets
- *               with IP options, fragments, and weft packets of another class go to the kernel's
- *               network stack unchanged.
+ *   aggregate   on the interface. Packets to a UDP port other than that of the settings, IPv6,
+ *               packets with IP options, fragments, and weft packets of another class go to the
+ *               kernel's network stack unchanged.
  *   toward, spread   send replies, see below.
- *   control     run by the loader alone (BPF_PROG_TEST_RUN): its packet is a command for one bank;
- *               executing it needs the bank's lock. Never attached.
+ *   control     run by the loader alone (BPF_PROG_TEST_RUN): its packet is a command for one bank,
+ *               which it executes under the bank's lock. Never attached.
  *
- * It cannot verify who sent a packet: there is no AES-GCM here. docs/AGGREGATION.md says where it may
- * be used.
+ * It cannot verify who sent a packet: there is no AES-GCM here. docs/AGGREGATION.md says where it
+ * may be used.
  *
  * Replies leave in one of two ways (settings.through_queue):
  *
- *   past the queues     a complete sum goes to all members by a redirect to the map `ports`; for each
- *                       copy the program `toward` writes the member's addresses. Every other reply
- *                       leaves by the interface on which its request arrived (XDP_TX).
- *   through the queues  the program passes the reply on with a note (struct weft_aggregate_note), and
- *                       `spread`, a tc program at the ingress of the same interface, sends it: copies
- *                       with each member's addresses, through the queue of the member's interface.
+ *   past the queues     a complete sum goes to all members by a redirect to the map `ports`; for
+ *                       each copy the program `toward` writes the member's addresses. Every other
+ *                       reply leaves by the interface on which its request arrived (XDP_TX).
+ *   through the queues  `aggregate` passes the reply to the network stack, with a note in front of
+ *                       it (struct weft_aggregate_note). `spread`, a tc program at the ingress of
+ *                       the same interface, sends it to the sender of the request, or a copy to
+ *                       each member, through the queue of the member's interface.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -317,8 +318,8 @@ int aggregate(struct xdp_md *ctx)
     __u32 count = (__u32)(ctx->data_end - ctx->data) - HEADS_BYTES;
     struct weft_wire_agg packet;
     __u8 verdict;
-    /* Ethernet pads only short frames, and aggregation packets are longer: the UDP length must match
-     * the frame. */
+    /* Ethernet pads only short frames, and aggregation packets are longer: the UDP length must
+     * match the frame. */
     if (frame->udp.len != bpf_htons(sizeof(frame->udp) + count)) {
         weft_agg_count(tally, WEFT_AGG_MALFORMED);
         return XDP_DROP;
@@ -361,8 +362,8 @@ int toward(struct xdp_md *ctx)
     return XDP_PASS;
 }
 
-/* Replies that `aggregate` has passed on. It writes nothing to the note: that would make the kernel
- * copy a packet that a capture shares, and lose the note. */
+/* Sends the replies that `aggregate` has passed on. It only reads the note: before a write the
+ * kernel would copy a packet that it shares with a packet capture, and the copy has no note. */
 SEC("tc")
 int spread(struct __sk_buff *skb)
 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-/* What the lab's links do that the kernel's own queues here do not: mark instead of drop, and lose in
- * bursts. Two programs for tc; src/lab/link.c loads them.
+/* What the lab's links do and the kernel's queue disciplines used there do not: mark at a
+ * threshold, and lose packets in bursts. Two programs for tc; src/lab/link.c loads them.
  *
- *   mark        before the queue of a switch port (clsact egress): sets CE on a packet of an ECN-capable
- *               transport when the queue is longer than a threshold, as DCTCP asks of a switch. The
- *               queue is the real one, the length of the port's root qdisc, read from the kernel's
- *               structure; so it is exact, whatever rate the token bucket makes.
+ *   mark        before the queue of a switch port (clsact egress): sets CE on a packet of an
+ *               ECN-capable transport when the queue is longer than a threshold, as DCTCP asks of a
+ *               switch. The length is that of the port's root qdisc, read from the kernel's
+ *               structure, so it is exact at every rate of the token bucket.
  *   burst_loss  on arrival at a host (clsact ingress): Gilbert's model, lab/link_bpf.h.
  */
 #include <linux/bpf.h>
@@ -43,8 +43,8 @@ extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym;
 const volatile __u32 mark_bytes = 0;
 const volatile struct weft_gilbert gilbert = {0, 0};
 
-/* Of one link: each has its own copy of this object. Two processors at once may step it together;
- * a burst is then a packet longer. */
+/* State of Gilbert's model. Each link loads its own copy of this program, with its own state. If
+ * two processors update it at the same time, a burst is a packet longer. */
 __u32 bad;
 
 SEC("tc")
