@@ -21,8 +21,8 @@
  * Loss. all_reduce, reduce and reduce_scatter have a bound: this fraction of the packets of each
  * rank's contribution to each other rank may be missing. Results are sent without loss: all ranks
  * get identical bits. A mean is divided by the number of received contributions, element by
- * element. With `residual`, missing elements are kept and added to the next call (error feedback).
- * With bound 0, the default, nothing is ever missing.
+ * element. With `residual`, missing elements are kept and added to the next call (error feedback),
+ * and a mean is divided by the number of ranks. With bound 0, the default, nothing is ever missing.
  *
  * Failure. The communicator fails, at all ranks, if a rank dies, closes, sends no reply for
  * peer_timeout_ns, calls an operation that differs from that of the others, or does not call an
@@ -77,8 +77,8 @@ struct weft_comm_config {
     uint32_t ops_max;             /* maximum number of operations, over all groups, that have begun
                                    * and were not waited for; default 64, up to 256 */
     uint64_t pool_bytes;          /* memory for messages that other ranks send before this rank
-                                   * calls the operation; at least 64 KiB for each other
-                                   * rank; default 64 MiB */
+                                   * calls the operation; at least 64 KiB x ranks; default
+                                   * 64 MiB */
     uint64_t peer_timeout_ns;     /* declare a rank dead after this time without a reply; default
                                    * 5 s, or the environment variable WEFT_PEER_TIMEOUT_S */
     uint64_t op_timeout_ns;       /* default timeout of an operation; default 300 s. If a rank has
@@ -117,7 +117,8 @@ WEFT_API const char *weft_comm_address(const struct weft_comm *comm);
  * Errors:  WEFT_INVALID  an entry is not an address.
  *          WEFT_TIMEOUT  not all ranks have connected in time: the error text names the missing
  *                        ones. The caller may call it again.
- *          WEFT_PEER     a rank refused, or has failed since. WEFT_STATE: after a fork. */
+ *          WEFT_PEER     a rank refused, or the communicator has failed. WEFT_STATE: after a
+ *                        fork. */
 WEFT_API weft_status weft_comm_join(struct weft_comm *comm, const char *const *addresses,
                                     uint64_t timeout_ns);
 
@@ -153,17 +154,18 @@ enum weft_comm_kind {
                                * has n blocks; `in` may be the same memory as its block of
                                * `out` */
     WEFT_COMM_BROADCAST,      /* count: elements of the vector; `in` at the root, `out` at all
-                               * others; the root's `out` may equal `in` */
+                               * ranks; the root's `out` may equal `in` */
     WEFT_COMM_GATHER,         /* as ALL_GATHER; only the root has an `out` */
-    WEFT_COMM_SCATTER,        /* count: elements of a block; `in` has n blocks, at the root; its
-                               * `out` may be the same memory as its block of `in` */
+    WEFT_COMM_SCATTER,        /* count: elements of a block; the root's `in` has n blocks, each
+                               * rank's `out` one; the root's `out` may be the same memory as its
+                               * block of `in` */
     WEFT_COMM_ALL_TO_ALL,     /* count: elements of a block; `in` and `out` have n blocks, and
                                * do not overlap */
     WEFT_COMM_BARRIER,        /* no buffers */
-    WEFT_COMM_SEND,           /* count: elements of the vector; in, to `peer`. Sends and recvs
+    WEFT_COMM_SEND,           /* send `in`, a vector of count elements, to `peer`. Sends and recvs
                                * of two ranks with the same tag match in the order of their
                                * calls */
-    WEFT_COMM_RECV,           /* count: elements of the vector; out, from `peer` */
+    WEFT_COMM_RECV,           /* receive a vector of count elements from `peer` into `out` */
 };
 
 enum weft_comm_type {
@@ -203,7 +205,7 @@ struct weft_comm_op {
                          * less than a packet, carries over to the next operation of the same
                          * stream */
     uint64_t count;     /* number of elements, as defined for the kind; 0 at all ranks = no
-                         * operation */
+                         * operation, except that a SEND and a RECV of 0 elements match */
     const void *in;     /* `in` and `out` are aligned to the size of an element */
     void *out;
     float *residual;     /* float32 sums and means: error feedback. Same length as `in`,

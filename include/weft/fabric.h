@@ -89,7 +89,8 @@ struct weft_fabric_update {
     float *weights;        /* (count,): weights of the model, to be changed */
     float *state;          /* (states, stride): state k of weight i is state[k * stride + i], 0 <= k
                             * < states; to be changed. The table's optimizer initialises it: "sgd"
-                            * has none, "momentum" and "adagrad" one, "adam" and "ftrl" two */
+                            * has none, "momentum", "adagrad" and "adadelay" one, "adam" and "ftrl"
+                            * two */
     uint32_t states;
     uint32_t stride;
 };
@@ -109,7 +110,8 @@ struct weft_fabric_request {
     uint32_t exists; /* 1: the row exists */
 };
 
-/* A closed update: the shard has received all its pushes, and the CLOCKs that end it. */
+/* A closed update: the shard has received all its pushes, and the CLOCKs that end it. A shard opens
+ * an update when the first chunk of its pushes arrives; late updates are not opened. */
 struct weft_fabric_committed {
     uint32_t shard;
     uint32_t worker;

@@ -3,8 +3,8 @@
  *
  * The server side is `weft server`: shards of the parameters, one port each. A table is a set of
  * rows of `dim` floats. A u64 id identifies a row. The first push of an id creates its row; a pull
- * of an id without a row returns the initial value. The optimizer runs on the server. This header
- * is not a general transport (see <weft/transport.h>), and contains no model.
+ * of an id without a row returns the initial value. The optimizer runs on the server. The program
+ * computes the gradients. This header is not a general transport (see <weft/transport.h>).
  *
  * The life of a worker:
  *
@@ -24,25 +24,26 @@
  * "bsp": the server sums the pushes of all workers for a clock and makes one optimizer step when
  * the last worker has ended it. Pulls wait for that step. Every worker must end the same number of
  * clocks.
- * "ssp:N": steps on arrival; a pull waits until no worker is more than N clocks behind this one.
- * "asp": steps on arrival; pulls never wait.
- * In all three modes a gradient is divided by `workers`, unless `average` specifies another
- * divisor.
+ * "ssp:N": the server makes an optimizer step for each gradient on its arrival; a pull waits until
+ * no worker is more than N clocks behind this one.
+ * "asp": the same, but pulls never wait.
+ * Gradients are divided by `workers`, but those of a dense table in "bsp" by the number that
+ * arrived, unless `average` specifies another divisor.
  *
- * Loss. Every push and pull has a bound: the fraction of its packets that may be missing. A push
- * that lost rows has lost their gradients. A pull keeps the old values in the rows that did not
- * arrive, and the next pull requests these rows first. struct weft_result counts the missing rows.
- * With bound 0 no row is ever missing, unless a deadline is set or the job's scheduler drops an
- * update.
+ * Loss. Every push and pull has a bound: the fraction of its packets that may be missing. The
+ * gradients that a push loses are not sent again (but see feedback_rows). A pull keeps the old
+ * values in the rows that did not arrive, and the next pull requests these rows first. struct
+ * weft_result counts the missing rows. With bound 0 no row is ever missing, unless a deadline is
+ * set or the job's scheduler drops an update.
  *
  * Scheduler. If config.scheduler is set to the job's transfer scheduler, the pushes of a worker for
  * one clock, over all tables, are an update: the scheduler grants its transmission or drops it as a
  * whole. An update is complete when the clocks of its tables have been ended, or when the program
  * waits for one of its pushes. To get one decision for a step, begin all pushes, end the clocks,
- * then wait. The reply to a pull also contains the number of updates that its server had opened;
- * the library uses this number as the base version of the next update. If the scheduler limits
- * reads (--read-credits), the first pull after weft_clock waits until the scheduler admits it;
- * other pulls are not limited.
+ * then wait. The reply to a pull also contains the number of updates of which its server had
+ * received a chunk; the library uses this number as the base version of the next update. If the
+ * scheduler limits reads (--read-credits), the first pull after weft_clock waits until the
+ * scheduler admits it; other pulls are not limited.
  *
  * Progress. By default the calling thread makes progress: packets are sent and received only inside
  * these functions. A program that computes for longer than a server's peer timeout (5 s) between
@@ -101,8 +102,8 @@ struct weft_ps_config {
                                    * servers */
     uint32_t tables_max;          /* limit of table numbers: all are less than this; 1 .. 65,536;
                                    * default 4. The server has a separate limit (--tables) */
-    uint32_t dim_max;             /* longest row, 1 .. 1,024, as --dim-max of the server; default
-                                   * 64 */
+    uint32_t dim_max;             /* longest row, 1 .. 1,024; default 64. The server has a separate
+                                   * limit (--dim-max) */
     uint32_t ops_max;             /* operations at a time, 1 .. 4,096; default 8 */
     uint32_t rows_max;            /* rows in one weft_push or weft_pull, 1 .. 2^28; default
                                    * 65,536. The memory of an operation, rows_max x (12 + 4 x
@@ -153,8 +154,8 @@ struct weft_ps_config {
                                    * and can be repeated. The _wait forms have no such limit.
                                    * Default WEFT_NEVER */
     const char *metrics;          /* serve /metrics over HTTP, for Prometheus and `weft top`, in
-                                   * a separate thread: "port" on 127.0.0.1, or "host:port",
-                                   * without a password; port 0 = any free one. weft_ps_metrics
+                                   * a separate thread: "port" on 127.0.0.1, or "host:port"; port 0
+                                   * = any free one. Clients are not authenticated. weft_ps_metrics
                                    * returns the address, and a line on standard error reports it.
                                    * If the HTTP server cannot be started, the program continues
                                    * without metrics (docs/METRICS.md). NULL (default) =
@@ -187,12 +188,12 @@ struct weft_ps_config {
     const char *rack;             /* with via "coordinator": the rack or host of this worker; it
                                    * gets an aggregator with the same --rack, if there is one.
                                    * NULL (default) = none: aggregators are assigned by rank */
-    uint64_t hot_rows;            /* with via: send only rows with many updates through the
-                                   * aggregator, at most this many of each table and shard, and all
-                                   * others to the servers, which select them (`weft server
-                                   * --hot-rows`, at most this many); <= 65536. Not with a
-                                   * scheduler or update_bytes_min. 0 (default) = send whole
-                                   * pushes through it */
+    uint64_t hot_rows;            /* with via: send only hot rows, those with the most updates,
+                                   * through the aggregator, and all others to the servers. The
+                                   * servers select the hot rows: `weft server --hot-rows` of each
+                                   * table and shard, which must not exceed this number; <= 65,536.
+                                   * Not with a scheduler or update_bytes_min. 0 (default) = send
+                                   * whole pushes through the aggregator */
 };
 
 /* Write the defaults. Shape: size is sizeof(*config_p) in the caller's version of this header. */
@@ -304,9 +305,9 @@ struct weft_table_options {
                                * block) in the clock, in the other modes 1, because there each
                                * gradient is a separate step; "none" = 1, for counts and other sums.
                                * NULL (default) = "contributors" for a dense table in "bsp", else
-                               * "workers". A zero gradient counts as a gradient, including zeros
-                               * resent in place of lost rows: it creates rows and counts for
-                               * admission */
+                               * "workers". A zero gradient counts as a gradient: it creates rows
+                               * and counts for admission. So do the zeros that replace lost rows
+                               * kept by error feedback if a push is resent after a reconnection */
 
     /* Local options: not sent to the servers; they may differ between workers. */
     uint32_t last_values_max; /* cache the last pulled value of up to this many rows, FIFO, for
@@ -370,9 +371,9 @@ WEFT_API weft_status weft_table_open(struct weft_ps *ps, const struct weft_table
 
 /* ---- push and pull --------------------------------------------------------------------------- */
 
-/* Latency breakdown of one request: the five latencies of [imc20], and two components of them that
- * are measured separately. Each is a duration on one host, so that clocks need not be
- * synchronised. */
+/* Latency breakdown of one request: the five latencies of [imc20], a component of n_tx
+ * (ps_overlap), and the wait for consistency, which is not included in the five (ps_wait). All are
+ * computed from durations on one host, so that clocks need not be synchronised. */
 struct weft_ps_latency {
     uint64_t w_proc_ns;     /* worker: from dequeuing the reply to its delivery */
     uint64_t w_queue_ns;    /* worker: from arrival of the reply to its dequeuing */
@@ -504,8 +505,8 @@ WEFT_API weft_status weft_pull_wait(struct weft_ps_table *table, const uint64_t 
 /* Push or pull a contiguous range of a dense table without a list of ids: rows first .. first + n -
  * 1. Otherwise as weft_push and weft_pull; the blocking forms accept ranges of any length.
  *
- * Shape:   values (n, dim) float32, contiguous: n x dim floats of the vector, from its element
- *          first x dim on. A range that includes the last row ends at the `length` of the vector,
+ * Shape:   values (n, dim) float32, contiguous: n x dim floats of the vector, starting at element
+ *          first x dim. A range that includes the last row ends at the `length` of the vector,
  *          which may be within that row. For the whole vector pass first = 0 and n = length / dim,
  *          rounded up.
  * Errors:  as weft_push; WEFT_INVALID also: the table is sparse, or the range exceeds it. */
@@ -617,10 +618,10 @@ WEFT_API weft_status weft_pull_with(struct weft_ps *ps, const struct weft_pull_l
 
 /* End this worker's clock (step) of a table. The library sends CLOCK to the servers when the pushes
  * of this clock are acknowledged. The call waits until the CLOCK of the previous clock is
- * acknowledged, not for that of this clock. Servers with --on-worker-death shrink may continue
- * without a disconnected worker. Its unfinished pushes are then not applied (requests_short,
- * pushes_skipped). The servers have already ended the clock of this step, so this call does not end
- * the following one: weft_clock_ended returns the current count.
+ * acknowledged, not for that of this clock. Servers with --on-worker-death shrink may end a clock
+ * without a disconnected worker. When it has reconnected, its unfinished pushes for this clock are
+ * not applied (requests_short, pushes_skipped), weft_clock_ended counts the clock already, and its
+ * next call of weft_clock ends no further one.
  * Errors:  WEFT_PEER  a server is down, or rejects a clock because its count for this worker
  *                     differs. Pending operations fail with the same status. */
 WEFT_API weft_status weft_clock(struct weft_ps_table *table);
@@ -635,12 +636,12 @@ WEFT_API uint32_t weft_clock_ended(const struct weft_ps_table *table);
  * error. The checkpoint contains all operations that this worker had waited for before this call.
  *
  * With a "bsp" table the servers take the checkpoint at the end of a clock, so the workers must
- * continue meanwhile. If one process has all shards of the job, no further clock is needed after
- * all workers have flushed. If the shards are distributed over several server processes, these take
- * the checkpoint at the end of the clock after the one in progress, in every mode, because the end
- * of a clock is their only common instant. The operation then completes when every worker has ended
- * two more clocks, so a worker must not wait for it before it has ended these clocks. Servers need
- * --checkpoint.
+ * continue to end clocks meanwhile. They need not if one process has all shards of the job and all
+ * workers have called weft_ps_flush. If the shards are distributed over several server processes,
+ * these take the checkpoint at the end of the clock after the one in progress, in every mode,
+ * because the end of a clock is their only common instant. The operation then completes when every
+ * worker has ended two more clocks, so a worker must not wait for it before it has ended these
+ * clocks. Servers need --checkpoint.
  *
  * Owns:    gives *op_p, to be completed with weft_wait or weft_test.
  * Errors:  WEFT_INVALID  no table is open.   WEFT_EXISTS  a checkpoint is in progress.
@@ -665,11 +666,12 @@ WEFT_API weft_status weft_ps_flush(struct weft_ps *ps, uint64_t timeout_ns);
  * Complete all operations first, because the announcement has no effect while operations are in
  * progress. The next call that makes progress ends it. With config.thread this call is not needed,
  * with one exception: with config.via, before a computation of a minute or more. A worker with
- * config.via closes its connections to servers while only the aggregator uses them, and this call
- * opens them again. That takes some round trips, at most the peer timeout plus one second. */
+ * config.via closes its connections to servers while all its requests are sent through the
+ * aggregator, and this call opens them again. That takes some round trips, at most the peer timeout
+ * plus one second. */
 WEFT_API void weft_ps_idle(struct weft_ps *ps);
 
-/* Cumulative since weft_ps_connect, except those with `_now`. */
+/* Cumulative since weft_ps_connect, except missed_ids and those with `_now`. */
 struct weft_ps_counters {
     size_t size; /* the caller sets it to sizeof(counters) before the call */
     uint64_t push_messages;
@@ -681,7 +683,7 @@ struct weft_ps_counters {
     uint64_t pull_messages_short;
     uint64_t pull_elements_sent;
     uint64_t pull_elements_delivered;
-    uint64_t missed_ids;         /* ids that the next pulls request first */
+    uint64_t missed_ids;         /* number of ids, now, that the next pulls request first */
     uint64_t missed_ids_dropped; /* ids not remembered, because missed_max was reached */
     uint64_t clocks;             /* acknowledged CLOCKs, counted for each shard */
     uint64_t requests_refused;
@@ -694,7 +696,8 @@ struct weft_ps_counters {
     uint64_t retransmitted_packets;
     uint64_t lost_packets;
     uint64_t injected_drops;
-    uint64_t server_disconnects;  /* lost connections for which operations waited to reconnect */
+    uint64_t server_disconnects;  /* connections that ended, after which operations waited for a new
+                                   * one */
     uint64_t pushes_resent;       /* messages resent to a server that reconnected */
     uint64_t pushes_lost;         /* acknowledged pushes that the restored server did not have */
     uint64_t pushes_durable;      /* replay: contained in a checkpoint */

@@ -507,7 +507,8 @@ template <typename Val> class KVServer
     template <typename Other> void set_request_handle(const Other &)
     {
         static_assert(std::is_same<Other, KVServerDefaultHandle<Val>>::value,
-                      "`weft server` adds; for other server functions see <weft/ps.h>");
+                      "`weft server` adds pushed values to the stored ones; for optimizers see "
+                      "<weft/ps.h>, for server functions <weft/fabric.h>");
     }
 };
 

@@ -1,8 +1,8 @@
 /* Status codes of all weft calls: one list defines the enum, the names and the texts.
  *
- * A function that returns a status writes its outputs only on WEFT_OK. A message that lost elements
- * within its bound is not an error: the mask in the event contains the missing elements (see struct
- * weft_transport_event).
+ * Unless its comment states otherwise, a function that returns a status writes its outputs only on
+ * WEFT_OK. A message that lost elements within its bound is not an error: the mask in the event
+ * shows which elements arrived (struct weft_mask).
  *
  * ABI: within one soname values are only appended.
  */
@@ -21,8 +21,8 @@
     X(PROTO, "the bytes violate the protocol; they were dropped and counted")                      \
     X(NOTFOUND, "no such object")                                                                  \
     X(EXISTS, "the object exists already")                                                         \
-    X(IO, "a system call failed; the message names the call and errno")                            \
-    X(DATA, "the input data is malformed; the message names the line")                             \
+    X(IO, "a system call failed; the error text names the call and errno")                         \
+    X(DATA, "data is malformed or was refused; the error text has the reason")                     \
     X(PEER, "the peer is down or refused the request")                                             \
     X(TIMEOUT, "no reply arrived within the timeout")                                              \
     X(UNSUPPORTED, "this build or host does not support it; `weft doctor` reports what is missing")\

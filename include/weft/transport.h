@@ -96,8 +96,8 @@ struct weft_transport_config {
                                    * if nothing is outstanding: DOWN (IDLE) at this end, DOWN
                                    * (CLOSED) at the peer. At least 1 ms; default WEFT_NEVER */
     const char *metrics;          /* serve /metrics over HTTP, for Prometheus and `weft top`, in
-                                   * a separate thread: "port" on 127.0.0.1, or "host:port",
-                                   * without a password; port 0 = any free one.
+                                   * a separate thread: "port" on 127.0.0.1, or "host:port"; port 0
+                                   * = any free one. Clients are not authenticated.
                                    * weft_transport_metrics returns the address, and a line on
                                    * standard error reports it. If the HTTP server cannot be
                                    * started, the transport works without metrics (docs/METRICS.md).
