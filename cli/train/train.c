@@ -1,10 +1,11 @@
 /* `weft train`: runs a whole job on this machine. It starts servers and workers as processes, shows
  * progress, and writes the report.
  *
- * The phases: servers ready; workers ready (data read, table declared); "go" to all, the clock
- * starts; epochs; after all workers have finished the last epoch, "test" to worker 0; workers done;
- * servers are told to stop and report their counters; tables, report. A process that exits
- * unexpectedly ends the run. */
+ * The phases: servers ready; workers ready (data read, table declared); "go" to all workers, the
+ * time of the run begins; epochs; after all workers have finished the last epoch, "test" to worker
+ * 0; workers done; servers are told to stop and report their counters; results are printed, and the
+ * report is written. A process that exits unexpectedly ends the run. With --restart or --replicas
+ * these phases do not apply: see restart.c. */
 #define _GNU_SOURCE
 #include "cli/node_options.h"
 #include "cli/output.h"
@@ -489,7 +490,7 @@ static int check(const struct weft_command *command, struct train *train)
         return weft_options_usage(command, "--resume requires --checkpoint DIR");
     }
     int status = check_scheduler(command, train);
-    (void)unsetenv("WEFT_SCHEDULER"); /* of workers only; --scheduler is that of servers, too */
+    (void)unsetenv("WEFT_SCHEDULER"); /* workers would read it, servers would not */
     status = status == WEFT_OPTIONS_RUN ? check_read_credits(command, train) : status;
     status = status == WEFT_OPTIONS_RUN ? weft_train_restart_check(command, train) : status;
     if (status != WEFT_OPTIONS_RUN) {
@@ -582,10 +583,10 @@ int weft_cli_train(int argc, char **argv)
          "even if pushes of some workers are missing",
          WEFT_OPTION_U32, .value = &train.flush_age_us, .max = 10000000, .fallback = "2000"},
         {"hot-rows", "N",
-         "with --via: send only hot rows, the N rows of each shard with the most\n"
-         "updates, through the aggregator, and all others to the servers. The\n"
-         "servers select the hot rows every 10 s. 0 = send whole pushes through\n"
-         "the aggregator",
+         "with --via: send only hot rows, the N rows of each table per shard with\n"
+         "the most updates, through the aggregator, and all others to the servers.\n"
+         "The servers select the hot rows every 10 s. 0 = send whole pushes\n"
+         "through the aggregator",
          WEFT_OPTION_U32, .value = &train.job.hot_rows, .max = WEFT_HOT_ROWS_MAX},
         {"lab", "NAME", "run the servers on the first hosts of this emulated cluster (`weft lab\n"
          "up`), the workers on the following ones, wrapping around to the first host",
