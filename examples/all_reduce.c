@@ -3,8 +3,8 @@
  *     mkdir job; weft keygen job.key
  *     for rank in 0 1 2 3; do all_reduce $rank 4 job job.key & done; wait
  *
- * Each process writes its address to a file in the directory and waits for those of the others; a real
- * job exchanges addresses through a key-value store or MPI.
+ * Each process writes its address to a file in the directory and waits for those of the others; a
+ * real job exchanges addresses through a key-value store or MPI.
  *
  * Build: cc all_reduce.c $(pkg-config --cflags --libs weft) */
 #define _POSIX_C_SOURCE 200809L
