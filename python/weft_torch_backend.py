@@ -1,5 +1,5 @@
-"""Called by PyTorch 2.5 and later on import (entry point torch.backends): registers "weft" as a name
-for init_process_group.
+"""Registers "weft" as a backend name for init_process_group. In PyTorch 2.5 and later `import torch`
+calls register (entry point torch.backends).
 
 Anything raised here would make `import torch` fail, for every program that has weft installed. So this
 module loads nothing of weft before a process group is made, and raises nothing.
