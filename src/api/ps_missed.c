@@ -19,7 +19,7 @@ weft_status weft_api_ps_missed_begin(struct weft_ps *ps, size_t rows)
         uint64_t *bits = realloc(missed->bits, words * sizeof(*bits));
         if (bits == NULL) {
             return weft_fail(&ps->worker.error, WEFT_NOMEM,
-                             "no memory for a bit for each of %zu rows; cut the list", rows);
+                             "no memory for a bitmap of %zu rows; pass fewer rows", rows);
         }
         missed->bits = bits;
         missed->words_max = words;
