@@ -4,22 +4,26 @@
  *
  * Every kind is one or both of two phases over slices:
  *
- *     phase 1   senders send slice j to its owner j
- *     phase 2   owner j sends slice j, reduced if the operation reduces, to the targets
+ *     phase 1   senders send slice j to its owner, rank j
+ *     phase 2   rank j sends slice j, reduced if the operation reduces, to the targets
  *
- *     kind               slices            senders   stored                  targets
- *     all_reduce         of the vector     all       staged, then reduced    all
- *       small            the whole, each   all       staged, then reduced    -
- *     reduce             of the vector     all       staged, then reduced    the root
- *       small            the whole, root's all       staged, then reduced    -
- *     reduce_scatter     blocks            all       staged, then reduced    -
- *     all_gather         blocks            -                                 all
- *     gather             blocks            -                                 the root
- *     broadcast          of the vector     the root  at the slice's offset   all but the root
- *       small            the whole, root's -                                 all
- *     scatter            blocks            the root  at offset 0 of out      -
- *     all_to_all         blocks            all       by sender               -
- *     send, recv         the whole         one       at offset 0 of out      -
+ *     kind               slices   senders   stored                  targets
+ *     all_reduce         VECTOR   all       staged, then reduced    all
+ *       small            WHOLE    all       staged, then reduced    -
+ *     reduce             VECTOR   all       staged, then reduced    the root
+ *       small            ROOT     all       staged, then reduced    -
+ *     reduce_scatter     BLOCKS   all       staged, then reduced    -
+ *     all_gather         BLOCKS   -                                 all
+ *     gather             BLOCKS   -                                 the root
+ *     broadcast          VECTOR   the root  at the slice's offset   all but the root
+ *       small            ROOT     -                                 all but the root
+ *     scatter            BLOCKS   the root  at offset 0 of out      -
+ *     all_to_all         BLOCKS   all       in the sender's block   -
+ *     send, recv         WHOLE    one       at offset 0 of out      -
+ *
+ * Slice j is: VECTOR: one of n parts of the vector; BLOCKS: block j; WHOLE: the whole vector, at
+ * every rank; ROOT: the whole vector at the root, empty at all others. `small`: the vector is
+ * short, and in all_reduce the ranks are few; or a reduce or broadcast has two ranks.
  *
  * A slice is divided into segments, each a message between two ranks, so that phase 2 of a segment
  * overlaps phase 1 of the next. Slices of a vector, segments and chunks are aligned to grains of 32
