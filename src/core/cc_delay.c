@@ -1,15 +1,18 @@
 /* "delay": the queue is kept below a target delay, as in Swift; loss above the path's floor reduces
  * the window in proportion.
  *
- * The target is the base round trip plus half of it plus 2.5 ms. The queue that receivers' credit
- * keeps on purpose (about 24 packets, and up to 256,000 bytes for hosts that reply late: 2.4 ms at
- * 1 Gbit/s) must not count as congestion. A receiver whose process waits longer for a processor
- * keeps a longer queue, and its max_ack_delay, which is less than the duration of that queue,
- * indicates this. Above the target the window shrinks by 0.8 x the fraction of the round trip that
- * is above it, by at most half, and to no less than 96 packets or 144,000 bytes. Credit already
- * bounds the queue of so many packets at a receiver's link. While TCP fills the queue of a link on
- * the path, the delay is above the target regardless of weft's window; with a window of 24 packets,
- * a reply of 47 packets then needed three round trips, and each of them waited in that queue.
+ * The target is 1.5 x the base round trip plus an allowance of 2.5 ms for the queue that receivers'
+ * credit keeps on purpose (about 24 packets, and up to 256,000 bytes for hosts that reply late:
+ * 2.4 ms at 1 Gbit/s). A receiver whose process waits longer for a processor keeps a longer queue.
+ * Its max_ack_delay, which is less than the duration of that queue, indicates this: the allowance
+ * is 1.25 x max_ack_delay, at most 15 ms, if that is more than 2.5 ms.
+ *
+ * If the round trip is above the target, the window is reduced once per round, by 0.8 x the
+ * fraction of the round trip that is above it, but at most by half, and to no less than the smaller
+ * of 96 packets and 144,000 bytes. Credit already bounds the queue of a window of this size at a
+ * receiver's link. While TCP fills the queue of a link on the path, the delay is above the target
+ * regardless of weft's window. With a minimum of 24 packets, a reply of 47 packets needed three
+ * round trips through such a queue.
  *
  * Source: Swift (Kumar et al., SIGCOMM 2020) section 3.1, without its scaling of the target by hops
  * and flows, and without its pacing below one packet, because credit bounds the number of packets.
