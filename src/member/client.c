@@ -8,14 +8,15 @@
 /* The pause after a connection broke or failed: the coordinator may be about to start. */
 static const uint64_t reconnect_ns = 100 * WEFT_NS_PER_MS;
 
-/* Repeat a request for another member's rank or shard: it may leave before its lease ends. */
+/* Time between requests for a rank or shard that another member holds. That member may leave before
+ * its lease ends. */
 static const uint64_t claim_retry_ns = 200 * WEFT_NS_PER_MS;
 
 /* Added to the other member's lease, for a renewal that was in flight. */
 static const uint64_t claim_grace_ns = 500 * WEFT_NS_PER_MS;
 
-/* One request and its reply. There are three: LIST and FIND_AGGREGATOR wait for their replies, and
- * must not delay heartbeats. */
+/* One request and its reply. There are three: the coordinator delays its replies to LIST and
+ * FIND_AGGREGATOR until they contain news, and these requests must not delay heartbeats. */
 struct call {
     bool is_waiting; /* for the reply */
     bool is_sending; /* the endpoint borrows the request's memory */
@@ -39,7 +40,8 @@ struct weft_member_client {
     uint64_t connect_ns;   /* not before */
     uint64_t register_ns;  /* when REGISTER is due; WEFT_NEVER = it is not */
     uint64_t heartbeat_ns; /* due; WEFT_NEVER = not registered on this connection */
-    uint64_t claim_end_ns; /* when a claim is given up; WEFT_NEVER = none was refused yet */
+    uint64_t claim_end_ns; /* when a refusal because other members hold the rank or shard becomes
+                            * final; WEFT_NEVER = there was none */
     bool wants_close;      /* of peer */
     bool wants_leave;
     uint8_t leave_flags;
@@ -184,7 +186,8 @@ static uint64_t heartbeat_every_ns(const struct weft_member_client *client)
     return client->config.heartbeat_ns != 0 ? client->config.heartbeat_ns : lease_ns / 5;
 }
 
-/* A rank or shard of another member may become free; a contradiction to the job is permanent. */
+/* A rank or shard that another member holds may become free, so the request is repeated. A request
+ * that does not agree with the job, such as another number of workers, is refused for good. */
 static void refused(struct weft_member_client *client, const struct weft_member_reply *reply,
                     uint64_t now_ns)
 {
@@ -307,7 +310,8 @@ bool weft_member_client_take_close(struct weft_member_client *client, weft_peer 
     return wants;
 }
 
-/* Others would never answer: a server drops requests that are not for it. */
+/* If the process at the address is not a coordinator, close the connection: it would never reply. A
+ * server, for example, drops such requests. */
 static void connected(struct weft_member_client *client, uint64_t name, uint64_t now_ns)
 {
     client->state.is_other = name != weft_rpc_name(WEFT_ROLE_COORDINATOR, 0);

@@ -21,7 +21,7 @@ enum weft_member_note {
     WEFT_MEMBER_NOTE_REFUSED,
     WEFT_MEMBER_NOTE_LEFT,
     WEFT_MEMBER_NOTE_EXPIRED,
-    WEFT_MEMBER_NOTE_RECLAIMED, /* renewed its lease before its slot was given away */
+    WEFT_MEMBER_NOTE_RECLAIMED, /* renewed an expired lease that no other member had taken */
     WEFT_MEMBER_NOTE_COMPLETE,  /* all shards are registered (again); `who` is NULL */
 };
 
@@ -40,13 +40,13 @@ struct weft_member_service_config {
     void *arg;
 };
 
-/* Expectations that it posts. */
+/* Maximum number of receives (struct weft_msg_expect) that it posts. */
 uint32_t weft_member_service_expects_max(const struct weft_member_service_config *config);
 
 /* Errors:  WEFT_NOMEM; WEFT_INVALID. */
 weft_status weft_member_service_new(const struct weft_member_service_config *config,
                                     struct weft_msgr msgr, struct weft_member_service **service_p);
-/* Call after the endpoint was closed, which borrows its memory. */
+/* Call it after the endpoint was closed, because the endpoint borrows the service's memory. */
 void weft_member_service_free(struct weft_member_service *service);
 
 void weft_member_service_event(struct weft_member_service *service,
