@@ -1,4 +1,4 @@
-/* The families of /metrics: the name of each counter of each struct. docs/METRICS.md is the same
+/* The metric families of /metrics, one for each counter in a struct. docs/METRICS.md is the same
  * list for people, and tests/cli/metrics.sh compares the two. Families of shards are in
  * text_shards.h.
  */
@@ -32,8 +32,9 @@ void weft_metrics_text_client(struct weft_exposition *text,
                               const struct weft_ps_client_counters *counters);
 void weft_metrics_text_worker(struct weft_exposition *text, const struct weft_worker_stats *stats);
 
-/* Seconds since the statistics were copied: the copy of a busy thread is older. Writes the
- * family, then a sample for each object (labels NULL: a single one). */
+/* Seconds since the statistics were copied; more if the thread is busy. Call `ages` once: it writes
+ * the header of the family. Then call `age` for each object: it writes a sample (labels NULL:
+ * without labels). */
 void weft_metrics_text_ages(struct weft_exposition *text);
 void weft_metrics_text_age(struct weft_exposition *text, const char *labels, uint64_t age_ns);
 
