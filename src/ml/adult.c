@@ -18,7 +18,7 @@ enum {
 enum kind { KIND_CATEGORY, KIND_BUCKET, KIND_CHECKED, KIND_LABEL };
 
 /* The number of a bucket is the count of edges <= the value. Edges are round numbers, closer
- * together where the column is dense; money columns start with "zero or not". */
+ * together where the column is dense; bucket 0 of a money column is the value 0. */
 static const uint64_t age_edges[] = {20, 23, 26, 29, 32, 35, 38, 42, 46, 50, 55, 60, 65, 75};
 static const uint64_t gain_edges[] = {1,    1000, 2000, 3000, 3500,  4000,  4500,
                                       5000, 6000, 7000, 8000, 10000, 15000, 50000};
@@ -77,7 +77,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t';
 }
 
-/* True if it equals a known header without blanks. */
+/* True if the text is a known header, apart from blanks. */
 static bool is_header(const char *text, size_t bytes)
 {
     for (size_t h = 0; h < WEFT_ARRAY_COUNT(headers); h++) {
@@ -156,7 +156,8 @@ static size_t bucket_of(const struct column *column, uint64_t value)
     return bucket;
 }
 
-/* "name=value"; for a checked column only the check. */
+/* Check the field, and write "name=value" or "name=BUCKET". The caller ignores the text of a
+ * checked column. */
 static weft_status describe(const struct column *column, struct field field,
                             struct weft_error *error, struct feature_text *out)
 {
@@ -189,8 +190,8 @@ static weft_status add_text(struct weft_ml_row *row, const char *text, size_t by
     return weft_ml_row_add(row, id, 1.0F, error);
 }
 
-/* Add the combinations of `left` more texts, starting at `from`. Each is appended to the prefix
- * with '&' and is then the prefix of longer ones: "a", "a&b", "a&b&c", "a&c", ... */
+/* Add the combinations of 1 to `left` texts, from the text `from` on, after the prefix in `text`. A
+ * combination, with '&' appended, is the prefix of longer ones: "a", "a&b", "a&b&c", "a&c", ... */
 static weft_status add_crosses(const struct feature_text *texts, size_t count, size_t from,
                                unsigned left, char *text, size_t prefix, struct weft_ml_row *row,
                                struct weft_error *error)

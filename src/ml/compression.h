@@ -4,8 +4,9 @@
  * Workers train synchronously (BSP), as in the reference trainer. In every step of the last epoch
  * the sizes of their updates and of the sum are counted in two encodings:
  *
- *   rows     a row of the table is pushed whole: 4 bytes of id and k floats. Weft uses this one.
- *   entries  a changed count: 4 bytes for its index, and 4 for the change
+ *   rows     rows of the table are pushed whole, as weft pushes them: 4 bytes for the id, and a
+ *            float for each topic
+ *   entries  only changed counts are pushed: 4 bytes for the index, and 4 for the change
  *
  * Changes that cancel out in the sum are not entries of the sum. */
 #ifndef WEFT_ML_COMPRESSION_H
