@@ -6,7 +6,7 @@
 #include "ps/client_internal.h"
 #include "ps/update.h"
 
-/* The step in progress. The clocks of tables may differ; the highest counts. */
+/* The step in progress: the clock after the highest clock of all tables. */
 static uint32_t step(const struct weft_ps_client *client)
 {
     uint32_t most = 0;
@@ -35,7 +35,7 @@ bool weft_ps_read_may_go(struct weft_ps_client *client, const struct ps_part *pa
     const uint32_t now = step(client);
     if (reads->wanted != now && !weft_ps_updates_ungranted(client)) {
         reads->wanted = now;
-        reads->begun = 0; /* that step has ended; its update told the scheduler */
+        reads->begun = 0; /* of an earlier step, which ended with its update */
     }
     return false;
 }

@@ -6,11 +6,11 @@
 #include <string.h>
 
 enum {
-    BITS_MAX = 56, /* so that, with up to 7 bits before them, one load of 8 bytes has them all */
+    BITS_MAX = 56, /* these bits, after up to 7 other bits, are in one load of 8 bytes */
     BELOW = 0x80,
     VARINT_BYTES_MAX = 10,
     SIZE_ALL = 1 << 20, /* most bytes to unpack: no chunk is longer */
-    JUMP = 4096         /* a gap longer than this multiple of all previous gaps begins a block */
+    JUMP = 4096         /* a gap longer than JUMP x the sum of the block's gaps begins a block */
 };
 
 /* ---- packing --------------------------------------------------------------------------------- */
@@ -156,8 +156,9 @@ static bool begin(struct block *block, uint64_t before)
     return true;
 }
 
-/* Sums of the quotients up to each gap: the position of its one bit, minus the ones before it.
- * Moves the block's position after them. False: the bytes end first. */
+/* sums[i] = the sum of the quotients of gaps 0 to i: the number of zeros before the one bit that
+ * ends gap i, which is the position of that bit minus i. Moves block->at after the unary codes.
+ * False: the bytes end first. */
 static bool get_unary(struct block *block, uint32_t *sums)
 {
     const size_t left = (size_t)(block->end - block->at);
@@ -182,7 +183,7 @@ static bool get_ids(const struct block *block, const uint8_t *lows, const uint32
                     uint64_t *ids)
 {
     const uint64_t mask = (UINT64_C(1) << block->bits) - 1;
-    uint64_t low = 0; /* 127 of 56 bits are less than 2^63 */
+    uint64_t low = 0; /* the sum of up to 127 values of 56 bits is less than 2^63 */
     for (uint32_t i = 0, bit = 0; i < block->gaps; i++, bit += block->bits) {
         low += load(lows + bit / 8, block->end) >> bit % 8 & mask;
         ids[i] = block->first + ((uint64_t)sums[i] << block->bits) + low;
