@@ -203,11 +203,11 @@ int weft_cli_lab_box(int argc, char **argv)
          .max = UINT16_MAX, .fallback = "unchanged; at first 1"},
         {"epoch", "N",
          "begin this epoch, whose rounds begin at 0. Packets of earlier epochs are\n"
-         "dropped; the first packet of a later one begins that. Required with\n"
-         "other --members",
+         "dropped; the first packet of a later epoch begins that epoch. Required\n"
+         "if --members changes",
          WEFT_OPTION_U64, .value = &verb.epoch, .max = UINT32_MAX,
          .fallback = "unchanged; at first 0"},
-        {"exponent", "E", "a value is its integer x 2^E; packets with another one are not added",
+        {"exponent", "E", "a value is its integer x 2^E; packets with another E are not added",
          WEFT_OPTION_CUSTOM, .value = &verb.exponent, .parse = weft_box_parse_exponent,
          .fallback = "unchanged; at first 0"},
         {"slots", "N", "slots in use", WEFT_OPTION_U32, .value = &verb.slots, .min = 1,

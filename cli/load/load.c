@@ -346,17 +346,17 @@ int weft_cli_load(int argc, char **argv)
         {"threads", "N", "threads that run the workers", WEFT_OPTION_U32, .value = &load.threads,
          .min = 1, .max = THREADS_MAX, .fallback = "one per CPU"},
         {"server-rows", "N",
-         "--local: rows of the table, over all shards; when it is full, the\n"
+         "with --local: rows of the table, over all shards; when it is full, the\n"
          "least recently used row is evicted",
          WEFT_OPTION_U32, .value = &load.servers.rows_max, .min = 1024, .max = 1u << 28},
-        {"server-pid", "PID", "--servers: process whose CPU time is reported as the servers'",
+        {"server-pid", "PID", "with --servers: process whose CPU time is reported as the servers'",
          WEFT_OPTION_U32, .value = &load.servers.server_pid, .min = 1, .max = INT32_MAX,
          .fallback = "unknown"},
         {"start-timeout", "S",
-         "--servers: fail if no server replies for S seconds; earlier if the\n"
-         "network or a server reports why the connection fails",
+         "with --servers: fail if no server replies for S seconds; earlier if\n"
+         "the network or a server reports why the connection fails",
          WEFT_OPTION_U32, .value = &load.start_timeout_s, .min = 1, .max = 3600},
-        {"busy-poll-us", "US", "--local: shards busy-poll the socket for US before sleeping",
+        {"busy-poll-us", "US", "with --local: shards busy-poll the socket for US before sleeping",
          WEFT_OPTION_U32, .value = &load.busy_poll_us, .max = BUSY_POLL_US_MAX},
         {"json", NULL, "print one JSON object instead of a table", WEFT_OPTION_FLAG,
          .value = &load.json},

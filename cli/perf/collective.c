@@ -536,6 +536,7 @@ int weft_perf_collective(int argc, char **argv)
          "round. Results are checked. bench/torch_allreduce.py is the same measurement through\n"
          "PyTorch, compared with Gloo.",
         .example = "  weft perf allreduce --ranks 4 --to 4194304\n"
+                   "  weft perf allgather --ranks 4 --to 4194304\n"
                    "  weft perf allreduce --lab demo --ranks 8 --loss-bound 0.1 --feedback",
         .options = options,
     };

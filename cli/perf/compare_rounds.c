@@ -386,10 +386,10 @@ int weft_perf_compare(int argc, char **argv)
     (void)weft_compare_list_cut("250000", &r->bytes);
     const struct weft_option options[] = {
         {"transports", "LIST",
-         "NAME[:PART]...: parts of weft and tcp are a bound (0.1), none, auth\n"
-         "or seal, and a congestion control; of tcp and tcp-raw one of the\n"
-         "kernel's, and rto5 (--tcp-rto-min); of tcp-raw also drop0.1\n"
-         "(--drop-at-sender)",
+         "NAME[:PART]..., where NAME is weft, tcp, tcp-raw or udp-raw. PARTs:\n"
+         "weft and tcp: a bound (0.1) and a security mode (none, auth or seal);\n"
+         "weft: its congestion control; tcp and tcp-raw: one of the kernel's, and\n"
+         "rto5 (--tcp-rto-min 5); tcp-raw: drop0.1 (--drop-at-sender 0.1)",
          WEFT_OPTION_CUSTOM, &compare.transport_names,
          .fallback = "weft:0,weft:0.1,\n"
                      "tcp-raw:cubic,tcp-raw:cubic:rto5,tcp-raw:bbr,tcp-raw:bbr:rto5",

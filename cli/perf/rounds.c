@@ -344,12 +344,12 @@ int weft_perf_rounds(int argc, char **argv)
                         .receivers = 4,
                         .parallel = 5};
     const struct weft_option options[] = {
-        {"receivers", "R", "reducers, beside --senders mappers", WEFT_OPTION_U32, &o.receivers,
+        {"receivers", "R", "reducers; --senders sets the mappers", WEFT_OPTION_U32, &o.receivers,
          .min = 1, .max = 256},
         {"parallel", "K", "messages of one mapper in flight", WEFT_OPTION_U32, &o.parallel,
          .min = 1, .max = 256},
         {"senders", "W",
-         which == WEFT_PERF_OUTCAST    ? "receivers, beside the one sender"
+         which == WEFT_PERF_OUTCAST    ? "receivers of the one sender"
          : which == WEFT_PERF_ALLTOALL ? "participants"
          : which == WEFT_PERF_SHUFFLE  ? "mappers"
                                        : "senders",
@@ -363,7 +363,7 @@ int weft_perf_rounds(int argc, char **argv)
         {"gap", "MS", "pause between rounds", WEFT_OPTION_U32, &o.job.gap_ms, .max = 10000},
         {"transport", "NAME",
          "weft; tcp: the same messages over kernel TCP; tcp-raw, udp-raw:\n"
-         "plain sockets programs",
+         "programs that use plain sockets",
          WEFT_OPTION_CHOICE, &o.transport, .choices = transport_names},
         {"bound", "F", "fraction of a message that may be missing", WEFT_OPTION_PPM,
          .value = &o.job.bound_ppm},
@@ -387,7 +387,7 @@ int weft_perf_rounds(int argc, char **argv)
          WEFT_OPTION_U32, &o.job.quiet_ms, .min = 1, .max = 10000},
         {"seed", "N", "seed of drops at the sender and of send orders", WEFT_OPTION_U64,
          .value = &o.job.seed},
-        {"give-up", "S", "time limit of a round; then the run ends as DNF",
+        {"give-up", "S", "time limit of a round; then the run ends as DNF (did not finish)",
          WEFT_OPTION_U32, &o.job.round_s, .min = 1, .max = 3600},
         {"lab", "NAME", "run on the hosts of this lab (`weft lab up`)", WEFT_OPTION_STRING, &o.lab,
          .fallback = "loopback"},
@@ -396,9 +396,9 @@ int weft_perf_rounds(int argc, char **argv)
         {"per-round", "FILE", "write the times of each round to FILE", WEFT_OPTION_STRING,
          .value = &o.per_round},
         {"realtime", NULL,
-         "run the participants at real-time priority (SCHED_FIFO, root), so that other\n"
-         "work on this machine does not delay them: hosts of a cluster have CPUs\n"
-         "of their own; and keep the processors from halting meanwhile",
+         "run the participants at real-time priority (SCHED_FIFO, requires root), so\n"
+         "that other processes do not delay them, as if each host had its own CPUs;\n"
+         "also keep idle CPUs out of sleep states during the run",
          WEFT_OPTION_FLAG, .value = &o.job.realtime},
         {"busy", "N", "CPU-bound processes during the run, at normal priority",
          WEFT_OPTION_U32, &o.job.busy, .max = WEFT_PERF_BUSY_MAX},

@@ -331,7 +331,7 @@ int weft_perf_stream(int argc, char **argv)
             "checked. goodput_gbps counts only floats added, cpu_s the CPU time of both ends and\n"
             "of the kernel's work for them in the timed part of a round; both are medians over\n"
             "the rounds.\n"
-            "Figures of a machine with other work on it say little: compare ratios (all).",
+            "With other load on the machine only the ratios of --transport all are comparable.",
         .example = "  weft perf stream --transport all --rounds 11\n"
                    "  weft perf stream --transport weft --packet-bytes 65000 --json",
         .options = options,

@@ -208,16 +208,16 @@ int weft_cli_run(int argc, char **argv)
          "\"--tables 8 --checkpoint /data/run\"", WEFT_OPTION_CUSTOM, .value = &run.server_args,
          .parse = parse_words, .fallback = "none"},
         {"aggregators", "N", "processes of `weft aggregate`, which sum the pushes of workers on their\n"
-         "way to the servers; the coordinator assigns one to each worker\n"
-         "(WEFT_VIA=coordinator)", WEFT_OPTION_U32, .value = &run.aggregators,
+         "way to the servers. Without a scheduler the coordinator assigns one to\n"
+         "each worker (WEFT_VIA=coordinator)", WEFT_OPTION_U32, .value = &run.aggregators,
          .max = WEFT_SHARD_AGGREGATORS_MAX},
         {"aggregator-options", "WORDS", "for every `weft aggregate`, as --server-options",
          WEFT_OPTION_CUSTOM, .value = &run.aggregator_args, .parse = parse_words, .fallback = "none"},
         {"scheduler", "on|off|HOST:PORT",
          "the job's transfer scheduler: on = start `weft scheduler` as a process\n"
-         "of the run, HOST:PORT = use a running one, off = none, whatever\n"
-         "WEFT_SCHEDULER is. Workers get its address in WEFT_SCHEDULER, and the\n"
-         "list of all aggregators in WEFT_VIA",
+         "of the run, HOST:PORT = use a running one, off = none, even if\n"
+         "WEFT_SCHEDULER is set. With a scheduler workers get its address in\n"
+         "WEFT_SCHEDULER, and the addresses of all aggregators in WEFT_VIA",
          WEFT_OPTION_STRING, .value = &run.scheduler, .fallback = "WEFT_SCHEDULER, else none"},
         {"scheduler-options", "WORDS", "for `weft scheduler`, as --server-options", WEFT_OPTION_CUSTOM,
          .value = &run.scheduler_args, .parse = parse_words, .fallback = "none"},

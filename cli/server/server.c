@@ -216,8 +216,8 @@ int weft_cli_server(int argc, char **argv)
                           "none",
          WEFT_OPTION_U32, .value = &shard->list_ids, .max = 1u << 30},
         {"aggregators", "N",
-         "accept aggregates from `weft aggregate --number` 0 to N-1; each shard\n"
-         "uses up to 32 MiB for each", WEFT_OPTION_U32, .value = &shard->aggregators_max,
+         "accept sums from the aggregators with --number 0 to N-1; each shard\n"
+         "uses up to 32 MiB for each aggregator", WEFT_OPTION_U32, .value = &shard->aggregators_max,
          .min = 1, .max = WEFT_SHARD_AGGREGATORS_MAX},
         {"dim-max", "N", "floats in the longest row of any table", WEFT_OPTION_U32,
          .value = &shard->dim_max, .min = 1, .max = WEFT_RPC_DIM_MAX},
@@ -255,13 +255,14 @@ int weft_cli_server(int argc, char **argv)
                          "before the reply", WEFT_OPTION_F64,
          .value = &server.div_max},
         {"replica-of", "HOST:PORT,...",
-         "run as a replica of the server with these shards; when the parent\n"
-         "process requests promotion, take over its lease at the coordinator",
+         "run as a replica of the server with these shards; when `weft run`\n"
+         "requests promotion, take over that server's lease at the coordinator",
          WEFT_OPTION_STRING, .value = &server.replica_of, .fallback = "not"},
         WEFT_METRICS_OPTIONS(&server.metrics_options),
         {"hot-top", "N",
          "number of rows that a shard tracks in each table, those with the most\n"
-         "updates, for /hot and records; 16 bytes each; 0 = none",
+         "updates, for the URL /hot of --metrics and for --records; 16 bytes each;\n"
+         "0 = none",
          WEFT_OPTION_U32, .value = &shard->hot_top, .max = WEFT_HOT_TOP_MAX},
         {"hot-rows", "N",
          "select the N rows of each table per shard with the most updates as hot.\n"

@@ -170,8 +170,8 @@ int weft_cli_sim_exchange(int argc, char **argv)
         "step with a parameter server: the reply, then push, request and CLOCK. A round lasts\n"
         "from the start signal to all senders to the last completion at a receiver. ideal = wire\n"
         "time of the data on the busiest link, headers included, + the base round trip; for a\n"
-        "step, with the replies in sequence and CLOCK after the push. Exit status 1 if a round\n"
-        "does not complete.",
+        "step, + the wire time of the first reply, and one more round trip, because CLOCK follows\n"
+        "the acknowledgement of the push. Exit status 1 if a round does not complete.",
         .example = "  weft sim exchange --hosts 8 --rate-mbps 25 --bytes 62500 --buffer-kb 450\n"
                    "  weft sim exchange --pattern step --rate-mbps 200 --bytes 148000",
         .options = options,

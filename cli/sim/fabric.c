@@ -254,8 +254,9 @@ int weft_cli_sim_fabric(int argc, char **argv)
         {"servers", "S", "server hosts, each with an equal part of the model", WEFT_OPTION_U32,
          &config->servers, .min = 1, .max = WEFT_FABRIC_SERVERS_MAX},
         {"policy", "P",
-         "scheduling policy. +X: all of order+bound and of the + policies listed\n"
-         "before it",
+         "scheduling policy: fair, fifo, order, order+bound, +aggregation,\n"
+         "+cut-through, +admission, tree, tree+cut-through, tree+early-sums, ring\n"
+         "or halving-doubling. +X adds X to the policy before it in this list",
          WEFT_OPTION_CHOICE, &config->policy, .choices = policies},
         {"mode", "M", "async, ssp:N or sync", WEFT_OPTION_CUSTOM, &fabric.mode, .fallback = "async",
          .parse = parse_mode},
@@ -283,8 +284,8 @@ int weft_cli_sim_fabric(int argc, char **argv)
          "with --div-max, for fifo to order+bound: copy every update to the\n"
          "replicas before it is committed, as with fair (chain replication)",
          WEFT_OPTION_FLAG, .value = &config->is_chained},
-        {"read-credits", "N", "+admission: workers between read and commit", WEFT_OPTION_U32,
-         &config->read_credits, .min = 1, .max = WEFT_FABRIC_WORKERS_MAX,
+        {"read-credits", "N", "with +admission: maximum number of workers between read and commit",
+         WEFT_OPTION_U32, &config->read_credits, .min = 1, .max = WEFT_FABRIC_WORKERS_MAX,
          .fallback = "two fifths of the workers"},
         {"ahead", "N", "pushes granted in advance for each server; 0 = the planner's default",
          WEFT_OPTION_U32, &config->ahead, .max = 1000},

@@ -414,7 +414,8 @@ static int verb_swarm(int argc, char **argv)
                       .value = &swarm.via},
         {"replicas", NULL, "run each seed as a parameter server whose shards have replicas;\n"
                            "servers and replicas fail, and replicas are promoted. With --via\n"
-                           "also aggregators, and workers, aggregators and schedulers fail",
+                           "workers also use aggregators, and workers, aggregators and schedulers\n"
+                           "fail, too",
                            WEFT_OPTION_FLAG, .value = &swarm.replicas},
         {"verbose", NULL, "print the configuration drawn by each seed", WEFT_OPTION_FLAG,
          .value = &swarm.verbose},

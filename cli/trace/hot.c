@@ -112,7 +112,8 @@ int weft_cli_trace_hot(int argc, char **argv)
             "FILE is a database written by --records; several files are parts of one run. Servers\n"
             "track their most updated parameters. If a server does not count all parameters, a "
             "count\n"
-            "may be too high by at most its error; the share therefore also has a lower bound.",
+            "may be too high, at most by the value in the column \"error\"; the share therefore\n"
+            "also has a lower bound.",
         .example = "  weft trace hot run.db\n"
                    "  weft trace hot run.db --json | jq '.shares[] | select(.top == 1000)'",
         .options = options,

@@ -306,12 +306,12 @@ extern const char *const weft_job_pull_value_types[];
          WEFT_OPTION_U32,                                                                          \
          .value = &(job)->reconnect_s,                                                             \
          .max = 86400,                                                                             \
-         .fallback = "WEFT_RECONNECT_S, else 0; under --restart 60"},                              \
+         .fallback = "WEFT_RECONNECT_S, else 60 with --restart of `weft train` or `run`, else 0"}, \
         {"replay-bytes",                                                                           \
          "N",                                                                                      \
          "memory in each worker for copies of pushes that are in no checkpoint\n"                  \
          "yet; the worker resends those that a restarted server cannot restore\n"                  \
-         "from its journal (see --durability). 0 = no copies",                                     \
+         "from its journal. 0 = no copies",                                                        \
          WEFT_OPTION_U64,                                                                          \
          .value = &(job)->replay_bytes,                                                            \
          .max = UINT64_C(1) << 40,                                                                 \
