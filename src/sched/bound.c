@@ -28,8 +28,7 @@ bool planner_may_fly(const struct weft_planner *planner, uint32_t count, uint64_
     for (uint32_t i = 0; i < planner->flying_count; i++) {
         least = weft_min_u64(least, planner->workers[planner->flying[i]].base_version);
     }
-    /* Worst case: all other granted updates are committed first, which gives the last one's
-     * delay. */
+    /* Worst case: the update with the oldest base is committed after all other granted updates. */
     uint64_t others = planner_opened(planner) + count - 1;
     return others <= weft_time_add(least, planner->config.tau_max);
 }
@@ -117,7 +116,7 @@ bool planner_positions_left(struct weft_planner *planner, const uint32_t *set, u
     return planner_crowded_position(planner, set, count, taken, 1) == WEFT_NEVER;
 }
 
-/* An update due by a position whose path is down. */
+/* A waiting update that is due by a position, and whose path is down. */
 static uint32_t unreachable_due(const struct weft_planner *planner, uint64_t due_max)
 {
     for (uint32_t i = 0; due_max != WEFT_NEVER && i < planner->waiting_count; i++) {
@@ -178,8 +177,9 @@ void planner_drop_late(struct weft_planner *planner)
 
 /* ---- Fig. 5 ---------------------------------------------------------------------------------- */
 
-/* Number of updates that would complete before this one although granted after it: the shorter
- * waiting ones, or the number of recent commits in the extra time that this update takes. */
+/* Expected number of updates that complete before this one although granted after it: the larger of
+ * the number of shorter waiting updates, and the number of commits, at their recent rate, in the
+ * time by which this update takes longer than the average. */
 static uint64_t overtakers(const struct weft_planner *planner, const struct planner_worker *w)
 {
     uint64_t shorter = 0, expected = 0;

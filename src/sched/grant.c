@@ -322,8 +322,8 @@ static uint32_t over_link(struct weft_planner *planner, uint32_t host, bool is_u
     return count;
 }
 
-/* Book the transfers in scratch again, in this order: the bytes of each that the plan has not sent,
- * from now on. */
+/* Reserve again, from now on and in the order of scratch, those bytes of each transfer in scratch
+ * that have not been sent according to its booking. */
 static void replan(struct weft_planner *planner, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
