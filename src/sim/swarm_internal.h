@@ -10,8 +10,8 @@
 
 #define NOBODY UINT32_MAX
 
-/* Tags. A private message has its own; messages for a host's shared receive have the same upper
- * half. */
+/* Tags. A private message has a tag that no other message has; messages for a host's shared receive
+ * have tags with the same upper half. */
 #define TAG_PRIVATE (UINT64_C(1) << 32)
 #define TAG_SHARED  (UINT64_C(2) << 32)
 #define TAG_HIGH    (UINT64_C(0xffffffff) << 32)
@@ -62,7 +62,7 @@ struct swarm {
     bool reborn; /* the victim's new process has started */
 };
 
-/* Whether the process of the plan has died. A new one may have started at its address. */
+/* Whether the host's first process has died. A new one may have started at its address. */
 static inline bool swarm_died(const struct swarm *s, uint32_t host)
 {
     return !weft_world_alive(s->world, host) || (s->reborn && host == s->plan.victim);
@@ -92,7 +92,7 @@ void weft_swarm_connect(struct swarm *s, uint32_t host, uint32_t to, uint64_t no
  * number. */
 void weft_swarm_take_back(struct swarm *s, uint32_t host, uint32_t peer);
 
-/* Post one receive for all HAND messages that this host does not distinguish. */
+/* Post one receive for all messages with sink EVENT that this host does not distinguish. */
 void weft_swarm_post_shared(struct swarm *s, uint32_t host);
 
 /* Do everything that is due at this host. */

@@ -21,8 +21,9 @@ static inline uint32_t weft_sim_chunks(uint64_t message_bytes)
     return (uint32_t)weft_div_ceil_u64(message_bytes / WEFT_SIM_ELEM_BYTES, weft_sim_chunk_elems());
 }
 
-/* K of the message that follows `before` equal messages of its stream: the messages of r rounds may
- * together miss the whole chunks in r bounds. */
+/* K (docs/PROTOCOL.md section 6) of the message that follows `before` equal messages of its stream.
+ * The first r of these messages together may miss floor(r x b) chunks, with b the bound of one
+ * message in chunks. */
 static inline uint32_t weft_sim_lost_max(uint64_t message_bytes, uint32_t bound_ppm,
                                          uint32_t before)
 {
@@ -45,9 +46,7 @@ static inline uint64_t weft_sim_wire_ns(uint64_t wire_bytes, uint64_t rate_bps)
     return (uint64_t)(bits_ns / rate_bps);
 }
 
-/* For a full chunk after a message's first: its goodput on a link, and its share of a packet's UDP
- * payload, which the rate of a held message counts (core/msg.h). The tag of mode auth counts as the
- * network's overhead here. */
+/* The goodput of a link that carries full chunks, each with the short header. */
 static inline uint64_t weft_sim_goodput_bps(uint64_t link_bps)
 {
     uint64_t chunk = (uint64_t)weft_sim_chunk_elems() * WEFT_SIM_ELEM_BYTES;
@@ -57,6 +56,8 @@ static inline uint64_t weft_sim_goodput_bps(uint64_t link_bps)
     return (uint64_t)(scaled / packet);
 }
 
+/* The rate to give a held message (core/msg.h) for this goodput, with full chunks and the short
+ * header. That rate counts UDP payload, here without the tag of mode auth. */
 static inline uint64_t weft_sim_paced_bps(uint64_t goodput_bps)
 {
     uint64_t chunk = (uint64_t)weft_sim_chunk_elems() * WEFT_SIM_ELEM_BYTES;
