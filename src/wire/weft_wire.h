@@ -72,8 +72,8 @@ struct weft_wire_agg {
     uint32_t place;  /* slot, or bank */
     uint32_t epoch;
     uint32_t number; /* round, or the packet's number in the window */
-    uint32_t from;   /* ROWS: all packets below are settled as far as the worker knows; ACK: the
-                      * window's base */
+    uint32_t from;   /* ROWS: the worker knows that all packets below were added or refused; ACK:
+                      * the window's base */
     uint32_t payload_bytes;
 };
 
@@ -85,7 +85,8 @@ struct weft_wire_agg_row {
 };
 
 /* On the machines where BPF programs run, a four-byte load at any address is one instruction,
- * but the compiler does not know that. The payload is little-endian, as everywhere in weft. */
+ * but the compiler does not know that. Values and row heads are little-endian; the fields of a
+ * header and the words of an ACK are big-endian (weft_wire_get_u32). */
 static inline uint32_t weft_wire_load_u32(const uint8_t *at)
 {
 #ifdef __bpf__
