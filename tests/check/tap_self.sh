@@ -20,46 +20,46 @@ inner() {
     got=0
     WEFT_BUILD_NAME=asan sh "$tap_tmp/inner.sh" >"$tap_tmp/inner.out" 2>&1 || got=$?
     tap_is "$1" "$got" "$2"
-    tap_like "$1: what it says" "$(cat "$tap_tmp/inner.out")" "$3"
+    tap_like "$1: its output" "$(cat "$tap_tmp/inner.out")" "$3"
 }
 
-inner "nothing is found" 0 '^1\.\.1$' <<'END'
+inner "no finding" 0 '^1\.\.1$' <<'END'
 "$good" >/dev/null 2>&1 &
 wait $!
 tap_pass "all is well"
 tap_done
 END
-inner "in the background, its output thrown away" 1 '^#   .*\(Sanitizer\|runtime error\)' <<'END'
+inner "a finding in a background process whose output is discarded" 1 '^#   .*\(Sanitizer\|runtime error\)' <<'END'
 "$bad" >/dev/null 2>&1 &
 wait $!
 tap_pass "all is well"
 tap_done
 END
-tap_like "as a case that failed" "$(cat "$tap_tmp/inner.out")" '^not ok 2 - '
-tap_like "and the plan counts it" "$(cat "$tap_tmp/inner.out")" '^1\.\.2$'
-inner "in one that is ended at last" 1 '^not ok 2 - ' <<'END'
+tap_like "is reported as a failed case" "$(cat "$tap_tmp/inner.out")" '^not ok 2 - '
+tap_like "which the plan counts" "$(cat "$tap_tmp/inner.out")" '^1\.\.2$'
+inner "a finding in a process that tap_at_exit ends" 1 '^not ok 2 - ' <<'END'
 mkfifo "$tap_tmp/wait"
 { read -r word <"$tap_tmp/wait"; "$bad"; } >/dev/null 2>&1 &
 tap_at_exit 'echo go >"$tap_tmp/wait"; wait'
 tap_pass "all is well"
 tap_done
 END
-inner "in one without our environment, which writes to a file" 1 '^not ok 2 - ' <<'END'
+inner "a finding in a process without the test's environment, whose output is a file" 1 '^not ok 2 - ' <<'END'
 env -i "$bad" >"$tap_tmp/out" 2>&1 &
 wait $!
 tap_pass "all is well"
 tap_done
 END
-inner "in a test that dies" 1 '^#   .*\(Sanitizer\|runtime error\)' <<'END'
+inner "a finding in a test that ends before tap_done" 1 '^#   .*\(Sanitizer\|runtime error\)' <<'END'
 "$bad" >/dev/null 2>&1
 exit 0
 END
-inner "one that is told to end puts away what it has" 1 '^its folder: /' <<'END'
+inner "a test that receives SIGTERM runs tap_at_exit" 1 '^its folder: /' <<'END'
 tap_at_exit 'echo "its folder: $(ls -d "$tap_tmp")"'
 kill -TERM $$
 tap_pass "it goes on"
 tap_done
 END
 folder=$(sed -n 's/^its folder: //p' "$tap_tmp/inner.out")
-tap_is "and its folder at last" "$(ls -d "$folder" 2>/dev/null)" ""
+tap_is "and removes its folder" "$(ls -d "$folder" 2>/dev/null)" ""
 tap_done
