@@ -1,5 +1,5 @@
-/* A server that refuses CLOCKs above 3, for tests: a worker takes it for a server that has another
- * clock of this rank.
+/* For tests: a server that refuses every CLOCK above 3, as a real server does whose clock for the
+ * rank differs from the worker's.
  *
  *     forgetful        prints its port, and serves until standard input ends; without security */
 #include "../unit/api_ps_server.h"
