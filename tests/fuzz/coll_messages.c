@@ -1,12 +1,12 @@
 /* One rank of a job of three, whose other ranks send arbitrary messages: data with any tag and any
  * grid, chunks in any order, some missing, control messages with any bytes; connections open and
  * close. In between the rank calls operations. The transport is the minimum that fulfils the
- * contract of core/msg.h. The rank must neither access foreign memory nor keep an operation: after
- * an abort, when all its messages are closed, every operation has ended.
+ * contract of core/msg.h. The rank must not access memory out of bounds, and no operation may
+ * remain: after an abort, when all its messages are closed, every operation has ended.
  *
  * Input: records of 16 bytes {what u8, flags u8, peer u8, a u8, tag bits u8 x 4, total u16,
- * chunk_elems u16, elem_bytes u8, bytes u8, b u16} and, for a message about operations, its first
- * `bytes` bytes. */
+ * chunk_elems u16, elem_bytes u8, bytes u8, b u16}, each followed by `bytes` bytes, with which
+ * every chunk of its message begins. */
 #include "base/assert.h"
 #include "base/bits.h"
 #include "coll/coll.h"
@@ -29,16 +29,17 @@ enum {
     BUFFER_BYTES = RANKS * COUNT_MAX * 8,
     MESSAGE_BYTES_MAX = 65536,
     CONTROL_BYTES = 112,
-    CONTROL_MEMBERS = 36, /* of the descriptor of the sender's call (src/coll/control.c) */
-    FLAG_SIGNED = 1, /* use values of this rank's last message: signature and total, or the hash of
-                      * its group */
-    FLAG_BACKWARDS = 2,
-    FLAG_HOLE = 4, /* a chunk is missing */
-    FLAG_SHORT = 8,
-    FLAG_OPEN = 16,    /* the message stays open */
-    FLAG_CONTROL = 32, /* a message about operations */
-    FLAG_ENTER = 64,   /* about the operation that this rank called last; if signed, the next one */
-    FLAG_PAIR = 128,   /* a message for a recv */
+    CONTROL_MEMBERS = 36, /* offset of `members` in the first descriptor (src/coll/control.c) */
+    FLAG_SIGNED = 1,    /* use values of this rank's last message: tag, total and element size, or
+                         * the hash of its group */
+    FLAG_BACKWARDS = 2, /* chunks in descending order */
+    FLAG_HOLE = 4,      /* a chunk is missing */
+    FLAG_SHORT = 8,     /* only the first three chunks arrive */
+    FLAG_OPEN = 16,     /* the message stays open */
+    FLAG_CONTROL = 32,  /* a message about operations */
+    FLAG_ENTER = 64,    /* for the operation that this rank called last; with FLAG_SIGNED, for the
+                         * one that it calls next */
+    FLAG_PAIR = 128,    /* a message for a recv */
 };
 
 struct incoming {
@@ -154,7 +155,7 @@ static void tell(struct fake *fake, const struct weft_msg_event *event)
     weft_coll_event(fake->coll, event, fake->now_ns);
 }
 
-/* ---- messages that come ---------------------------------------------------------------------- */
+/* ---- incoming messages ----------------------------------------------------------------------- */
 
 static void chunk_in(struct fake *fake, struct incoming *m, uint32_t k, const uint8_t *bytes,
                      size_t count)
@@ -208,7 +209,7 @@ static void message(struct fake *fake, const uint8_t *data, const uint8_t *bytes
                    (uint64_t)data[7] << 1;
     if (flags & FLAG_SIGNED) {
         tag = (fake->last_tag & ~UINT64_C(0xfff0001)) | low;
-        if (flags & FLAG_ENTER) { /* before a repetition of the same call */
+        if (flags & FLAG_ENTER) { /* as if the sender had already repeated the same call */
             uint64_t mask = UINT64_C(0x3fffff) << 28;
             tag = (tag & ~mask) | ((uint64_t)fake->calls << 28 & mask);
         }
@@ -259,7 +260,7 @@ static void message(struct fake *fake, const uint8_t *data, const uint8_t *bytes
     }
 }
 
-/* ---- messages that go ------------------------------------------------------------------------ */
+/* ---- outgoing messages ----------------------------------------------------------------------- */
 
 static void sent(struct fake *fake, uint32_t i, bool unknown)
 {
@@ -458,7 +459,7 @@ static void end(struct fake *fake)
         sent(fake, 0, false);
         turn(fake);
     }
-    turn(fake); /* connections were closed after the last poll */
+    turn(fake); /* polls operations that the last turn ended by closing connections */
     WEFT_ASSERT(fake->open == 0 && weft_coll_open_ops(fake->coll) == 0);
     char text[256];
     weft_coll_failure_text(weft_coll_failure(fake->coll), text, sizeof(text));

@@ -56,8 +56,8 @@ static void check_batch(const struct weft_ml_dataset *set)
     free(gradient);
 }
 
-/* Draw the topics of all training documents once: afterwards the word counts and the totals equal
- * the number of tokens. */
+/* Draw the topics of all training documents once: afterwards the word counts sum to the number of
+ * tokens, and so do the totals. */
 static void check_topics(const struct weft_ml_dataset *set)
 {
     const struct weft_ml_model_kind *kind = NULL;
@@ -67,7 +67,7 @@ static void check_topics(const struct weft_ml_dataset *set)
     WEFT_ASSERT(status == WEFT_OK);
     uint64_t tokens = weft_ml_lda_tokens(set, false);
     if (tokens > 100000 || weft_ml_model_init(&model, kind, &kind->settings, 1, set) != WEFT_OK) {
-        return; /* slow, or too many iterations */
+        return; /* too slow, or no training documents */
     }
     size_t floats = (size_t)set->feature_count * model.dim;
     float *rows = calloc(floats, sizeof(*rows)), *changed = calloc(floats, sizeof(*changed));
