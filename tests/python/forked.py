@@ -1,10 +1,10 @@
 """Runs Python programs in processes forked from one that has already imported PyTorch (an import needs seconds).
 
-    forked.py SOCKET                               serves until it is killed; what it imports, it imports once
-    forked.py SOCKET SCRIPT|-m MODULE [ARGUMENT]   runs that there, as `python SCRIPT ...` would, and ends as it does
+    forked.py SOCKET                               the server: imports PyTorch, and serves until it is killed
+    forked.py SOCKET SCRIPT|-m MODULE [ARGUMENT]   has the server run the program, and exits with its status
 
-The program has the caller's directory, environment, standard input, output and error, and is __main__ of an
-interpreter with a normal exit. Variables that affect imports (OMP_NUM_THREADS) must be set for the
+The program has the caller's directory, environment, standard input, output and error. It runs as __main__, and its
+process exits as that of `python SCRIPT` would. Variables that affect imports (OMP_NUM_THREADS) must be set for the
 server. Programs that are called at the same time run at the same time.
 """
 
@@ -62,7 +62,7 @@ def serve(path):
             os._exit(0)
         client.close()
         with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG) != (0, 0):  # those who waited for programs that have ended
+            while os.waitpid(-1, os.WNOHANG) != (0, 0):  # processes whose programs have ended
                 pass
 
 
@@ -85,5 +85,5 @@ else:
     import torch.distributed.launcher.api  # noqa: F401  what torch.distributed.run imports
     import torch.nn.parallel  # noqa: F401
 
-    torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)  # the first one imports as much again
+    torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)  # creating the first optimizer imports as much again
     run(serve(sys.argv[1]))
