@@ -12,7 +12,7 @@ for type in bf16 int8; do
         --seeds "$seeds"
     tail -n 2 "$tap_tmp/run.out" | sed 's/^/# /'
 done
-tap_run "seeds $seeds of parameter servers, by aggregators" "$WEFT_BIN" sim swarm --via --seeds "$seeds"
+tap_run "seeds $seeds of parameter servers, with aggregators" "$WEFT_BIN" sim swarm --via --seeds "$seeds"
 tail -n 2 "$tap_tmp/run.out" | sed 's/^/# /'
 tap_run "seeds $seeds of parameter servers, with replicas" "$WEFT_BIN" sim swarm --replicas --seeds "$seeds"
 tail -n 3 "$tap_tmp/run.out" | sed 's/^/# /'
@@ -25,5 +25,5 @@ assert {'promotions_with_loss', 'pushes_lost', 'deaths_skipped', 'holds'} <= set
 tap_run "seeds $seeds of parameter servers, all of whose processes die" "$WEFT_BIN" sim swarm --replicas --via \
     --seeds "$seeds"
 tail -n 4 "$tap_tmp/run.out" | sed 's/^/# /'
-tap_run_fails "a seed is of one kind" 2 "$WEFT_BIN" sim swarm --replicas --value-type bf16
+tap_run_fails "--replicas and --value-type exclude each other" 2 "$WEFT_BIN" sim swarm --replicas --value-type bf16
 tap_done
