@@ -1,4 +1,4 @@
-/* Values in messages as bf16: the rounding; and tables whose pushes and replies use bf16, or whose
+/* Values in messages: the rounding to bf16; tables whose pushes and replies use bf16, or whose
  * pushes use int8, in every layout.
  *
  * Gradients are whole numbers with so many bits that bf16 rounds them and float32 sums do not. The
@@ -49,8 +49,7 @@ static void the_edges(void **state)
         {0x3f817fff, 0x3f81}, /* next to a tie */
         {0xbf808001, 0xbf81},
         {0x80000000, 0x8000},
-        {0x3fffffff, 0x4000}, /* into the next exponent
-                               */
+        {0x3fffffff, 0x4000}, /* rounded up to the next exponent */
         {0x00000001, 0x0000},
         {0x00008001, 0x0001},
         {0x007fffff, 0x0080}, /* subnormal */
@@ -202,7 +201,8 @@ static uint32_t columns(const struct rig *r, uint32_t k)
     return r->spec.kind == WEFT_TABLE_DENSE && k == IDS - 1 ? r->dim - 2 : r->dim;
 }
 
-/* Push all rows with bound 0 and values of up to 14 bits. After a pull the push may name a list. */
+/* Push whole numbers of up to 14 bits: to all rows of a dense table, or to N random ids of a sparse
+ * one. After a pull of the same ids the push may use key caching. */
 static weft_ps_op push_some(struct rig *r, uint32_t bound_ppm, bool pull_first)
 {
     const bool dense = r->spec.kind == WEFT_TABLE_DENSE;
@@ -260,8 +260,8 @@ static double lacking(const struct rig *r)
     return sum;
 }
 
-/* With int8 a value of up to 48,000 goes through about 10 sums, each rounded to 12 bits after 13 to
- * 16. */
+/* With int8 a value of up to 48,000 is the result of about 10 sums in float32. With 13 to 16 bits
+ * before the binary point, 24 bits leave 11 to 8 after it. */
 static bool nothing_lacks(const struct rig *r)
 {
     const bool exact = r->spec.push_values == WEFT_VALUE_BF16;
