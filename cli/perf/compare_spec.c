@@ -3,7 +3,8 @@
  *     0.1            weft, tcp: the bound
  *     none auth seal weft, tcp: security, when not that of --security
  *     rto5           tcp, tcp-raw: minimum retransmission timeout, in ms
- *     drop0.1        tcp-raw: fraction omitted by the sender anything else  the congestion control
+ *     drop0.1        tcp-raw: the fraction that the sender omits
+ *     anything else  the congestion control
  */
 #include "cli/node_options.h"
 #include "cli/perf/compare.h"

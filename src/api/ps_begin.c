@@ -95,8 +95,8 @@ static weft_status check_rows(struct weft_ps *ps, const struct ps_call *call)
                          rows, ps->rows_max);
     }
     return weft_fail(&ps->worker.error, WEFT_INVALID,
-                     "n is %zu and rows_max of the config is %u; raise that, or cut the list, "
-                     "as weft_push_wait and weft_pull_wait do",
+                     "n is %zu and rows_max of the config is %u; increase it, or split the "
+                     "list, as weft_push_wait and weft_pull_wait do",
                      rows, ps->rows_max);
 }
 

@@ -61,8 +61,8 @@ enum weft_coll_kind {
     WEFT_COLL_SCATTER,        /* count: of a block; in has n blocks, at the root */
     WEFT_COLL_ALL_TO_ALL,     /* count: of a block; in and out have n blocks */
     WEFT_COLL_BARRIER,        /* no buffers */
-    WEFT_COLL_SEND,           /* count: of the vector; in, to `peer`, with `tag` */
-    WEFT_COLL_RECV,           /* count: of the vector; out, from `peer`, with `tag` */
+    WEFT_COLL_SEND,           /* count: of the vector; from `in`, to `peer`, with `tag` */
+    WEFT_COLL_RECV,           /* count: of the vector; to `out`, from `peer`, with `tag` */
     WEFT_COLL_KINDS
 };
 

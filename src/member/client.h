@@ -59,7 +59,7 @@ enum { WEFT_MEMBER_CLIENT_EXPECTS = 3 };
 /* Errors:  WEFT_INVALID  a field is out of range.   WEFT_NOMEM. */
 weft_status weft_member_client_new(const struct weft_member_client_config *config,
                                    struct weft_msgr msgr, struct weft_member_client **client_p);
-/* Call after the endpoint was closed, which borrows its memory. */
+/* Call after the endpoint was closed: the endpoint borrows memory of the client. */
 void weft_member_client_free(struct weft_member_client *client);
 
 void weft_member_client_event(struct weft_member_client *client, const struct weft_msg_event *event,

@@ -118,8 +118,8 @@ static uint32_t lay_out(struct weft_ps_client *client, struct ps_part *part, uin
     return end;
 }
 
-/* A push loses whole chunks, so with few chunks its bound would allow no loss. It has as many
- * chunks as with plain ids, but no more than 2 / bound. */
+/* A push loses whole chunks, so with few chunks its bound would allow a loss only in some messages.
+ * It has as many chunks as with plain ids, but no more than 2 / bound. */
 uint32_t weft_ps_chunks_wanted(const struct ps_part *part, uint32_t plain_bytes)
 {
     if (part->kind != WEFT_RPC_PUSH || part->bound_ppm == 0) {

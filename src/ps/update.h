@@ -7,7 +7,7 @@
  *
  *   - weft_ps_clock has ended the clock of every table with pushes in the update; or
  *   - the worker continues without that: it pushes for a later clock of such a table, ends that
- * clock again (weft_ps_clock returns AGAIN), queues a pull that must see such a push, or calls
+ *     clock again (weft_ps_clock returns AGAIN), queues a pull that must see such a push, or calls
  *     weft_ps_update_end.
  *
  * A complete update of fewer than update_bytes_min bytes is sent at once. For a larger one the

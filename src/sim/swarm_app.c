@@ -8,7 +8,7 @@ static const uint64_t nap_ns_min = WEFT_NS_PER_MS;
 
 void weft_swarm_fail_msg(struct swarm *s, uint32_t idx, const char *wrong)
 {
-    static const char *const sinks[] = {"COPY", "ADD", "HAND"};
+    static const char *const sinks[] = {"COPY", "ADD", "EVENT"};
     const struct weft_plan_msg *m = &s->plan.msg[idx];
     weft_world_fail(s->world,
                     "message %" PRIu32 " (%" PRIu32 " -> %" PRIu32 ", %s%s, N %" PRIu32

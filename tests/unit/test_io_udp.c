@@ -34,7 +34,7 @@ struct node {
     uint32_t holes;      /* chunks missing in masks of RECEIVED */
     weft_peer peer;      /* of the last event */
     enum weft_msg_down why;
-    uint8_t *by_event; /* HAND: destination of chunks */
+    uint8_t *by_event; /* sink EVENT: destination of chunks */
 };
 
 static void on_event(struct node *node, const struct weft_msg_event *event)
