@@ -1,8 +1,35 @@
 #!/bin/sh
-# Checks that a shell test fails on a sanitizer report of a process whose output it does not check:
+# Checks the functions of tests/lib/tap.sh for the states of processes, and that a shell test fails
+# on a sanitizer report of a process whose output it does not check:
 # tap_self.sh <the C compiler and its options>
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+
+# ps may print nothing for a process that runs: here it never prints anything.
+ps() { :; }
+mkdir "$tap_tmp/a) b"
+cp "$(command -v sleep)" "$tap_tmp/a) b/c) Z d" # the name is in the line with the state
+# The parent is a sleep, too, which does not wait for it: so it becomes a zombie.
+sh -c '"$0" 1000 & echo $! >"$1.new" && mv "$1.new" "$1"; exec sleep 1000' \
+    "$tap_tmp/a) b/c) Z d" "$tap_tmp/pid" &
+parent=$!
+tap_run "it has begun" tap_until [ -s "$tap_tmp/pid" ]
+process=$(cat "$tap_tmp/pid")
+is_in() { [ "$(tap_state "$process")" = "$1" ]; }
+tap_run "a process that sleeps" tap_until is_in S
+tap_run "is alive" tap_alive "$process"
+kill -STOP "$process"
+tap_run "one that is stopped" tap_until is_in T
+tap_run "is alive, too" tap_alive "$process"
+kill -KILL "$process"
+tap_run "a zombie" tap_until is_in Z
+tap_run_fails "is not" 1 tap_alive "$process"
+kill -KILL $parent
+wait $parent 2>/dev/null
+tap_is "one that is gone has no state" "$(tap_state $parent)" ""
+tap_run_fails "and is not alive" 1 tap_alive $parent
+tap_run_fails "nor is one without a number" 1 tap_alive ""
+unset -f ps
 
 printf 'int main(int argc, char **argv) { int a[2] = {0, 1}; return argv[0] ? a[argc * 2] : 0; }\n' \
     >"$tap_tmp/bad.c"

@@ -46,13 +46,6 @@ draw() {
     }'
 }
 
-# alive <pid>: true if the process runs (a zombie does not)
-alive() {
-    case $(ps -o stat= -p "$1") in
-    '' | Z*) return 1 ;;
-    esac
-}
-
 pushes() { cat log/log.* 2>/dev/null | grep -c '^ack'; }
 
 pid_of() { # pid_of <role> <rank>: pid of the newest process in that slot
@@ -65,7 +58,7 @@ wait_until() {
     run_pid=$1
     shift
     until "$@"; do
-        alive "$run_pid" && ! is_through || return 1
+        tap_alive "$run_pid" && ! is_through || return 1
         sleep 0.02
     done
 }
@@ -81,16 +74,13 @@ has_checkpoint() {
 }
 
 is_stopped() {
-    case $(ps -o stat= -p "$1") in
-    T*) ;;
-    *) return 1 ;;
-    esac
+    [ "$(tap_state "$1")" = T ]
 }
 
 # is_serving <server>: true if the newest process in its slot is alive and has written a checkpoint
 is_serving() {
     serving=$(pid_of server "$1")
-    alive "$serving" && has_checkpoint "$1" "$serving"
+    tap_alive "$serving" && has_checkpoint "$1" "$serving"
 }
 
 # freeze_one <run's pid> <server> <how>: 0 if the frozen process resumed after a checkpoint of its
@@ -113,7 +103,7 @@ freeze_one() {
     esac
     echo "# server $2 (pid $frozen) frozen ($3) at $(pushes) pushes"
     until has_successor "$2" "$frozen"; do
-        alive "$1" || return 1
+        tap_alive "$1" || return 1
         sleep 0.02
     done
     successor=$(pid_of server "$2")
@@ -127,7 +117,7 @@ freeze_one() {
     kill -CONT "$frozen"
     echo "# it thaws, its successor is pid $successor, at $(pushes) pushes"
     until grep -q "the process that was replaced (pid $frozen) ended with exit status 1" job.log; do
-        alive "$1" || return 1
+        tap_alive "$1" || return 1
         sleep 0.02
     done
     case $3 in
@@ -211,7 +201,7 @@ alone() {
     freeze_alone alone
     at=$(pushes)
     wait_until $run has_pushes $((at + 50)) || result=1
-    alive "$frozen" || result=1 # it must not have been killed
+    tap_alive "$frozen" || result=1 # it must not have been killed
     kill -CONT "$frozen"
     wait_until $run grep -q "the process that was replaced (pid $frozen) ended with exit status 1" \
         job.log || result=1

@@ -34,18 +34,11 @@ draw() {
     }'
 }
 
-# alive <pid>: true if the process runs (a zombie of this test does not)
-alive() {
-    case $(ps -o stat= -p "$1") in
-    '' | Z*) return 1 ;;
-    esac
-}
-
 pushes() { cat log/log.* 2>/dev/null | grep -c '^ack'; }
 
 # kill_one <run's pid> <process> <pushes>: when this many pushes have replies, or the job has ended
 kill_one() {
-    while [ "$(pushes)" -lt "$3" ] && alive "$1"; do
+    while [ "$(pushes)" -lt "$3" ] && tap_alive "$1"; do
         sleep 0.02
     done
     who=$(echo "$2" | tr - ' ')
@@ -97,7 +90,7 @@ one_job() {
 # A training whose server and worker are killed, each after another epoch of worker 0. wait_for
 # <run's pid> <pattern>
 wait_for() {
-    until grep -q "$2" job.log || ! alive "$1"; do
+    until grep -q "$2" job.log || ! tap_alive "$1"; do
         sleep 0.02
     done
 }

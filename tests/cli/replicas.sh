@@ -9,17 +9,9 @@
 clocks=150
 patience=300 # seconds; a longer wait means that the job hangs
 
-alive() {
-    alive_stat=
-    read -r alive_stat <"/proc/$1/stat" || return 1
-    case ${alive_stat##*) } in
-    Z*) return 1 ;;
-    esac
-} 2>/dev/null
-
 # ready <run> <server> <times>: true if its replica has become ready this many times
 ready() {
-    until [ "$(grep -c "^weft run: replica $2: ready" job.log)" -ge "$3" ] || ! alive "$1"; do
+    until [ "$(grep -c "^weft run: replica $2: ready" job.log)" -ge "$3" ] || ! tap_alive "$1"; do
         sleep 0.05
     done
 }
@@ -27,7 +19,7 @@ ready() {
 # begun <run> <pattern> <files>: true if two files have a matching line, or one has two; workers are
 # then connected
 begun() {
-    until [ "$(cat $3 2>/dev/null | grep -c "$2")" -ge 2 ] || ! alive "$1"; do
+    until [ "$(cat $3 2>/dev/null | grep -c "$2")" -ge 2 ] || ! tap_alive "$1"; do
         sleep 0.05
     done
 }
@@ -35,7 +27,7 @@ begun() {
 # kill_server <run> <server>
 kill_server() {
     victim=$(sed -n "s/^weft run: server $2: pid \([0-9]*\).*/\1/p" job.log | tail -n 1)
-    ! alive "$1" || kill -KILL "$victim"
+    ! tap_alive "$1" || kill -KILL "$victim"
 }
 
 # tallied <mode> <div-max>: two servers, each killed twice when its replica is ready, before the last clocks
@@ -87,7 +79,7 @@ scheduled() {
     "$weft" keygen key >/dev/null
     "$weft" scheduler --key-file key --port 0 --workers 1 --shards 1 --json >scheduler.out 2>&1 &
     scheduler=$!
-    until grep -q '^scheduler: ' scheduler.out || ! alive $scheduler; do
+    until grep -q '^scheduler: ' scheduler.out || ! tap_alive $scheduler; do
         sleep 0.05
     done
     TALLY_MODE=asp TALLY_PAUSE_MS=10 TALLY_HOLD=390 timeout $patience "$weft" run --key-file key \
@@ -97,11 +89,11 @@ scheduled() {
         "$tally" work log 400 >job.log 2>&1 &
     run=$!
     ready $run 0 1
-    until grep -q '^ack 5$' log/log.0 2>/dev/null || ! alive $run; do
+    until grep -q '^ack 5$' log/log.0 2>/dev/null || ! tap_alive $run; do
         sleep 0.05
     done
     kill_server $run 0
-    until grep -q 'which was its replica' job.log || ! alive $run; do
+    until grep -q 'which was its replica' job.log || ! tap_alive $run; do
         sleep 0.05
     done
     python3 - "$(sed -n 's/^weft run: metrics: \(.*\)metrics$/\1targets/p' job.log)" >metrics.out 2>&1 <<'END'

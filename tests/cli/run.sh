@@ -25,10 +25,7 @@ worker="worker --format libsvm --data $PWD/tiny --epochs 1 --batch 4"
 # all_gone <pid...>: true if none of them runs (a zombie of this test counts as gone)
 all_gone() {
     for pid in "$@"; do
-        case $(ps -o stat= -p "$pid") in
-        '' | Z*) ;;
-        *) return 1 ;;
-        esac
+        ! tap_alive "$pid" || return 1
     done
 }
 pids() { # pids <file>: pids of the processes that `weft run` started

@@ -58,13 +58,6 @@ draw() {
     }'
 }
 
-# alive <pid>: true if the process runs (a zombie does not)
-alive() {
-    case $(ps -o stat= -p "$1") in
-    '' | Z*) return 1 ;;
-    esac
-}
-
 pid_of() { # pid_of <role> <rank>: pid of the process in that slot
     sed -n "s/^weft run: $1 $2: pid \([0-9]*\).*/\1/p" job.log | tail -n 1
 }
@@ -72,7 +65,7 @@ pid_of() { # pid_of <role> <rank>: pid of the process in that slot
 # has_replica <server>: true if its newest replica is alive and can be promoted; the run may not
 # have detected its end yet
 has_replica() {
-    alive "$(pid_of replica "$1")" && awk -v r="weft run: replica $1" -v s="weft run: server $1: pid" '
+    tap_alive "$(pid_of replica "$1")" && awk -v r="weft run: replica $1" -v s="weft run: server $1: pid" '
         index($0, r ": pid") == 1 || index($0, s) == 1 { ready = 0 }
         index($0, r ": ready") == 1 { ready = 1 }
         index($0, r " ") == 1 { ready = 0 }
@@ -82,7 +75,7 @@ has_replica() {
 # wait_for <command...>: until it succeeds or the job has ended
 wait_for() {
     until "$@"; do
-        alive "$run" || return 1
+        tap_alive "$run" || return 1
         sleep 0.02
     done
 }
@@ -98,7 +91,7 @@ happens() {
     server | replica) wait_for has_replica "$2" || return ;;
     esac
     victim=$(pid_of "$role" "$2")
-    [ -n "$victim" ] && alive "$victim" || return
+    [ -n "$victim" ] && tap_alive "$victim" || return
     case $1 in
     freeze_*)
         kill -STOP "$victim"
@@ -112,7 +105,7 @@ happens() {
         ;;
     *)
         kill -KILL "$victim"
-        while alive "$victim"; do
+        while tap_alive "$victim"; do
             sleep 0.01
         done
         ;;

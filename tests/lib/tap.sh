@@ -207,6 +207,21 @@ tap_port() {
     echo "$tap_port"
 }
 
+# tap_state <pid>: prints the state of a process as in ps: R, S, D, T, Z, ...; nothing if there is
+# none. Read from /proc, because ps sometimes prints nothing for a process that runs.
+tap_state() {
+    [ -n "$1" ] && read -r tap_stat <"/proc/$1/stat" || return 0
+    tap_stat=${tap_stat##*) }
+    echo "${tap_stat%% *}"
+} 2>/dev/null
+
+# tap_alive <pid>: true if the process runs, or is stopped; false for a zombie.
+tap_alive() {
+    case $(tap_state "$1") in
+    '' | Z | X) return 1 ;;
+    esac
+}
+
 tap_done() {
     tap_end_all
     tap_seen=$(tap_findings)
