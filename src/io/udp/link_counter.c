@@ -2,24 +2,29 @@
 
 #include "io/sock_addr.h"
 
+#include <fcntl.h>
 #include <ifaddrs.h>
-#include <linux/if_link.h>
-#include <linux/netlink.h>
-#include <linux/rtnetlink.h>
-#include <net/if.h>
 #include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-struct request {
-    struct nlmsghdr head;
-    struct if_stats_msg stats;
+enum {
+    /* Reading costs a microsecond for each interface up to that of the link, and one of a physical
+     * device is usually among the first. Without a count, trials decide (core/egress_share.c). */
+    TEXT_BYTES_MAX = 16384, /* some 130 interfaces */
+    PAGE_BYTES = 4096,
+    LINE_BYTES_MORE = 64, /* numbers become longer */
+    SENT_FIELD = 8,       /* the fields before it are of received packets */
+    PAUSE_FIRST = 1024,     /* calls, of which there are at most a few thousand in a second */
+    PAUSE_MAX = 1 << 20,
 };
 
 void weft_link_counter_init(struct weft_link_counter *counter)
 {
-    *counter = (struct weft_link_counter){.fd = -1};
+    *counter = (struct weft_link_counter){.fd = -1, .pause = PAUSE_FIRST};
 }
 
 void weft_link_counter_close(struct weft_link_counter *counter)
@@ -30,6 +35,8 @@ void weft_link_counter_close(struct weft_link_counter *counter)
     }
 }
 
+/* ---- the interface --------------------------------------------------------------------------- */
+
 static bool same_host(const struct sockaddr *a, const struct sockaddr_storage *b)
 {
     if (a == NULL || a->sa_family != b->ss_family) {
@@ -39,107 +46,114 @@ static bool same_host(const struct sockaddr *a, const struct sockaddr_storage *b
         return memcmp(&((const struct sockaddr_in *)(const void *)a)->sin_addr,
                       &((const struct sockaddr_in *)(const void *)b)->sin_addr, 4) == 0;
     }
-    return a->sa_family == AF_INET6 &&
-           memcmp(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr,
-                  &((const struct sockaddr_in6 *)(const void *)b)->sin6_addr, 16) == 0;
+    const struct sockaddr_in6 *a6 = (const struct sockaddr_in6 *)(const void *)a;
+    const struct sockaddr_in6 *b6 = (const struct sockaddr_in6 *)(const void *)b;
+    /* Interfaces of one device may have the same link-local address. */
+    return a->sa_family == AF_INET6 && a6->sin6_scope_id == b6->sin6_scope_id &&
+           memcmp(&a6->sin6_addr, &b6->sin6_addr, 16) == 0;
 }
 
-/* Index of the interface with this local address; 0 = none. */
-static uint32_t index_of(const struct sockaddr_storage *local)
+/* Name of the interface with this local address; false = none. A host may have its address on the
+ * loopback interface, and its routes on others: then the interface is not known. */
+static bool name_of(const struct sockaddr_storage *local, bool loopback, char name_p[IF_NAMESIZE])
 {
-    uint32_t index = 0;
+    bool found = false;
     struct ifaddrs *all;
     if (getifaddrs(&all) != 0) {
-        return 0;
+        return false;
     }
-    for (const struct ifaddrs *next = all; next != NULL && index == 0; next = next->ifa_next) {
-        if (same_host(next->ifa_addr, local)) {
-            index = if_nametoindex(next->ifa_name);
-        }
+    for (const struct ifaddrs *next = all; next != NULL && !found; next = next->ifa_next) {
+        found = same_host(next->ifa_addr, local) &&
+                ((next->ifa_flags & IFF_LOOPBACK) != 0) == loopback &&
+                snprintf(name_p, IF_NAMESIZE, "%s", next->ifa_name) < IF_NAMESIZE;
     }
     freeifaddrs(all);
-    return index;
+    return found;
 }
 
 /* connect on a UDP socket looks up the route and sends nothing. */
-static uint32_t index_towards(const struct weft_addr *to)
+static bool name_towards(const struct weft_addr *to, char name_p[IF_NAMESIZE])
 {
     struct sockaddr_storage local = {0};
     socklen_t bytes = sizeof(local);
     int fd = socket(weft_sock_addr_family(to), SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0) {
-        return 0;
+        return false;
     }
-    bool known = connect(fd, (const struct sockaddr *)(const void *)to->bytes, to->bytes_used) == 0 &&
+    const struct sockaddr *target = (const struct sockaddr *)(const void *)to->bytes;
+    bool known = connect(fd, target, to->bytes_used) == 0 &&
                  getsockname(fd, (struct sockaddr *)&local, &bytes) == 0;
     (void)close(fd);
-    return known ? index_of(&local) : 0;
+    return known && name_of(&local, weft_sock_addr_is_loopback(to), name_p);
 }
 
+/* The open file keeps the network namespace of the thread that has opened it. */
 static void look_up(struct weft_link_counter *counter, const struct weft_addr *to)
 {
-    counter->tried = true;
-    counter->index = index_towards(to);
-    if (counter->index != 0) {
-        counter->fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
+    if (name_towards(to, counter->name)) {
+        counter->fd = open("/proc/thread-self/net/dev", O_RDONLY | O_CLOEXEC);
     }
 }
 
-/* The sent bytes in the reply; 0 = it is not the reply to request `seq`, or has none. */
-static uint64_t sent_of(const uint8_t *bytes, size_t count, uint32_t seq)
+/* ---- the count ------------------------------------------------------------------------------- */
+
+uint64_t weft_link_counter_parse(const char *text, const char *name, size_t *bytes_p)
 {
-    struct nlmsghdr head;
-    size_t at = NLMSG_HDRLEN + NLMSG_ALIGN(sizeof(struct if_stats_msg));
-    if (count < at) {
-        return 0;
-    }
-    memcpy(&head, bytes, sizeof(head));
-    if (head.nlmsg_type != RTM_NEWSTATS || head.nlmsg_seq != seq || head.nlmsg_len > count) {
-        return 0;
-    }
-    while (at + NLA_HDRLEN <= head.nlmsg_len) {
-        struct nlattr attr;
-        struct rtnl_link_stats64 stats;
-        memcpy(&attr, bytes + at, sizeof(attr));
-        if (attr.nla_len < NLA_HDRLEN || at + attr.nla_len > head.nlmsg_len) {
-            return 0;
+    size_t name_bytes = strlen(name);
+    for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
+        line += strspn(line, " \n");
+        const char *at = line + name_bytes;
+        if (strncmp(line, name, name_bytes) != 0 || *at != ':') {
+            continue;
         }
-        size_t least = offsetof(struct rtnl_link_stats64, tx_bytes) + sizeof(stats.tx_bytes);
-        if (attr.nla_type == IFLA_STATS_LINK_64 && attr.nla_len >= NLA_HDRLEN + least) {
-            memcpy(&stats.tx_bytes,
-                   bytes + at + NLA_HDRLEN + offsetof(struct rtnl_link_stats64, tx_bytes),
-                   sizeof(stats.tx_bytes));
-            return stats.tx_bytes;
+        at++;
+        for (int field = 0; field < SENT_FIELD; field++) {
+            at += strspn(at, " ");
+            at += strspn(at, "0123456789");
         }
-        at += NLA_ALIGN(attr.nla_len);
+        char *end;
+        uint64_t sent = strtoull(at, &end, 10);
+        *bytes_p = (size_t)(end - text) + 1;
+        return *end == ' ' ? sent : 0; /* otherwise the text ends within the line */
     }
     return 0;
 }
 
-uint64_t weft_link_counter_sent(struct weft_link_counter *counter, const struct weft_addr *to)
+/* The kernel writes the lines of the interfaces only as far as the read goes, and at most a page.
+ * So the first read ends a little behind the line of the interface as it was the last time. */
+static uint64_t sent_now(struct weft_link_counter *counter)
 {
-    uint8_t reply[512];
-    if (!counter->tried) {
-        look_up(counter, to);
-    }
-    if (counter->fd < 0) {
-        return 0;
-    }
-    struct request request = {
-        .head = {.nlmsg_len = sizeof(request),
-                 .nlmsg_type = RTM_GETSTATS,
-                 .nlmsg_flags = NLM_F_REQUEST,
-                 .nlmsg_seq = ++counter->seq},
-        .stats = {.ifindex = counter->index,
-                  .filter_mask = IFLA_STATS_FILTER_BIT(IFLA_STATS_LINK_64)},
-    };
-    ssize_t count = -1;
-    if (send(counter->fd, &request, sizeof(request), 0) == (ssize_t)sizeof(request)) {
-        count = recv(counter->fd, reply, sizeof(reply), 0);
-    }
-    uint64_t sent = count > 0 ? sent_of(reply, (size_t)count, counter->seq) : 0;
-    if (sent == 0) {
-        weft_link_counter_close(counter); /* the interface is gone, or the kernel has no counts */
+    char text[TEXT_BYTES_MAX + 1];
+    size_t used = 0, most = counter->text_bytes + LINE_BYTES_MORE;
+    uint64_t sent = 0;
+    ssize_t more = 1;
+    while (sent == 0 && more > 0 && used < TEXT_BYTES_MAX) {
+        most = weft_min_u64(most, TEXT_BYTES_MAX);
+        more = pread(counter->fd, text + used, most - used, (off_t)used);
+        used += more > 0 ? (size_t)more : 0;
+        text[used] = '\0';
+        sent = weft_link_counter_parse(text, counter->name, &counter->text_bytes);
+        most = used + PAGE_BYTES;
     }
     return sent;
+}
+
+uint64_t weft_link_counter_sent(struct weft_link_counter *counter, const struct weft_addr *to)
+{
+    if (counter->left > 0) {
+        counter->left--;
+        return 0;
+    }
+    if (counter->fd < 0) {
+        look_up(counter, to);
+    }
+    uint64_t sent = counter->fd >= 0 ? sent_now(counter) : 0;
+    if (sent > 0) {
+        counter->pause = PAUSE_FIRST;
+        return sent;
+    }
+    weft_link_counter_close(counter); /* the interface is gone, or its count may not be read */
+    counter->left = counter->pause;
+    counter->pause = (uint32_t)weft_min_u64(2 * (uint64_t)counter->pause, PAUSE_MAX);
+    return 0;
 }
