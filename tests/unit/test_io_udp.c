@@ -3,6 +3,7 @@
 #include "base/bits.h"
 #include "io/clock.h"
 #include "io/driver.h"
+#include "io/udp/internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static const uint64_t STEP_NS = 200 * WEFT_NS_PER_US;
@@ -362,6 +364,53 @@ static void beyond_loopback_is_refused(void **state)
     weft_driver_close(a.driver);
 }
 
+static void open_on_link(struct node *node)
+{
+    struct weft_udp_config config;
+    small(&config);
+    config.host = "0.0.0.0";
+    config.insecure_network = 1;
+    open_node(&config, node);
+}
+
+static int status_of(pid_t child)
+{
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+/* Endpoints of one process share the host's queue. Those of its parent are another program's: a
+ * process that took them for its own would not look for other traffic at all. */
+static void endpoints_of_the_parent_are_no_siblings(void **state)
+{
+    (void)state;
+    struct node a, b, c;
+    open_on_link(&a);
+    assert_false(weft_udp_has_siblings());
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        open_on_link(&b);
+        bool wrong = weft_udp_has_siblings();
+        open_on_link(&c);
+        wrong |= !weft_udp_has_siblings();
+        weft_driver_close(c.driver);
+        wrong |= weft_udp_has_siblings();
+        open_on_link(&c);
+        weft_driver_close(a.driver); /* not counted here */
+        wrong |= !weft_udp_has_siblings();
+        _exit(wrong);
+    }
+    assert_int_equal(status_of(child), 0);
+    open_on_link(&b);
+    assert_true(weft_udp_has_siblings());
+    weft_driver_close(b.driver);
+    assert_false(weft_udp_has_siblings());
+    weft_driver_close(a.driver);
+}
+
 static void *wake(void *arg)
 {
     weft_driver_wake(arg);
@@ -635,6 +684,7 @@ int main(void)
         cmocka_unit_test(messages_go_both_ways),      cmocka_unit_test(without_gso_the_same),
         cmocka_unit_test(injected_loss_is_made_good), cmocka_unit_test(garbage_is_counted),
         cmocka_unit_test(beyond_loopback_is_refused),
+        cmocka_unit_test(endpoints_of_the_parent_are_no_siblings),
         cmocka_unit_test(bound_towards_the_peers), cmocka_unit_test(wake_ends_a_sleep),
         cmocka_unit_test(sleep_ends_at_its_time),     cmocka_unit_test(close_tells_the_peer),
         cmocka_unit_test(what_is_held_is_said_without_its_owner),

@@ -24,6 +24,8 @@
 #include "io/udp/tx.h"
 #include "io/udp/udp.h"
 
+#include <sys/types.h>
+
 struct weft_udp {
     struct weft_driver base;
     int socket_fd;
@@ -35,7 +37,7 @@ struct weft_udp {
     bool more_to_receive;    /* the last batch was full */
     bool more_to_send;       /* the last flush stopped at its limit */
     uint32_t timers_put_off; /* batches received since the timers became due */
-    bool on_link;            /* not bound to loopback */
+    pid_t link_pid;          /* not bound to loopback: the process that has it; otherwise 0 */
     struct weft_ep *ep;
     struct weft_rx *rx;
     struct weft_sender sender;

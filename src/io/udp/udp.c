@@ -76,12 +76,31 @@ static weft_status open_socket(const struct weft_udp_config *config, struct weft
     return weft_driver_watch(&udp->base, udp->socket_fd, error);
 }
 
-/* Endpoints of this process off loopback, which share the host's queue. */
-static atomic_uint on_links;
+/* Endpoints of this process off loopback, which share the host's queue: their number, and above it
+ * the process id, because a forked process does not use the endpoints of its parent. */
+static atomic_uint_fast64_t on_links;
+
+enum { PID_SHIFT = 32 };
 
 bool weft_udp_has_siblings(void)
 {
-    return atomic_load_explicit(&on_links, memory_order_relaxed) > 1;
+    return (uint32_t)atomic_load_explicit(&on_links, memory_order_relaxed) > 1;
+}
+
+static void link_join(struct weft_udp *udp)
+{
+    uint64_t pid = (uint64_t)getpid(), before = atomic_load(&on_links), next;
+    do {
+        next = before >> PID_SHIFT == pid ? before + 1 : pid << PID_SHIFT | 1;
+    } while (!atomic_compare_exchange_weak(&on_links, &before, next));
+    udp->link_pid = (pid_t)pid;
+}
+
+static void link_leave(const struct weft_udp *udp)
+{
+    if (udp->link_pid != 0 && udp->link_pid == getpid()) {
+        atomic_fetch_sub(&on_links, 1);
+    }
 }
 
 static weft_status open_endpoint(const struct weft_udp_config *config, struct weft_udp *udp,
@@ -107,8 +126,9 @@ static weft_status open_endpoint(const struct weft_udp_config *config, struct we
         return status;
     }
     status = weft_ep_new(&ep, &udp->ep);
-    udp->on_link = status == WEFT_OK && !loopback;
-    atomic_fetch_add(&on_links, udp->on_link);
+    if (status == WEFT_OK && !loopback) {
+        link_join(udp);
+    }
     return status == WEFT_OK
                ? status
                : weft_fail(error, status, "the endpoint: %s", weft_status_text(status));
@@ -160,7 +180,7 @@ static weft_status open_parts(const struct weft_udp_config *config, struct weft_
 static void release(struct weft_udp *udp)
 {
     weft_delayed_ack_free(udp->delayed_ack);
-    atomic_fetch_sub(&on_links, udp->on_link);
+    link_leave(udp);
     weft_ep_free(udp->ep);
     weft_rx_free(udp->rx);
     weft_link_counter_close(&udp->link);
