@@ -1,5 +1,6 @@
 /* Endpoints on real sockets: messages in both directions, injected loss, no GSO, garbage, wake,
  * close. One thread steps both ends and waits for conditions, with a generous timeout. */
+#define _GNU_SOURCE /* unshare */
 #include "base/bits.h"
 #include "io/clock.h"
 #include "io/driver.h"
@@ -14,6 +15,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -411,6 +413,38 @@ static void endpoints_of_the_parent_are_no_siblings(void **state)
     weft_driver_close(a.driver);
 }
 
+/* What is sent over loopback does not tell how busy the link to other hosts is. */
+static void a_peer_on_loopback_does_not_choose_the_interface(void **state)
+{
+    (void)state;
+    struct node a, b;
+    open_on_link(&a);
+    open_on_link(&b);
+    (void)connect_nodes(&a, &b, "127.0.0.1");
+    run_until(&a, &b, &a.up, 1);
+    assert_int_equal(weft_udp_of(a.driver)->link_to.bytes_used, 0);
+    weft_driver_close(a.driver);
+    weft_driver_close(b.driver);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) { /* in a namespace without a network, so that nothing leaves this host */
+        weft_peer peer;
+        if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) {
+            _exit(77);
+        }
+        open_on_link(&a);
+        bool made = weft_driver_connect(a.driver, "192.0.2.1", 9, &peer, NULL) == WEFT_OK;
+        (void)weft_driver_step(a.driver, 0, drain, &a);
+        _exit(!made || weft_udp_of(a.driver)->link_to.bytes_used != sizeof(struct sockaddr_in));
+    }
+    int status = status_of(child);
+    if (status == 77) {
+        print_message("no network namespace here\n");
+        return;
+    }
+    assert_int_equal(status, 0);
+}
+
 static void *wake(void *arg)
 {
     weft_driver_wake(arg);
@@ -685,6 +719,7 @@ int main(void)
         cmocka_unit_test(injected_loss_is_made_good), cmocka_unit_test(garbage_is_counted),
         cmocka_unit_test(beyond_loopback_is_refused),
         cmocka_unit_test(endpoints_of_the_parent_are_no_siblings),
+        cmocka_unit_test(a_peer_on_loopback_does_not_choose_the_interface),
         cmocka_unit_test(bound_towards_the_peers), cmocka_unit_test(wake_ends_a_sleep),
         cmocka_unit_test(sleep_ends_at_its_time),     cmocka_unit_test(close_tells_the_peer),
         cmocka_unit_test(what_is_held_is_said_without_its_owner),

@@ -45,7 +45,7 @@ struct weft_udp {
     bool gso_before; /* error reports are on; they may look like a refusal of GSO */
     struct weft_inject_loss loss;
     struct weft_link_counter link;
-    struct weft_addr link_to; /* receiver of the first burst; bytes_used = 0: none yet */
+    struct weft_addr link_to; /* receiver of the first burst off loopback; bytes_used = 0: none */
     struct weft_sock_facts facts;
     uint32_t peers_max;
     struct weft_udp_observer observer;

@@ -5,6 +5,7 @@
  * socket, so that several datagrams gather; busy polling; a blocking receive, on loopback; the
  * poller, which is always possible.
  */
+#include "io/sock_addr.h"
 #include "io/udp/internal.h"
 
 enum {
@@ -57,7 +58,8 @@ static void send_some(struct weft_udp *udp, uint64_t now_ns)
         uint32_t count;
         more = fill_batch(udp, now_ns, &count);
         if (count > 0) {
-            if (udp->link_to.bytes_used == 0) {
+            if (udp->link_pid != 0 && udp->link_to.bytes_used == 0 &&
+                !weft_sock_addr_is_loopback(&udp->bursts[0].addr)) {
                 udp->link_to = udp->bursts[0].addr;
             }
             weft_driver_call_before_send(&udp->base);
