@@ -187,11 +187,14 @@ static enum weft_rpc_status member_check(struct weft_shard *shard, uint16_t inde
     if (!again && !is_of_session(shard, index, member)) {
         return WEFT_RPC_SEND_DIRECT;
     }
+    const struct weft_push_window *window = shard_pushes(shard, index, member->rank);
     const struct shard_slot push = push_of(shard, index, clock, member);
-    if (push.number == 0 || push.clock > clock) {
+    /* A number far ahead would void all numbers below it: they count as closed. */
+    if (push.number == 0 || push.number > window->newest + WEFT_PUSH_WINDOW_SIZE ||
+        push.clock > clock) {
         return WEFT_RPC_BAD_REQUEST;
     }
-    if (weft_push_window_test(shard_pushes(shard, index, member->rank), push.number) ||
+    if (weft_push_window_test(window, push.number) ||
         weft_shard_dedup_begun(shard, index, member->rank, push.number)) {
         return WEFT_RPC_SEND_DIRECT;
     }

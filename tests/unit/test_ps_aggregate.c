@@ -476,6 +476,30 @@ static void contradicts_itself(void **state)
     bench_free(b);
 }
 
+/* A number far ahead of those that the shard knows is no worker's. Accepted, it would void the
+ * pushes below it. */
+static void a_number_far_ahead_is_refused(void **state)
+{
+    (void)state;
+    struct bench *b = opened(asp);
+    struct aggregate a = usual;
+    assert_int_equal(aggregate(b, 1, a), WEFT_RPC_OK);
+    static const uint32_t ahead[] = {1025, 100000, INT32_MAX};
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(ahead); i++) {
+        a.number = 1 + ahead[i];
+        assert_int_equal(aggregate(b, 1, a), WEFT_RPC_BAD_REQUEST);
+    }
+    push(b, WORKER, 1, 2);
+    assert_int_equal(answer(b), WEFT_RPC_OK);
+    push(b, OTHER, 1, 2);
+    assert_int_equal(answer(b), WEFT_RPC_OK);
+    assert_int_equal(rows_with(b->shard, 4), ROWS);
+    a.number = 2 + 1024;
+    assert_int_equal(aggregate(b, 1, a), WEFT_RPC_OK);
+    assert_int_equal(rows_with(b->shard, 6), ROWS);
+    bench_free(b);
+}
+
 /* Members with several clocks: each is treated like a separate push. */
 static void several_clocks(void **state)
 {
@@ -731,6 +755,7 @@ int main(void)
         cmocka_unit_test(clocks_together),
         cmocka_unit_test(who_may),
         cmocka_unit_test(contradicts_itself),
+        cmocka_unit_test(a_number_far_ahead_is_refused),
         cmocka_unit_test(several_clocks),
         cmocka_unit_test(a_late_member_makes_the_step_shorter),
         cmocka_unit_test(which_tables),
