@@ -138,6 +138,7 @@ struct weft_msg_event {
     uint64_t seq;  /* of the message, 64-bit */
     uint64_t tag;
     uint64_t at_ns; /* arrival of the packet that caused it (driver's timestamp), or now */
+    uint64_t begun_ns; /* SENT: when its first packet was sent; 0 = none was */
     uint32_t total; /* OPEN, CHUNK, RECEIVED, SENT: the grid */
     uint16_t chunk_elems;
     uint16_t elem_bytes;

@@ -59,7 +59,7 @@ void weft_core_share_select(struct peer *p, size_t used, uint32_t bytes_max, uin
 }
 
 void weft_core_share_write(struct weft_ep *ep, struct peer *p, const struct tx_share *share,
-                           bool answer, struct weft_writer *w)
+                           bool answer, uint64_t now_ns, struct weft_writer *w)
 {
     for (uint32_t i = 0; i + 1 < share->count; i++) {
         struct tx_msg *m = share->msgs[i];
@@ -74,7 +74,7 @@ void weft_core_share_write(struct weft_ep *ep, struct peer *p, const struct tx_s
                                                    .tag = m->tag,
                                                    .payload = m->base};
         weft_wire_frame_encode(w, &frame);
-        weft_core_tx_take(m, 0, again);
+        weft_core_tx_take(m, 0, again, now_ns);
         if (!again) {
             weft_core_egress_unsent(ep, p, -1);
         }

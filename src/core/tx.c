@@ -111,7 +111,7 @@ static uint32_t data_packet_bytes(const struct peer *p, const struct tx_msg *m, 
 static uint8_t data_write(struct weft_ep *ep, struct peer *p, struct tx_msg *m, uint32_t chunk,
                           bool again, uint32_t packet_bytes, uint64_t now_ns, struct weft_writer *w)
 {
-    weft_core_tx_take(m, chunk, again);
+    weft_core_tx_take(m, chunk, again, now_ns);
     if (!again) {
         weft_core_egress_unsent(ep, p, -1);
     }
@@ -443,7 +443,7 @@ static bool control_share(struct weft_ep *ep, struct peer *p, size_t used, uint3
     }
     tx_backlog_shared(&p->tx, p->allowed.sent, share.uncounted, share.first_passes);
     *kind_p |= frame_backlog(ep, p, share.uncounted, w);
-    weft_core_share_write(ep, p, &share, tx_answers(p, *m_p, *kind_p), w);
+    weft_core_share_write(ep, p, &share, tx_answers(p, *m_p, *kind_p), now_ns, w);
     *kind_p |= TX_PACKET_SHARED;
     return true;
 }

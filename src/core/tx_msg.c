@@ -324,8 +324,9 @@ struct tx_msg *weft_core_tx_peek_but(struct peer *p, uint64_t but, uint32_t *chu
     return best;
 }
 
-void weft_core_tx_take(struct tx_msg *m, uint32_t chunk, bool again)
+void weft_core_tx_take(struct tx_msg *m, uint32_t chunk, bool again, uint64_t now_ns)
 {
+    m->begun_ns = m->begun_ns == 0 ? now_ns : m->begun_ns;
     m->in_flight++;
     m->resent += again && m->acked_count == 0;
     m->pass_resent += again && m->pass_next < m->chunks;
@@ -440,6 +441,7 @@ static void tx_close(struct weft_ep *ep, struct peer *p, struct tx_msg *m,
     ev->outcome = outcome;
     ev->mask = mask;
     ev->at_ns = now_ns;
+    ev->begun_ns = m->begun_ns;
 }
 
 static void tx_close_unknown(struct weft_ep *ep, struct peer *p, struct tx_msg *m, uint64_t now_ns)

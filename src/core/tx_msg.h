@@ -46,6 +46,7 @@ struct tx_msg {
     uint64_t tag;
     uint64_t user;
     uint64_t deadline_ns;
+    uint64_t begun_ns;      /* when its first packet was sent; 0 = not yet */
     uint64_t pace_ns;       /* held or paused until this time */
     uint64_t rate_bps;      /* 0 = not limited */
     uint64_t rate_clock_ns; /* time at which the packets sent so far would end at rate_bps */

@@ -154,7 +154,7 @@ static inline struct tx_msg *weft_core_tx_peek(struct peer *p, uint32_t *chunk_p
     return weft_core_tx_peek_but(p, 0, chunk_p, again_p);
 }
 /* Record that the chunk is being sent. */
-void weft_core_tx_take(struct tx_msg *m, uint32_t chunk, bool again);
+void weft_core_tx_take(struct tx_msg *m, uint32_t chunk, bool again, uint64_t now_ns);
 /* The message to probe next, round robin; NULL = none. *chunk_p = UINT32_MAX when only FINISH is
  * due. */
 struct tx_msg *weft_core_tx_probe(struct peer *p, uint32_t *chunk_p);
@@ -209,7 +209,7 @@ void weft_core_share_select(struct peer *p, size_t used, uint32_t bytes_max, uin
                             struct tx_share *share_p);
 /* Write the frames of a packet that is being built. */
 void weft_core_share_write(struct weft_ep *ep, struct peer *p, const struct tx_share *share,
-                           bool answer, struct weft_writer *w);
+                           bool answer, uint64_t now_ns, struct weft_writer *w);
 /* Packet pn with MESSAGE frames was acknowledged or lost. */
 void weft_core_share_acked(struct peer *p, uint64_t pn, bool was_in_flight);
 void weft_core_share_lost(struct peer *p, uint64_t pn);

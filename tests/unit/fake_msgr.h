@@ -32,6 +32,7 @@ struct fake_message {
     uint32_t from, to; /* nodes */
     struct weft_msg_send send;
     uint64_t seq;
+    uint64_t begun_ns; /* as in its SENT event */
     uint32_t chunk_elems, chunks, left;
     uint64_t todo[FAKE_WORDS]; /* chunks that will still arrive */
     uint64_t mask[FAKE_WORDS];
@@ -154,6 +155,7 @@ static inline weft_status fake_send(void *self, const struct weft_msg_send *send
     *m = (struct fake_message){
         .live = true, .held = send->held, .from = node->index, .to = to, .send = *send};
     m->seq = *seq_p = ++net->seq;
+    m->begun_ns = net->now_ns;
     net->sent_bytes[node->index] += (uint64_t)send->total * send->elem_bytes;
     m->chunk_elems = send->chunk_elems > 0 ? send->chunk_elems : elems;
     elems = m->chunk_elems;
@@ -244,6 +246,7 @@ static inline void fake_close(struct fake_net *net, struct fake_message *m,
         struct weft_msg_event *event = fake_event(&net->nodes[m->from], WEFT_EVENT_SENT);
         fake_event_grid(&net->nodes[m->from], event, m, true);
         event->outcome = outcome;
+        event->begun_ns = m->begun_ns;
     }
     m->live = false;
 }

@@ -117,7 +117,8 @@ struct tcp_tx {
     uint64_t tag;
     uint64_t user;
     uint64_t deadline_ns;
-    bool was_held; /* as sent */
+    uint64_t begun_ns; /* when its first chunk was written; 0 = not yet */
+    bool was_held;     /* as sent */
     uint8_t rank;
     uint64_t pace_ns; /* in tx_waits: until then; WEFT_NEVER = until pace() */
     uint64_t rate_bps;

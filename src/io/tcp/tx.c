@@ -116,6 +116,7 @@ static void tx_close(struct weft_tcp *t, struct tcp_peer *p, struct tcp_tx *m, u
     ev->outcome = m->outcome;
     ev->mask = m->mask;
     ev->at_ns = now_ns;
+    ev->begun_ns = m->begun_ns;
 }
 
 /* What DONE reported before the connection broke remains true. */

@@ -232,6 +232,7 @@ static void chunk_add(struct weft_tcp *t, struct tcp_peer *p, struct tcp_tx *m, 
     b->chunk_bytes = weft_min_u64(m->chunk_elems, m->total - at) * m->elem_bytes;
     m->next++;
     m->sent_most = (uint32_t)weft_max_u64(m->sent_most, m->next);
+    m->begun_ns = m->begun_ns == 0 ? now_ns : m->begun_ns;
     m->unflushed++;
     if (m->rate_bps != 0 && m->next < m->chunks) { /* otherwise its DONE is awaited */
         weft_tcp_tx_paced(p, m, b->chunk_bytes, now_ns);
