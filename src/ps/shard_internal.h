@@ -117,6 +117,9 @@ struct shard_worker {
     uint16_t durable_upto_table;
     uint64_t durable_upto_number;
     uint8_t durable_upto_message[WEFT_RPC_DURABLE_UPTO_BYTES];
+    uint64_t clock_ns;          /* arrival of its last CLOCK; 0 = none yet */
+    uint64_t begun_ns;          /* first packet of its first reply since then; 0 = none */
+    uint64_t return_ns;         /* from a reply to the next CLOCK; 0 = not known; shard_wait.c */
     uint64_t active_window;     /* the last window in which it began a request */
     uint64_t request_ns;        /* when it began its last request */
     struct weft_id_lists lists; /* lists of its pulls */
@@ -211,6 +214,12 @@ struct weft_shard {
 static inline uint64_t shard_clock_ns(const struct weft_shard *shard)
 {
     return shard->config.clock_ns(shard->config.clock_arg);
+}
+
+/* a - b, at least 0. */
+static inline uint64_t shard_since(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
 }
 
 static inline struct weft_table *shard_table(const struct weft_shard *shard, uint16_t table)
@@ -582,14 +591,25 @@ void weft_shard_request_chunk(struct weft_shard *shard, struct shard_slot *slot,
                               const struct weft_msg_event *event);
 void weft_shard_request_closed(struct weft_shard *shard, struct shard_slot *slot,
                                const struct weft_msg_event *event, uint64_t now_ns);
+/* Build the reply to a pull. */
+void weft_shard_answer_pull(struct weft_shard *shard, struct shard_slot *slot);
+/* Reply to a request with a head only. */
+void weft_shard_answer_head(struct weft_shard *shard, struct shard_slot *slot);
+/* Pass ready replies to the transport until it accepts no more. */
+void weft_shard_send_ready(struct weft_shard *shard, uint64_t now_ns);
+
+/* shard_wait.c */
+/* True: the clock that the pull waits for has ended. */
+bool weft_shard_pull_allowed(const struct weft_shard *shard, const struct shard_slot *slot);
 /* Move waiting pulls whose condition is met to `due`. Sends ready replies. */
 void weft_shard_wake(struct weft_shard *shard, uint64_t now_ns);
 /* Build replies to due pulls. Some: the first replies are sent while others are built. All: the
  * weights are about to change. */
 void weft_shard_answer_due(struct weft_shard *shard, bool all);
-/* Reply to a request with a head only. */
-void weft_shard_answer_head(struct weft_shard *shard, struct shard_slot *slot);
-/* Pass ready replies to the transport until it accepts no more. */
-void weft_shard_send_ready(struct weft_shard *shard, uint64_t now_ns);
+/* The worker has the reply in this slot; its first packet was sent at begun_ns, 0 = none. */
+void weft_shard_reply_sent(struct weft_shard *shard, const struct shard_slot *slot,
+                           uint64_t begun_ns);
+/* A new CLOCK of this rank arrived, over its connection or through an aggregator. */
+void weft_shard_clock_arrived(struct weft_shard *shard, uint32_t rank, uint64_t now_ns);
 
 #endif

@@ -18,10 +18,6 @@
 #include "ps/pull_ids.h"
 #include "ps/values.h"
 
-/* At the end of a clock the replies of all workers are due. This many slices of replies count as
- * one slice of steps. */
-enum { ANSWERS_PER_STEP = 4 };
-
 enum { LEADING_MAX = 254 }; /* critical chunks that DATA can name; core/msg.h */
 
 static uint32_t slot_index(const struct weft_shard *shard, const struct shard_slot *slot)
@@ -335,11 +331,6 @@ void weft_shard_request_chunk(struct weft_shard *shard, struct shard_slot *slot,
 
 /* ---- replies --------------------------------------------------------------------------------- */
 
-static uint64_t minus(uint64_t a, uint64_t b)
-{
-    return a > b ? a - b : 0;
-}
-
 /* The reply to TABLE contains the worker's clock: the clocks that it has finished here. */
 static uint32_t reply_clock(const struct weft_shard *shard, const struct shard_slot *slot)
 {
@@ -393,7 +384,7 @@ static weft_status reply_send(struct weft_shard *shard, struct shard_slot *slot,
     bool rows = slot->op == WEFT_RPC_PULL &&
                 (slot->answer_elems > 1 || slot->answer_elem_bytes != WEFT_RPC_REPLY_BYTES);
     uint64_t departure_ns = shard_clock_ns(shard);
-    uint64_t inside_ns = minus(departure_ns, slot->b_ns);
+    uint64_t inside_ns = shard_since(departure_ns, slot->b_ns);
     struct weft_rpc_reply reply = {
         .rpc_id = slot->request.rpc_id,
         .status = slot->status,
@@ -407,7 +398,7 @@ static weft_status reply_send(struct weft_shard *shard, struct shard_slot *slot,
         .ps_proc_ns = slot->proc_ns,
         .ps_overlap_ns = slot->overlap_ns,
         .ps_wait_ns = slot->wait_ns,
-        .ps_queue_ns = minus(minus(inside_ns, slot->proc_ns), slot->wait_ns),
+        .ps_queue_ns = shard_since(shard_since(inside_ns, slot->proc_ns), slot->wait_ns),
     };
     weft_rpc_reply_pack(&reply, slot->answer);
     struct weft_msg_send send = {
@@ -515,7 +506,7 @@ static uint32_t answer_rows(struct weft_shard *shard, struct weft_table *table,
     return absent;
 }
 
-static void answer_pull(struct weft_shard *shard, struct shard_slot *slot)
+void weft_shard_answer_pull(struct weft_shard *shard, struct shard_slot *slot)
 {
     uint64_t begin_ns = shard_clock_ns(shard);
     struct weft_table *table = shard_table(shard, slot->table);
@@ -540,45 +531,12 @@ static void answer_pull(struct weft_shard *shard, struct shard_slot *slot)
     shard->counters.rows_absent += answer_rows(shard, table, slot, out);
     slot->answer_elems = head_elems + slot->rows * blocks;
     slot->answer_elem_bytes = elem_bytes;
-    slot->proc_ns += minus(shard_clock_ns(shard), begin_ns);
+    slot->proc_ns += shard_since(shard_clock_ns(shard), begin_ns);
     slot->state = SLOT_READY;
     weft_shard_queue_push(shard, &shard->ready, slot_index(shard, slot));
 }
 
 /* ---- closing --------------------------------------------------------------------------------- */
-
-static bool pull_allowed(const struct weft_shard *shard, const struct shard_slot *slot)
-{
-    uint32_t after = slot->request.after_seq;
-    return shard->step_to[slot->table] == 0 &&
-           shard->clock_min[slot->table] >= slot->request.need_clock &&
-           (after == 0 || weft_rpc_window_test(&shard->workers[slot->worker].closed, after));
-}
-
-void weft_shard_answer_due(struct weft_shard *shard, bool all)
-{
-    uint32_t index;
-    uint64_t rows = 0;
-    while ((all || rows < shard->config.step_rows / ANSWERS_PER_STEP + 1) &&
-           (index = weft_shard_queue_pop(shard, &shard->due)) != WEFT_SHARD_NONE) {
-        rows += shard->slots[index].rows;
-        answer_pull(shard, &shard->slots[index]);
-    }
-}
-
-void weft_shard_wake(struct weft_shard *shard, uint64_t now_ns)
-{
-    struct shard_queue still = {WEFT_SHARD_NONE, WEFT_SHARD_NONE};
-    uint32_t index;
-    while ((index = weft_shard_queue_pop(shard, &shard->waiting)) != WEFT_SHARD_NONE) {
-        struct shard_slot *slot = &shard->slots[index];
-        bool is_due = pull_allowed(shard, slot);
-        slot->wait_ns = is_due ? minus(shard_clock_ns(shard), slot->wait_begin_ns) : 0;
-        weft_shard_queue_push(shard, is_due ? &shard->due : &still, index);
-    }
-    shard->waiting = still;
-    weft_shard_send_ready(shard, now_ns);
-}
 
 /* This request waits for no clock. */
 static void hot_closed(struct weft_shard *shard, struct shard_slot *slot, uint64_t now_ns)
@@ -588,7 +546,7 @@ static void hot_closed(struct weft_shard *shard, struct shard_slot *slot, uint64
         weft_shard_answer_head(shard, slot);
         return;
     }
-    slot->proc_ns += minus(shard_clock_ns(shard), begin_ns);
+    slot->proc_ns += shard_since(shard_clock_ns(shard), begin_ns);
     slot->state = SLOT_READY;
     weft_shard_queue_push(shard, &shard->ready, slot_index(shard, slot));
 }
@@ -615,8 +573,8 @@ static void pull_closed(struct weft_shard *shard, struct shard_slot *slot,
         weft_shard_answer_head(shard, slot);
     } else if (asks) {
         weft_shard_cut_ask(shard, slot);
-    } else if (pull_allowed(shard, slot)) {
-        answer_pull(shard, slot);
+    } else if (weft_shard_pull_allowed(shard, slot)) {
+        weft_shard_answer_pull(shard, slot);
     } else {
         shard->counters.waits++;
         slot->state = SLOT_WAITING;
