@@ -1,49 +1,38 @@
 #include "lab/aggregate.h"
 
-#include "base/assert.h"
 #include "base/units.h"
+#include "lab/aggregate_box.h"
 #include "lab/bpf_load.h"
 #include "lab/bpf_objects.h"
 
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <linux/bpf.h>
-#include <linux/if_link.h>
 #include <net/if.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { KERNEL_MAJOR = 5, KERNEL_MINOR = 15 };
-
 static const char *const map_names[] = {"slots", "banks",   "settings", "counts",
                                         "ports", "members", "behind"};
-enum { SLOTS, BANKS, SETTINGS, COUNTS, PORTS, MEMBERS, BEHIND, MAPS };
 
 /* The value of a map of slots or banks starts with a lock. */
 enum { LOCK_BYTES = 8 };
 
-struct weft_aggregate {
-    struct bpf_object *object; /* NULL: found, not loaded; then maps and program are descriptors of
-                                * this struct */
-    int maps[MAPS];
-    int program;
-    int control;
-    int toward;
-    int spread;
-    uint32_t slots;
-    uint32_t banks;
-    struct weft_aggregate_settings settings; /* as in the kernel, except for the configuration */
-    uint32_t attached;                       /* interfaces */
-    struct {
-        int ifindex;
-        int links[2]; /* of XDP, of tc (-1: none); their end detaches the programs */
-    } interfaces[WEFT_AGG_MEMBERS_MAX];
-};
+_Static_assert(sizeof(map_names) / sizeof(map_names[0]) == MAPS, "every map has a name");
 
-static weft_status system_error(struct weft_error *error, const char *what)
+weft_status weft_aggregate_fail(struct weft_error *error, const char *what)
 {
-    return weft_bpf_fail(error, errno, what, KERNEL_MAJOR, KERNEL_MINOR);
+    return weft_bpf_fail(error, errno, what, WEFT_AGGREGATE_KERNEL_MAJOR,
+                         WEFT_AGGREGATE_KERNEL_MINOR);
+}
+
+weft_status weft_aggregate_write_settings(struct weft_aggregate *box, struct weft_error *error)
+{
+    uint32_t key = 0;
+    return bpf_map_update_elem(box->maps[SETTINGS], &key, &box->settings, BPF_ANY) == 0
+               ? WEFT_OK
+               : weft_aggregate_fail(error, "aggregation in the kernel: settings");
 }
 
 /* Returns an errno. */
@@ -102,8 +91,8 @@ weft_status weft_aggregate_open(const struct weft_agg_config *config, uint16_t p
     if (status == WEFT_OK) {
         int code = load(box);
         if (code != 0) {
-            status =
-                weft_bpf_fail(error, code, "aggregation in the kernel", KERNEL_MAJOR, KERNEL_MINOR);
+            status = weft_bpf_fail(error, code, "aggregation in the kernel",
+                                   WEFT_AGGREGATE_KERNEL_MAJOR, WEFT_AGGREGATE_KERNEL_MINOR);
         }
     }
     weft_bpf_words_fini(&words);
@@ -116,17 +105,6 @@ weft_status weft_aggregate_open(const struct weft_agg_config *config, uint16_t p
     }
     *box_p = box;
     return WEFT_OK;
-}
-
-void weft_aggregate_detach(struct weft_aggregate *box)
-{
-    while (box->attached > 0) {
-        const int *links = box->interfaces[--box->attached].links;
-        close(links[0]);
-        if (links[1] >= 0) {
-            close(links[1]);
-        }
-    }
 }
 
 void weft_aggregate_close(struct weft_aggregate *box)
@@ -149,14 +127,6 @@ void weft_aggregate_close(struct weft_aggregate *box)
     free(box);
 }
 
-static weft_status write_settings(struct weft_aggregate *box, struct weft_error *error)
-{
-    uint32_t key = 0;
-    return bpf_map_update_elem(box->maps[SETTINGS], &key, &box->settings, BPF_ANY) == 0
-               ? WEFT_OK
-               : system_error(error, "aggregation in the kernel: settings");
-}
-
 weft_status weft_aggregate_configure(struct weft_aggregate *box,
                                      const struct weft_agg_config *config, struct weft_error *error)
 {
@@ -173,7 +143,7 @@ weft_status weft_aggregate_configure(struct weft_aggregate *box,
                          config->form);
     }
     box->settings.config = *config;
-    return write_settings(box, error);
+    return weft_aggregate_write_settings(box, error);
 }
 
 weft_status weft_aggregate_reset(struct weft_aggregate *box, struct weft_error *error)
@@ -194,134 +164,7 @@ weft_status weft_aggregate_reset(struct weft_aggregate *box, struct weft_error *
         }
     }
     free(zeros);
-    return code == 0 ? WEFT_OK : system_error(error, "aggregation in the kernel: reset");
-}
-
-/* errno says why an interface was refused. */
-static weft_status refused(const char *interface, struct weft_error *error)
-{
-    switch (errno) {
-    case EBUSY:
-    case EEXIST:
-        return weft_fail(error, WEFT_EXISTS, "%s: another XDP program is attached", interface);
-    case EOPNOTSUPP:
-    case EINVAL:
-    case ERANGE:
-        return weft_fail(error, WEFT_UNSUPPORTED, "%s: XDP in this mode: %s", interface,
-                         strerror(errno));
-    default:
-        return system_error(error, interface);
-    }
-}
-
-static weft_status use_queues(struct weft_aggregate *box, struct weft_error *error)
-{
-    if (box->settings.through_queue) {
-        return WEFT_OK;
-    }
-    box->settings.through_queue = 1;
-    return write_settings(box, error);
-}
-
-/* libbpf 1.1 has no name for it, and passes the number on. */
-enum { TCX_INGRESS = 46 };
-
-weft_status weft_aggregate_attach(struct weft_aggregate *box, const char *interface, unsigned how,
-                                  struct weft_error *error)
-{
-    WEFT_ASSERT(box->attached < WEFT_AGG_MEMBERS_MAX);
-    bool generic = (how & WEFT_AGGREGATE_GENERIC) != 0;
-    LIBBPF_OPTS(bpf_link_create_opts, options,
-                .flags = generic ? XDP_FLAGS_SKB_MODE : XDP_FLAGS_DRV_MODE);
-    int ifindex = (int)if_nametoindex(interface);
-    int tc = -1;
-    if (ifindex == 0) {
-        return weft_fail(error, WEFT_NOTFOUND, "no interface named %s", interface);
-    }
-    if (how != 0) {
-        weft_status status = use_queues(box, error);
-        if (status != WEFT_OK) {
-            return status;
-        }
-        tc = bpf_link_create(box->spread, ifindex, (enum bpf_attach_type)TCX_INGRESS, NULL);
-        if (tc < 0) {
-            return weft_bpf_fail(error, errno, interface, 6, 6);
-        }
-    }
-    int xdp = bpf_link_create(box->program, ifindex, BPF_XDP, &options);
-    if (xdp < 0) {
-        weft_status status = refused(interface, error);
-        if (tc >= 0) {
-            close(tc);
-        }
-        return status;
-    }
-    box->interfaces[box->attached].ifindex = ifindex;
-    box->interfaces[box->attached].links[0] = xdp;
-    box->interfaces[box->attached++].links[1] = tc;
-    return WEFT_OK;
-}
-
-weft_status weft_aggregate_install(struct weft_aggregate *box, const char *interface,
-                                   struct weft_error *error)
-{
-    int ifindex = (int)if_nametoindex(interface);
-    LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = ifindex, .attach_point = BPF_TC_INGRESS);
-    LIBBPF_OPTS(bpf_tc_opts, filter, .prog_fd = box->spread, .handle = 1, .priority = 1);
-    if (ifindex == 0) {
-        return weft_fail(error, WEFT_NOTFOUND, "no interface named %s", interface);
-    }
-    struct weft_bpf_words words;
-    weft_bpf_words_init(&words);
-    int code = -bpf_tc_hook_create(&hook); /* EEXIST: its egress marks packets */
-    code = code == 0 || code == EEXIST ? -bpf_tc_attach(&hook, &filter) : code;
-    weft_status status =
-        code == 0 ? WEFT_OK : weft_bpf_fail(error, code, interface, KERNEL_MAJOR, KERNEL_MINOR);
-    weft_bpf_words_fini(&words);
-    if (status == WEFT_OK) {
-        status = use_queues(box, error);
-    }
-    if (status == WEFT_OK &&
-        bpf_xdp_attach(ifindex, box->program, XDP_FLAGS_UPDATE_IF_NOEXIST | XDP_FLAGS_DRV_MODE,
-                       NULL) != 0) {
-        status = refused(interface, error);
-    }
-    return status;
-}
-
-/* Sums with key `key` of the broadcast leave by this interface. */
-static bool set_port(struct weft_aggregate *box, uint32_t key, uint32_t ifindex)
-{
-    struct bpf_devmap_val port = {.ifindex = ifindex, .bpf_prog.fd = box->toward};
-    return bpf_map_update_elem(box->maps[PORTS], &key, &port, BPF_ANY) == 0;
-}
-
-weft_status weft_aggregate_reach(struct weft_aggregate *box, const char *interface,
-                                 const struct weft_aggregate_member *member,
-                                 struct weft_error *error)
-{
-    WEFT_ASSERT(member->member < WEFT_AGG_MEMBERS_MAX);
-    uint32_t ifindex = if_nametoindex(interface);
-    uint32_t key = member->member;
-    struct weft_aggregate_member value = *member;
-    value.ifindex = ifindex;
-    if (ifindex == 0 || bpf_map_update_elem(box->maps[MEMBERS], &key, &value, BPF_ANY) != 0 ||
-        bpf_map_update_elem(box->maps[BEHIND], &ifindex, &key, BPF_ANY) != 0 ||
-        !set_port(box, key, ifindex)) {
-        return system_error(error, interface);
-    }
-    return WEFT_OK;
-}
-
-weft_status weft_aggregate_learn(struct weft_aggregate *box, struct weft_error *error)
-{
-    for (uint32_t i = 0; i < box->attached; i++) {
-        if (!set_port(box, i, (uint32_t)box->interfaces[i].ifindex)) {
-            return system_error(error, "aggregation in the kernel: interfaces");
-        }
-    }
-    box->settings.learns = 1;
-    return write_settings(box, error);
+    return code == 0 ? WEFT_OK : weft_aggregate_fail(error, "aggregation in the kernel: reset");
 }
 
 /* Open the maps of the program that box->program has. Returns false with errno set; ENOENT: it is
@@ -377,13 +220,13 @@ weft_status weft_aggregate_find(const char *interface, struct weft_aggregate **b
     box->program = bpf_prog_get_fd_by_id(id);
     weft_status status = WEFT_OK;
     if (box->program < 0) {
-        status = system_error(error, interface);
+        status = weft_aggregate_fail(error, interface);
     } else if (!open_maps(box)) {
         status = errno == ENOENT ? weft_fail(error, WEFT_NOTFOUND,
                                              "%s: its XDP program is no aggregation box", interface)
-                                 : system_error(error, interface);
+                                 : weft_aggregate_fail(error, interface);
     } else if (bpf_map_lookup_elem(box->maps[SETTINGS], &key, &box->settings) != 0) {
-        status = system_error(error, interface);
+        status = weft_aggregate_fail(error, interface);
     }
     if (status != WEFT_OK) {
         weft_aggregate_close(box);
@@ -403,7 +246,7 @@ weft_status weft_aggregate_read_facts(const struct weft_aggregate *box,
     uint32_t key = 0;
     if (bpf_obj_get_info_by_fd(box->program, &info, &bytes) != 0 ||
         bpf_map_lookup_elem(box->maps[SETTINGS], &key, &settings) != 0) {
-        return system_error(error, "aggregation in the kernel: facts");
+        return weft_aggregate_fail(error, "aggregation in the kernel: facts");
     }
     *facts_p = (struct weft_aggregate_facts){.config = settings.config,
                                              .port = __builtin_bswap16(settings.port),
@@ -419,7 +262,7 @@ weft_status weft_aggregate_command(struct weft_aggregate *box,
     LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = command, .data_size_in = sizeof(*command),
                 .repeat = 1);
     if (bpf_prog_test_run_opts(box->control, &options) != 0) {
-        return system_error(error, "aggregation in the kernel: command");
+        return weft_aggregate_fail(error, "aggregation in the kernel: command");
     }
     *done_p = options.retval == WEFT_AGGREGATE_DONE;
     return WEFT_OK;
@@ -442,7 +285,7 @@ static weft_status read_place(const struct weft_aggregate *box, int map, uint32_
     if (code == 0) {
         memcpy(value_p, value + LOCK_BYTES, bytes);
     }
-    weft_status status = code == 0 ? WEFT_OK : system_error(error, map_names[map]);
+    weft_status status = code == 0 ? WEFT_OK : weft_aggregate_fail(error, map_names[map]);
     free(value);
     return status;
 }
@@ -471,7 +314,7 @@ weft_status weft_aggregate_read_counts(const struct weft_aggregate *box,
     uint32_t key = 0;
     weft_status status = WEFT_OK;
     if (bpf_map_lookup_elem(box->maps[COUNTS], &key, each) != 0) {
-        status = system_error(error, map_names[COUNTS]);
+        status = weft_aggregate_fail(error, map_names[COUNTS]);
     } else {
         *counts_p = (struct weft_agg_counts){.values = 0};
         for (int i = 0; i < processors; i++) {
@@ -493,7 +336,7 @@ weft_status weft_aggregate_run(struct weft_aggregate *box, const void *frame, ui
     LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = frame, .data_size_in = count,
                 .data_out = answer, .data_size_out = *answer_count, .repeat = (int)repeat);
     if (bpf_prog_test_run_opts(box->program, &options) != 0) {
-        return system_error(error, "aggregation in the kernel: run");
+        return weft_aggregate_fail(error, "aggregation in the kernel: run");
     }
     *answer_count = options.data_size_out;
     *run_p = (struct weft_aggregate_run){.action = options.retval, .ns = options.duration};
