@@ -281,6 +281,10 @@ int main(int argc, char **argv)
     }
     if (weft_aggregate_open(&config, PORT, &b.kernel, &error) != WEFT_OK) {
         printf("the kernel's program is not measured: %s\n", error.text);
+    } else {
+        const uint32_t address = 0; /* of the frames; their MAC address, 0, is that of lo */
+        must(weft_aggregate_accept(b.kernel, "lo", &error), &error);
+        must(weft_aggregate_set_addresses(b.kernel, &address, 1, &error), &error);
     }
     if (weft_agg_box_init(&b.host, &config) != WEFT_OK) {
         fprintf(stderr, "aggregate: no memory\n");

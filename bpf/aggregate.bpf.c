@@ -5,9 +5,10 @@
  * only the rest: it finds the packet in the frame, locks a slot or a bank, and swaps the addresses
  * for the reply.
  *
- *   aggregate   on the interface. Packets to a UDP port other than that of the settings, IPv6,
- *               packets with IP options, fragments, and weft packets of another class go to the
- *               kernel's network stack unchanged.
+ *   aggregate   on the interface. Packets to another MAC address than the interface's, to an IP
+ *               address that is not the box's, or to another UDP port than that of the settings,
+ *               IPv6, packets with IP options, fragments, and weft packets of another class go to
+ *               the kernel's network stack unchanged.
  *   toward, spread   send replies, see below.
  *   control     run by the loader alone (BPF_PROG_TEST_RUN): its packet is a command for one bank,
  *               which it executes under the bank's lock. Never attached.
@@ -98,14 +99,21 @@ struct {
     __type(value, struct weft_aggregate_member);
 } members SEC(".maps");
 
-/* Key: the index of an interface. Value: the number of the member behind it, for `toward`; with
- * several, the last that was learnt. */
+/* Key: the index of the interface. */
 struct {
     __uint(type, BPF_MAP_TYPE_HASH);
     __uint(max_entries, WEFT_AGG_MEMBERS_MAX);
     __type(key, __u32);
+    __type(value, struct weft_aggregate_interface);
+} interfaces SEC(".maps");
+
+/* Key: an IPv4 address of the box, big-endian. The value is not used. */
+struct {
+    __uint(type, BPF_MAP_TYPE_HASH);
+    __uint(max_entries, WEFT_AGGREGATE_ADDRESSES_MAX);
+    __type(key, __u32);
     __type(value, __u32);
-} behind SEC(".maps");
+} addresses SEC(".maps");
 
 struct frame {
     struct ethhdr eth;
@@ -120,14 +128,33 @@ static __always_inline void *lookup(void *map, __u32 key)
     return bpf_map_lookup_elem(map, &key);
 }
 
-/* Whether this frame is one for the box. */
-static __always_inline bool ours(const struct frame *frame, const void *end,
-                                 const struct weft_aggregate_settings *s)
+/* Not memcmp: the compiler would call it, and there is none here. */
+static __always_inline bool same_mac(const __u8 *a, const __u8 *b)
+{
+    __u8 different = 0;
+    for (int i = 0; i < ETH_ALEN; i++) {
+        different |= a[i] ^ b[i];
+    }
+    return different == 0;
+}
+
+/* Whether this frame has the form of one for the box. */
+static __always_inline bool has_form(const struct frame *frame, const void *end,
+                                     const struct weft_aggregate_settings *s)
 {
     return (const void *)(frame + 1) + 1 <= end && frame->eth.h_proto == bpf_htons(ETH_P_IP) &&
            frame->ip.version == 4 && frame->ip.ihl == 5 && frame->ip.protocol == IPPROTO_UDP &&
            (frame->ip.frag_off & bpf_htons(0x3fff)) == 0 && frame->udp.dest == s->port &&
            weft_wire_is_agg(*(const __u8 *)(frame + 1));
+}
+
+/* Whether a frame of that form is addressed to the box: a switch also floods frames for other
+ * hosts, and a host also forwards packets for others. */
+static __always_inline bool is_to_box(const struct xdp_md *ctx, const struct frame *frame)
+{
+    const struct weft_aggregate_interface *in = lookup(&interfaces, ctx->ingress_ifindex);
+    return in != NULL && same_mac(in->mac, frame->eth.h_dest) &&
+           lookup(&addresses, frame->ip.daddr) != NULL;
 }
 
 /* Swap sender and receiver. This does not change the IP checksum; the UDP checksum is optional over
@@ -159,16 +186,6 @@ static __always_inline void ip_sum(struct frame *frame)
     frame->ip.check = (__u16) ~(sum + (sum >> 16));
 }
 
-/* Not memcmp: the compiler would call it, and there is none here. */
-static __always_inline bool same_mac(const __u8 *a, const __u8 *b)
-{
-    __u8 different = 0;
-    for (int i = 0; i < ETH_ALEN; i++) {
-        different |= a[i] ^ b[i];
-    }
-    return different == 0;
-}
-
 /* Store where the member sent this packet from. Two processors may store at once; then the next
  * packet mends it. */
 static __always_inline void learn(const struct xdp_md *ctx, const struct frame *frame, __u32 member)
@@ -188,7 +205,10 @@ static __always_inline void learn(const struct xdp_md *ctx, const struct frame *
     __builtin_memcpy(known->mac, frame->eth.h_source, ETH_ALEN);
     known->member = (__u16)member;
     known->ifindex = ifindex;
-    (void)bpf_map_update_elem(&behind, &ifindex, &member, BPF_ANY);
+    struct weft_aggregate_interface *in = lookup(&interfaces, ifindex);
+    if (in != NULL) {
+        in->member = member;
+    }
 }
 
 /* Begin the packet's epoch if it is later than the box's. Only forward, also if two processors do
@@ -311,7 +331,7 @@ int aggregate(struct xdp_md *ctx)
     void *end = (void *)(long)ctx->data_end;
     struct weft_aggregate_settings *s = lookup(&settings, 0);
     struct weft_agg_counts *tally = lookup(&counts, 0);
-    if (s == NULL || tally == NULL || !ours(frame, end, s)) {
+    if (s == NULL || tally == NULL || !has_form(frame, end, s) || !is_to_box(ctx, frame)) {
         return XDP_PASS;
     }
     __u8 *bytes = (__u8 *)(frame + 1);
@@ -353,8 +373,8 @@ SEC("xdp/devmap")
 int toward(struct xdp_md *ctx)
 {
     struct sum_head *head = (void *)(long)ctx->data;
-    __u32 *number = lookup(&behind, ctx->egress_ifindex);
-    struct weft_aggregate_member *member = number != NULL ? lookup(&members, *number) : NULL;
+    struct weft_aggregate_interface *out = lookup(&interfaces, ctx->egress_ifindex);
+    struct weft_aggregate_member *member = out != NULL ? lookup(&members, out->member) : NULL;
     if (member == NULL || (void *)(head + 1) > (void *)(long)ctx->data_end) {
         return XDP_DROP;
     }

@@ -17,6 +17,9 @@
 
 enum { PORT = 7701, SLOTS = 512, SLOTS_MAX = 65536 };
 
+/* Addresses of the host are read this often. */
+enum { LOOK_MS = 1000 };
+
 struct verb {
     const char *list;
     char interfaces[WEFT_AGG_MEMBERS_MAX][IF_NAMESIZE];
@@ -78,7 +81,10 @@ static weft_status start(struct verb *verb, struct weft_error *error)
                          "without --xdp, `weft aggregate` is a process that needs no BPF",
                          why.text);
     }
-    status = attach(verb, error);
+    status = weft_aggregate_follow_host(verb->box, error);
+    if (status == WEFT_OK) {
+        status = attach(verb, error);
+    }
     return status == WEFT_OK ? weft_aggregate_learn(verb->box, error) : status;
 }
 
@@ -126,9 +132,12 @@ static int serve(struct verb *verb)
         stop.fd < 0 ? weft_fail(&error, WEFT_IO, "cannot create a signalfd") : start(verb, &error);
     if (status == WEFT_OK) {
         tell_ready(verb);
-        while (poll(&stop, 1, -1) <= 0) {
+        while (status == WEFT_OK && poll(&stop, 1, LOOK_MS) <= 0) {
+            status = weft_aggregate_follow_host(verb->box, &error);
         }
         weft_aggregate_detach(verb->box);
+    }
+    if (status == WEFT_OK) {
         status = tell_counters(verb, &error);
     }
     weft_aggregate_close(verb->box);
@@ -244,10 +253,11 @@ int weft_cli_aggregate_xdp(int argc, char **argv)
         .summary = "with --xdp: sum packets of workers in the kernel, at network interfaces",
         .description =
             "Loads an XDP program that sums int32 values of all members, packet by packet, and\n"
-            "sends each sum to all of them (docs/PROTOCOL.md, section 12). All other packets\n"
-            "pass. Needs root, and a build and a kernel with BPF; `weft doctor` checks them. If\n"
-            "an interface has no native mode, generic mode is used on all. The program is gone\n"
-            "when this process has ended, however it ended.\n"
+            "sends each sum to all of them (docs/PROTOCOL.md, section 12). Members send to any\n"
+            "IPv4 address of this host; all other packets pass. Needs root, and a build and a\n"
+            "kernel with BPF; `weft doctor` checks them. If an interface has no native mode,\n"
+            "generic mode is used on all. The program is gone when this process has ended,\n"
+            "however it ended.\n"
             "\n"
             "Packets are not authenticated, which --security none must acknowledge: whoever can\n"
             "send to these interfaces can change sums.\n"

@@ -13,8 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const map_names[] = {"slots", "banks",   "settings", "counts",
-                                        "ports", "members", "behind"};
+static const char *const map_names[] = {"slots", "banks",   "settings",   "counts",
+                                        "ports", "members", "interfaces", "addresses"};
 
 /* The value of a map of slots or banks starts with a lock. */
 enum { LOCK_BYTES = 8 };
@@ -374,11 +374,18 @@ weft_status weft_aggregate_probe(struct weft_error *error)
     }
     uint8_t frame[256] = {0};
     uint32_t count = probe_frame(frame);
+    const uint32_t address = 0; /* of the frame */
     uint8_t answer[256];
     uint32_t answer_count = sizeof(answer);
     struct weft_aggregate_run run;
     struct weft_agg_dense slot;
-    status = weft_aggregate_run(box, frame, count, 1, answer, &answer_count, &run, error);
+    status = weft_aggregate_accept(box, "lo", error); /* its MAC address is 0, too */
+    if (status == WEFT_OK) {
+        status = weft_aggregate_set_addresses(box, &address, 1, error);
+    }
+    if (status == WEFT_OK) {
+        status = weft_aggregate_run(box, frame, count, 1, answer, &answer_count, &run, error);
+    }
     if (status == WEFT_OK) {
         status = weft_aggregate_read_slot(box, 0, &slot, error);
     }

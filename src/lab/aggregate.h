@@ -39,6 +39,29 @@ void weft_aggregate_close(struct weft_aggregate *box);
 [[nodiscard]] weft_status weft_aggregate_reset(struct weft_aggregate *box,
                                                struct weft_error *error);
 
+/* Which frames are for the box: those to its port that arrive at one of its interfaces, with that
+ * interface's MAC address and one of these IPv4 addresses as destination. All others pass.
+ *
+ * Shape:   addresses (count,), big-endian; they replace those of the call before. At first there is
+ *          none.
+ * Errors:  WEFT_INVALID  more than WEFT_AGGREGATE_ADDRESSES_MAX; WEFT_IO. */
+[[nodiscard]] weft_status weft_aggregate_set_addresses(struct weft_aggregate *box,
+                                                       const uint32_t *addresses, uint32_t count,
+                                                       struct weft_error *error);
+
+/* Set the IPv4 addresses that this network namespace has now, and the MAC addresses that the
+ * attached interfaces have now. Of more than WEFT_AGGREGATE_ADDRESSES_MAX addresses, the others are
+ * not the box's.
+ * Errors:  WEFT_IO. */
+[[nodiscard]] weft_status weft_aggregate_follow_host(struct weft_aggregate *box,
+                                                     struct weft_error *error);
+
+/* Store the MAC address of an interface at which frames for the box arrive. attach, install and
+ * reach do so; frames of weft_aggregate_run arrive at "lo".
+ * Errors:  WEFT_NOTFOUND  no such interface; WEFT_IO. */
+[[nodiscard]] weft_status weft_aggregate_accept(struct weft_aggregate *box, const char *interface,
+                                                struct weft_error *error);
+
 /* How a box is attached, to all of its interfaces alike.
  *
  * QUEUE: replies are sent through the queues of their interfaces, to any number of members behind

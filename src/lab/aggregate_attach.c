@@ -6,11 +6,127 @@
 
 #include <bpf/bpf.h>
 #include <errno.h>
+#include <ifaddrs.h>
 #include <linux/bpf.h>
 #include <linux/if_link.h>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
+
+/* ---- addresses ------------------------------------------------------------------------------- */
+
+/* Returns false with errno set. */
+static bool read_mac(const char *interface, uint8_t *mac_p)
+{
+    struct ifreq request = {.ifr_flags = 0};
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        return false;
+    }
+    memcpy(request.ifr_name, interface, strnlen(interface, IF_NAMESIZE - 1));
+    bool good = ioctl(fd, SIOCGIFHWADDR, &request) == 0;
+    int code = errno;
+    close(fd);
+    errno = code;
+    if (good) {
+        memcpy(mac_p, request.ifr_hwaddr.sa_data, 6);
+    }
+    return good;
+}
+
+weft_status weft_aggregate_accept(struct weft_aggregate *box, const char *interface,
+                                  struct weft_error *error)
+{
+    struct weft_aggregate_interface value = {.member = WEFT_AGG_MEMBERS_MAX};
+    uint8_t mac[6];
+    uint32_t ifindex = if_nametoindex(interface);
+    if (ifindex == 0) {
+        return weft_fail(error, WEFT_NOTFOUND, "no interface named %s", interface);
+    }
+    if (!read_mac(interface, mac)) {
+        return weft_aggregate_fail(error, interface);
+    }
+    bool known = bpf_map_lookup_elem(box->maps[INTERFACES], &ifindex, &value) == 0;
+    if (known && memcmp(value.mac, mac, sizeof(mac)) == 0) {
+        return WEFT_OK;
+    }
+    memcpy(value.mac, mac, sizeof(mac));
+    return bpf_map_update_elem(box->maps[INTERFACES], &ifindex, &value, BPF_ANY) == 0
+               ? WEFT_OK
+               : weft_aggregate_fail(error, interface);
+}
+
+static bool has(const uint32_t *addresses, uint32_t count, uint32_t address)
+{
+    while (count > 0 && addresses[count - 1] != address) {
+        count--;
+    }
+    return count > 0;
+}
+
+weft_status weft_aggregate_set_addresses(struct weft_aggregate *box, const uint32_t *addresses,
+                                         uint32_t count, struct weft_error *error)
+{
+    const uint32_t value = 1;
+    if (count > WEFT_AGGREGATE_ADDRESSES_MAX) {
+        return weft_fail(error, WEFT_INVALID,
+                         "aggregation in the kernel: %u IPv4 addresses, at most %d are possible",
+                         count, WEFT_AGGREGATE_ADDRESSES_MAX);
+    }
+    int code = 0;
+    for (uint32_t i = 0; i < box->addresses_count && code == 0; i++) {
+        if (!has(addresses, count, box->addresses[i])) {
+            code = bpf_map_delete_elem(box->maps[ADDRESSES], &box->addresses[i]);
+        }
+    }
+    for (uint32_t i = 0; i < count && code == 0; i++) {
+        if (!has(box->addresses, box->addresses_count, addresses[i])) {
+            code = bpf_map_update_elem(box->maps[ADDRESSES], &addresses[i], &value, BPF_ANY);
+        }
+    }
+    if (code != 0) {
+        return weft_aggregate_fail(error, "aggregation in the kernel: addresses");
+    }
+    memcpy(box->addresses, addresses, count * sizeof(addresses[0]));
+    box->addresses_count = count;
+    return WEFT_OK;
+}
+
+weft_status weft_aggregate_follow_host(struct weft_aggregate *box, struct weft_error *error)
+{
+    uint32_t addresses[WEFT_AGGREGATE_ADDRESSES_MAX];
+    uint32_t count = 0;
+    struct ifaddrs *all;
+    if (getifaddrs(&all) != 0) {
+        return weft_fail(error, WEFT_IO, "cannot read the addresses of this host: %s",
+                         strerror(errno));
+    }
+    for (const struct ifaddrs *at = all; at != NULL; at = at->ifa_next) {
+        if (at->ifa_addr == NULL || at->ifa_addr->sa_family != AF_INET) {
+            continue;
+        }
+        struct sockaddr_in address;
+        memcpy(&address, at->ifa_addr, sizeof(address));
+        uint32_t one = address.sin_addr.s_addr;
+        if (!has(addresses, count, one) && count < WEFT_AGGREGATE_ADDRESSES_MAX) {
+            addresses[count++] = one;
+        }
+    }
+    freeifaddrs(all);
+    weft_status status = weft_aggregate_set_addresses(box, addresses, count, error);
+    for (uint32_t i = 0; i < box->attached && status == WEFT_OK; i++) {
+        char name[IF_NAMESIZE];
+        if (if_indextoname((uint32_t)box->interfaces[i].ifindex, name) != NULL) {
+            status = weft_aggregate_accept(box, name, error);
+        }
+    }
+    return status;
+}
+
+/* ---- interfaces ------------------------------------------------------------------------------ */
 
 /* errno says why an interface was refused. */
 static weft_status refused(const char *interface, struct weft_error *error)
@@ -53,11 +169,14 @@ weft_status weft_aggregate_attach(struct weft_aggregate *box, const char *interf
     if (ifindex == 0) {
         return weft_fail(error, WEFT_NOTFOUND, "no interface named %s", interface);
     }
+    weft_status status = weft_aggregate_accept(box, interface, error);
+    if (status == WEFT_OK && how != 0) {
+        status = use_queues(box, error);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
     if (how != 0) {
-        weft_status status = use_queues(box, error);
-        if (status != WEFT_OK) {
-            return status;
-        }
         tc = bpf_link_create(box->spread, ifindex, (enum bpf_attach_type)TCX_INGRESS, NULL);
         if (tc < 0) {
             return weft_bpf_fail(error, errno, interface, 6, 6);
@@ -65,7 +184,7 @@ weft_status weft_aggregate_attach(struct weft_aggregate *box, const char *interf
     }
     int xdp = bpf_link_create(box->program, ifindex, BPF_XDP, &options);
     if (xdp < 0) {
-        weft_status status = refused(interface, error);
+        status = refused(interface, error);
         if (tc >= 0) {
             close(tc);
         }
@@ -96,6 +215,9 @@ weft_status weft_aggregate_install(struct weft_aggregate *box, const char *inter
                                              WEFT_AGGREGATE_KERNEL_MINOR);
     weft_bpf_words_fini(&words);
     if (status == WEFT_OK) {
+        status = weft_aggregate_accept(box, interface, error);
+    }
+    if (status == WEFT_OK) {
         status = use_queues(box, error);
     }
     if (status == WEFT_OK &&
@@ -118,12 +240,21 @@ weft_status weft_aggregate_reach(struct weft_aggregate *box, const char *interfa
                                  struct weft_error *error)
 {
     WEFT_ASSERT(member->member < WEFT_AGG_MEMBERS_MAX);
+    weft_status status = weft_aggregate_accept(box, interface, error);
+    if (status != WEFT_OK) {
+        return status;
+    }
     uint32_t ifindex = if_nametoindex(interface);
     uint32_t key = member->member;
     struct weft_aggregate_member value = *member;
+    struct weft_aggregate_interface place;
     value.ifindex = ifindex;
-    if (ifindex == 0 || bpf_map_update_elem(box->maps[MEMBERS], &key, &value, BPF_ANY) != 0 ||
-        bpf_map_update_elem(box->maps[BEHIND], &ifindex, &key, BPF_ANY) != 0 ||
+    if (bpf_map_lookup_elem(box->maps[INTERFACES], &ifindex, &place) != 0) {
+        return weft_aggregate_fail(error, interface);
+    }
+    place.member = key;
+    if (bpf_map_update_elem(box->maps[MEMBERS], &key, &value, BPF_ANY) != 0 ||
+        bpf_map_update_elem(box->maps[INTERFACES], &ifindex, &place, BPF_ANY) != 0 ||
         !set_port(box, key, ifindex)) {
         return weft_aggregate_fail(error, interface);
     }

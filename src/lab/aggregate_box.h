@@ -12,7 +12,7 @@ struct bpf_object;
 
 enum { WEFT_AGGREGATE_KERNEL_MAJOR = 5, WEFT_AGGREGATE_KERNEL_MINOR = 15 };
 
-enum { SLOTS, BANKS, SETTINGS, COUNTS, PORTS, MEMBERS, BEHIND, MAPS };
+enum { SLOTS, BANKS, SETTINGS, COUNTS, PORTS, MEMBERS, INTERFACES, ADDRESSES, MAPS };
 
 struct weft_aggregate {
     struct bpf_object *object; /* NULL: found, not loaded; then maps and program are descriptors of
@@ -30,6 +30,8 @@ struct weft_aggregate {
         int ifindex;
         int links[2]; /* of XDP, of tc (-1: none); their end detaches the programs */
     } interfaces[WEFT_AGG_MEMBERS_MAX];
+    uint32_t addresses_count;
+    uint32_t addresses[WEFT_AGGREGATE_ADDRESSES_MAX]; /* as in the kernel */
 };
 
 /* weft_bpf_fail with errno and the version of Linux that the program needs. */

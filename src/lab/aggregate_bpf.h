@@ -27,6 +27,16 @@ struct weft_aggregate_member {
     uint32_t ifindex; /* 0: not known yet */
 };
 
+/* An interface of the box. */
+struct weft_aggregate_interface {
+    uint8_t mac[6]; /* its own; frames with another destination are not for the box */
+    uint16_t reserved;
+    uint32_t member; /* behind it, for `toward`; with several, the last that was learnt. At first
+                      * WEFT_AGG_MEMBERS_MAX: none */
+};
+
+enum { WEFT_AGGREGATE_ADDRESSES_MAX = 256 };
+
 /* What `aggregate` leaves in front of a reply for `spread`. Only XDP and tc programs can write
  * there, so no packet can pretend to be a reply. */
 struct weft_aggregate_note {

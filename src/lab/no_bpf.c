@@ -94,6 +94,29 @@ weft_status weft_aggregate_reset(struct weft_aggregate *box, struct weft_error *
     return no_bpf("aggregation in the kernel", error);
 }
 
+weft_status weft_aggregate_set_addresses(struct weft_aggregate *box, const uint32_t *addresses,
+                                         uint32_t count, struct weft_error *error)
+{
+    (void)box;
+    (void)addresses;
+    (void)count;
+    return no_bpf("aggregation in the kernel", error);
+}
+
+weft_status weft_aggregate_follow_host(struct weft_aggregate *box, struct weft_error *error)
+{
+    (void)box;
+    return no_bpf("aggregation in the kernel", error);
+}
+
+weft_status weft_aggregate_accept(struct weft_aggregate *box, const char *interface,
+                                  struct weft_error *error)
+{
+    (void)box;
+    (void)interface;
+    return no_bpf("aggregation in the kernel", error);
+}
+
 weft_status weft_aggregate_attach(struct weft_aggregate *box, const char *interface, unsigned how,
                                   struct weft_error *error)
 {

@@ -55,7 +55,9 @@ static void must(weft_status status, const struct weft_error *error)
     }
 }
 
-static int worker_open(const char *interface, uint8_t *mac)
+static uint8_t port_macs[2][ETH_ALEN];
+
+static int worker_open(const char *interface, const char *port, uint8_t *mac, uint8_t *port_mac)
 {
     int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, htons(ETH_P_IP));
     struct sockaddr_ll address = {.sll_family = AF_PACKET,
@@ -70,6 +72,11 @@ static int worker_open(const char *interface, uint8_t *mac)
         die(interface);
     }
     memcpy(mac, request.ifr_hwaddr.sa_data, ETH_ALEN);
+    snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", port);
+    if (ioctl(fd, SIOCGIFHWADDR, &request) != 0) {
+        die(port);
+    }
+    memcpy(port_mac, request.ifr_hwaddr.sa_data, ETH_ALEN);
     return fd;
 }
 
@@ -81,7 +88,7 @@ static uint32_t frame_make(uint8_t *frame, const uint8_t *mac, uint32_t w,
     uint32_t body = dense ? 4u * head->count : head->count * WEFT_AGG_ROW_BYTES;
     uint8_t *at = frame + HEADS + WEFT_AGG_HEADER_BYTES;
     memset(frame, 0, HEADS);
-    memset(frame, 0xff, ETH_ALEN);
+    memcpy(frame, port_macs[w], ETH_ALEN);
     memcpy(frame + 6, mac, ETH_ALEN);
     frame[12] = 8;
     frame[14] = 0x45;
@@ -213,14 +220,16 @@ int main(int argc, char **argv)
     uint8_t frame[FRAME_MAX];
     int fds[2];
     bool done = false;
+    const uint32_t address = htonl(0x0a0000fe);
     must(weft_aggregate_open(&config, PORT, &box, &error), &error);
+    must(weft_aggregate_set_addresses(box, &address, 1, &error), &error);
     must(weft_aggregate_command(box, &begin, &done, &error), &error);
     /* A reply by XDP_TX wakes the far end of a veth only if it has an XDP program, too. Here that
      * is a second box. It processes none of the replies, because they are not addressed to its
      * port. */
     must(weft_aggregate_open(&config, PORT, &other, &error), &error);
     for (uint32_t w = 0; w < 2; w++) {
-        fds[w] = worker_open(workers[w], macs[w]);
+        fds[w] = worker_open(workers[w], ports[w], macs[w], port_macs[w]);
         struct weft_aggregate_member member = {.address = htonl(0x0a000000 + w),
                                                .port = htons((uint16_t)(4000 + w)),
                                                .member = (uint16_t)w};

@@ -62,15 +62,17 @@ for i in 0 1 2; do
     nsenter -t "${!pid}" -n ip link set w$i up
 done
 # shellcheck disable=SC2154
+box0=10.9.0.1
 nets="/proc/$m0/ns/net /proc/$m1/ns/net /proc/$m2/ns/net"
 dense() { # three members, each with the box's address on its own network
     # shellcheck disable=SC2086
-    "$WEFT_DENSE" run "$@" -m 10.9.0.1,10.9.1.1,10.9.2.1 10.9.0.1 7701 $nets >"$tap_tmp/dense" 2>&1
+    "$WEFT_DENSE" run "$@" -m $box0,10.9.1.1,10.9.2.1 10.9.0.1 7701 $nets >"$tap_tmp/dense" 2>&1
     local status=$?
     echo "# dense $*: $(cat "$tap_tmp/dense")"
     return $status
 }
 seen() { sed -n "s/.*$1 \([0-9]*\).*/\1/p" "$tap_tmp/dense"; }
+mac_of() { nsenter -t "$1" -n ip -j link show "$2" | jq -r '.[0].address'; }
 attached() { in_box ip -d link show dev "$1" | grep -c 'prog/xdp'; }
 nothing() { [ "$(attached p0)$(attached p1)$(attached p2)" = 000 ]; }
 start() { # start <options>: its output goes to box.out and box.err
@@ -108,6 +110,29 @@ start --xdp p0,p1,p2 --generic
 tap_run "and the next one works" dense -r 3 -t 200
 finish TERM
 tap_like "it prints what it has added" "$(cat "$tap_tmp/box.out")" '^packets added: 288; rounds complete: 96'
+
+# The box follows the addresses of its host.
+# shellcheck disable=SC2154
+start --xdp p0,p1,p2 --generic
+in_box ip address replace 10.9.0.77/24 dev p0
+in_box ip link set p1 address 02:00:00:00:09:01
+nsenter -t "$m1" -n ip neighbour flush dev w1
+box0=10.9.0.77
+tap_run "another IP address and another MAC address of the host" dense -r 3 -t 200
+tap_is "have every sum" "$(seen sums) $(seen wrong) $(seen foreign)" "288 0 0"
+in_box ip address delete 10.9.0.77/24 dev p0
+nsenter -t "$m0" -n ip route add 10.9.0.77/32 dev w0
+nsenter -t "$m0" -n ip neighbour replace 10.9.0.77 lladdr "$(mac_of "$box" p0)" dev w0
+not_own() { in_box awk '/^Ip: [0-9]/ { print $6 }' /proc/net/snmp; } # packets to addresses of others
+passes() {
+    timeout 1 "$WEFT_DENSE" run -r 4 -s 1 10.9.0.77 7701 "/proc/$m0/ns/net" >/dev/null 2>&1
+    [ "$(not_own)" -gt "$before" ]
+}
+before=$(not_own)
+tap_run "packets to an address that the host has no longer pass" lab_until 5 passes
+nsenter -t "$m0" -n ip route delete 10.9.0.77/32 dev w0
+box0=10.9.0.1
+finish TERM
 
 tap_run "native mode through queues" start --xdp p0,p1,p2 --through-queues
 tap_run "needs no program at the far ends" dense -r 20 -t 200

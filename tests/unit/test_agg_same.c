@@ -191,7 +191,7 @@ static void next_packet(struct rig *r, struct packet *p)
 static uint32_t frame_of(const struct packet *p, uint8_t *frame)
 {
     memset(frame, 0, HEADS);
-    memcpy(frame, "\x02\0\0\0\0\1\x02\0\0\0\0\2\x08", 13);
+    memcpy(frame, "\0\0\0\0\0\0\x02\0\0\0\0\2\x08", 13);
     frame[14] = 0x45;
     weft_wire_put_u16(frame + 16, (uint16_t)(28 + p->count));
     frame[22] = 64;
@@ -219,7 +219,7 @@ static uint16_t ip_sum(const uint8_t *ip)
 /* A reply is sent to the source of its request, with correct lengths. */
 static void check_heads(const uint8_t *frame, uint32_t count, bool cut)
 {
-    assert_memory_equal(frame, "\x02\0\0\0\0\2\x02\0\0\0\0\1", 12);
+    assert_memory_equal(frame, "\x02\0\0\0\0\2\0\0\0\0\0\0", 12);
     assert_memory_equal(frame + 26, "\x0a\0\0\2\x0a\0\0\1", 8);
     assert_int_equal(weft_wire_get_u16(frame + 34), PORT);
     assert_int_equal(weft_wire_get_u16(frame + 36), 4000);
@@ -533,7 +533,17 @@ static void host_and_model_agree(void **state)
     run_sequences(NULL);
 }
 
-/* Skip hosts that do not support the program; on others it must load. */
+/* 10.0.0.last */
+static uint32_t address_of(uint8_t last)
+{
+    const uint8_t bytes[] = {10, 0, 0, last};
+    uint32_t address;
+    memcpy(&address, bytes, sizeof(address));
+    return address;
+}
+
+/* Skip hosts that do not support the program; on others it must load. Frames arrive at lo, whose
+ * MAC address is zero. */
 static struct weft_aggregate *open_or_skip(const struct weft_agg_config *config)
 {
     struct weft_aggregate *kernel = NULL;
@@ -542,7 +552,10 @@ static struct weft_aggregate *open_or_skip(const struct weft_agg_config *config)
         print_message("%s\n", error.text);
         skip();
     }
+    const uint32_t addresses[] = {address_of(2), address_of(5)};
     must(weft_aggregate_open(config, PORT, &kernel, &error), &error);
+    must(weft_aggregate_accept(kernel, "lo", &error), &error);
+    must(weft_aggregate_set_addresses(kernel, addresses, 2, &error), &error);
     return kernel;
 }
 
@@ -567,9 +580,17 @@ static void others_pass(void **state)
         uint32_t at;
         uint8_t value;
     } rows[] = {
-        {"IPv6", 12, 0x86},          {"IP options", 14, 0x46}, {"a fragment", 20, 0x20},
-        {"a later fragment", 21, 1}, {"TCP", 23, 6},           {"another port", 37, 1},
-        {"a DATA packet", 42, 0x20}, {"version 3", 42, 0x3d},
+        {"IPv6", 12, 0x86},
+        {"IP options", 14, 0x46},
+        {"a fragment", 20, 0x20},
+        {"a later fragment", 21, 1},
+        {"TCP", 23, 6},
+        {"another port", 37, 1},
+        {"a DATA packet", 42, 0x20},
+        {"version 3", 42, 0x3d},
+        {"another host's MAC", 5, 1},
+        {"a group of hosts", 0, 1},
+        {"another IP address", 33, 9},
     };
     struct packet p = {.count = 64};
     struct weft_wire_agg head = {.kind = WEFT_AGG_DENSE, .job = JOB, .count = 8};
@@ -593,6 +614,37 @@ static void others_pass(void **state)
             fail_msg("%s: action %u", rows[i].text, run.action);
         }
     }
+    weft_aggregate_close(kernel);
+}
+
+/* The addresses of a box can be replaced. */
+static void addresses_change(void **state)
+{
+    (void)state;
+    const struct weft_agg_config config = {.members = 1, .slots = 1, .job = JOB};
+    struct weft_aggregate *kernel = open_or_skip(&config);
+    struct weft_error error;
+    const uint32_t to = address_of(2);
+    const uint32_t others[] = {address_of(7), address_of(5)};
+    static const uint32_t many[WEFT_AGGREGATE_ADDRESSES_MAX + 1];
+    struct packet p = {.count = 64};
+    struct weft_wire_agg head = {.kind = WEFT_AGG_DENSE, .job = JOB, .count = 8};
+    weft_wire_agg_encode(p.bytes, &head);
+    for (uint32_t i = 0; i < 4; i++) {
+        uint8_t frame[FRAME_MAX];
+        uint8_t out[FRAME_MAX];
+        uint32_t out_count = sizeof(out);
+        struct weft_aggregate_run run;
+        uint32_t count = frame_of(&p, frame);
+        bool own = i % 2 == 1;
+        must(weft_aggregate_set_addresses(kernel, own ? &to : others, own ? 1 : 2, &error), &error);
+        must(weft_aggregate_run(kernel, frame, count, 1, out, &out_count, &run, &error), &error);
+        assert_int_equal(run.action, i == 1   ? XDP_REDIRECT_CODE
+                                     : i == 3 ? XDP_TX_CODE
+                                              : XDP_PASS_CODE);
+    }
+    assert_int_equal(weft_aggregate_set_addresses(kernel, many, WEFT_ARRAY_COUNT(many), &error),
+                     WEFT_INVALID);
     weft_aggregate_close(kernel);
 }
 
@@ -743,6 +795,7 @@ int main(void)
         cmocka_unit_test(host_and_model_agree),
         cmocka_unit_test(kernel_host_and_model_agree),
         cmocka_unit_test(others_pass),
+        cmocka_unit_test(addresses_change),
         cmocka_unit_test(the_kernel_refuses_floats),
         cmocka_unit_test(a_slot_is_emptied_whole),
     };
