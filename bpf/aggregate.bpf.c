@@ -192,8 +192,12 @@ static __always_inline void learn(const struct xdp_md *ctx, const struct frame *
 {
     __u32 ifindex = ctx->ingress_ifindex;
     struct weft_aggregate_member *known = lookup(&members, member);
-    if (known == NULL) {
+    struct weft_aggregate_interface *in = lookup(&interfaces, ifindex);
+    if (known == NULL || in == NULL) {
         return;
+    }
+    if (in->member != member) {
+        in->member = member; /* also of a known member: a packet of another may have come between */
     }
     if (known->ifindex == ifindex && known->address == frame->ip.saddr &&
         known->port == frame->udp.source &&
@@ -205,10 +209,6 @@ static __always_inline void learn(const struct xdp_md *ctx, const struct frame *
     __builtin_memcpy(known->mac, frame->eth.h_source, ETH_ALEN);
     known->member = (__u16)member;
     known->ifindex = ifindex;
-    struct weft_aggregate_interface *in = lookup(&interfaces, ifindex);
-    if (in != NULL) {
-        in->member = member;
-    }
 }
 
 /* Begin the packet's epoch if it is later than the box's. Only forward, also if two processors do

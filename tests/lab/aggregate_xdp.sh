@@ -153,6 +153,11 @@ tap_run "native mode is the default" start --xdp p0,p1,p2
 tap_like "and said" "$(cat "$tap_tmp/box.out")" '(native mode)'
 tap_run "three members in native mode" dense -r 20 -t 200
 tap_is "have every sum, too" "$(seen sums) $(seen wrong) $(seen direct) $(seen foreign)" "1920 0 0 0"
+# The members know their ports again, and one packet with the rank of another comes between.
+dense -e 1 -s 1 -r 2 -p 5000
+"$WEFT_DENSE" run -e 1 -s 1 -r 1 -n 1 -p 5001 10.9.0.1 7701 "/proc/$m0/ns/net" >/dev/null
+tap_run "after a packet with a wrong rank" dense -e 2 -s 4 -r 4 -p 5000 -t 60000
+tap_is "each member gets its sums" "$(seen sums) $(seen wrong) $(seen resent) $(seen foreign)" "48 0 0 0"
 finish KILL
 tap_run "nothing is left of it" lab_until 60 nothing
 # shellcheck disable=SC2086

@@ -2,9 +2,10 @@
  * networks over UDP, repeats what is not answered, and compares every sum.
  *
  *   dense run [-e EPOCH] [-j JOB] [-x EXPONENT] [-s SLOTS] [-r ROUNDS] [-v VALUES] [-t MS] [-2]
- *             [-m ADDRESS,...] ADDRESS PORT NETNS...
+ *             [-m ADDRESS,...] [-n MEMBER] [-p PORT] ADDRESS PORT NETNS...
  *       Member i is in the i-th network and sends to ADDRESS, or to the i-th of -m. -t: repeat a
- *       packet after so long. -2: send each packet twice. Prints "sent N resent N sums N late N
+ *       packet after so long. -2: send each packet twice. -n: the first member's number is not 0
+ *       but this. -p: members send from this port. Prints "sent N resent N sums N late N
  *       wrong N direct N foreign N ms N"; exit status 1 if not every sum has arrived in time.
  *   dense program ID
  *       exit status 0: the kernel has a BPF program of that number
@@ -51,6 +52,8 @@ static struct settings {
     uint64_t repeat_ns;
     bool twice;
     uint32_t members;
+    uint32_t first; /* number of a member */
+    uint32_t port;  /* 0: any */
 } settings = {
     .job = 1, .slots = 32, .rounds = 10, .values = 352, .repeat_ns = UINT64_C(5) * WEFT_NS_PER_S};
 
@@ -90,7 +93,7 @@ static void send_packet(uint32_t m, uint32_t slot)
         .kind = WEFT_AGG_DENSE,
         .exponent = (int8_t)settings.exponent,
         .job = (uint16_t)settings.job,
-        .member = (uint16_t)m,
+        .member = (uint16_t)(settings.first + m),
         .place = slot,
         .epoch = settings.epoch,
         .number = members[m].slots[slot].round,
@@ -131,8 +134,8 @@ static void receive(uint32_t m, const uint8_t *bytes, uint32_t count)
 {
     struct weft_wire_agg head;
     if (!weft_wire_agg_decode(bytes, bytes + count, count, &head) || head.kind != WEFT_AGG_SUM ||
-        head.member != m || head.place >= settings.slots || head.epoch != settings.epoch ||
-        head.job != settings.job || head.count != settings.values) {
+        head.member != settings.first + m || head.place >= settings.slots ||
+        head.epoch != settings.epoch || head.job != settings.job || head.count != settings.values) {
         tally.foreign++;
         return;
     }
@@ -185,7 +188,10 @@ static void open_member(uint32_t m, const char *netns, const char *address, cons
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     members[m].box.sin_family = AF_INET;
     members[m].box.sin_port = htons((uint16_t)strtoul(port, NULL, 10));
+    const struct sockaddr_in own = {.sin_family = AF_INET,
+                                    .sin_port = htons((uint16_t)settings.port)};
     if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes)) != 0 ||
+        bind(fd, (const struct sockaddr *)&own, sizeof(own)) != 0 ||
         inet_pton(AF_INET, address, &members[m].box.sin_addr) != 1) {
         die("member");
     }
@@ -244,7 +250,7 @@ int main(int argc, char **argv)
     }
     argc--;
     argv++;
-    while ((letter = getopt(argc, argv, "e:j:x:s:r:v:t:2m:")) != -1) {
+    while ((letter = getopt(argc, argv, "e:j:x:s:r:v:t:2m:n:p:")) != -1) {
         switch (letter) {
         case 'e':
             settings.epoch = number(optarg, UINT32_MAX);
@@ -272,6 +278,12 @@ int main(int argc, char **argv)
             break;
         case 'm':
             each = optarg;
+            break;
+        case 'n':
+            settings.first = number(optarg, MEMBERS_MAX - 1);
+            break;
+        case 'p':
+            settings.port = number(optarg, UINT16_MAX);
             break;
         default:
             return 2;
