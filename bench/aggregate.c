@@ -188,7 +188,9 @@ static void check_added(struct bench *b, enum way way, enum mode mode, uint64_t 
     struct weft_agg_counts counts = b->host.counts;
     struct weft_error error;
     if (way == KERNEL) {
-        must(weft_aggregate_read_counts(b->kernel, &counts, &error), &error);
+        struct weft_aggregate_counts all;
+        must(weft_aggregate_read_counts(b->kernel, &all, &error), &error);
+        counts = all.box;
     }
     uint64_t added = counts.packets[WEFT_AGG_SUMMED] + counts.packets[WEFT_AGG_ADDED];
     uint64_t wanted = packets + (mode == DENSE ? packets / MEMBERS : 0);

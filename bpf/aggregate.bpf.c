@@ -81,7 +81,7 @@ struct {
     __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
     __uint(max_entries, 1);
     __type(key, __u32);
-    __type(value, struct weft_agg_counts);
+    __type(value, struct weft_aggregate_counts);
 } counts SEC(".maps");
 
 struct {
@@ -187,8 +187,10 @@ static __always_inline void ip_sum(struct frame *frame)
 }
 
 /* Store where the member sent this packet from. Two processors may store at once; then the next
- * packet mends it. */
-static __always_inline void learn(const struct xdp_md *ctx, const struct frame *frame, __u32 member)
+ * packet mends it. The members of a new epoch may be other processes; within an epoch a member has
+ * one socket, unless two processes have its rank. */
+static __always_inline void learn(const struct xdp_md *ctx, const struct frame *frame, __u32 member,
+                                  __u32 epoch, struct weft_aggregate_counts *tally)
 {
     __u32 ifindex = ctx->ingress_ifindex;
     struct weft_aggregate_member *known = lookup(&members, member);
@@ -199,16 +201,22 @@ static __always_inline void learn(const struct xdp_md *ctx, const struct frame *
     if (in->member != member) {
         in->member = member; /* also of a known member: a packet of another may have come between */
     }
-    if (known->ifindex == ifindex && known->address == frame->ip.saddr &&
-        known->port == frame->udp.source &&
-        same_mac(known->mac, frame->eth.h_source)) {
+    bool same = known->ifindex == ifindex && known->address == frame->ip.saddr &&
+                known->port == frame->udp.source && same_mac(known->mac, frame->eth.h_source);
+    if (same && known->epoch == epoch) {
         return;
+    }
+    if (!same && known->ifindex != 0 && known->epoch == epoch) {
+        tally->moved++;
     }
     known->address = frame->ip.saddr;
     known->port = frame->udp.source;
     __builtin_memcpy(known->mac, frame->eth.h_source, ETH_ALEN);
     known->member = (__u16)member;
     known->ifindex = ifindex;
+    /* Last: with the new epoch and the old address it would count as moved on another processor. */
+    __asm__ volatile("" : : : "memory");
+    known->epoch = epoch;
 }
 
 /* Begin the packet's epoch if it is later than the box's. Only forward, also if two processors do
@@ -247,13 +255,13 @@ static __always_inline int reply(struct xdp_md *ctx, const struct weft_aggregate
 }
 
 static __always_inline int dense(struct xdp_md *ctx, struct frame *frame, __u8 *bytes, __u8 *end,
-                                 struct weft_aggregate_settings *s,
-                                 struct weft_wire_agg *packet, struct weft_agg_counts *tally)
+                                 struct weft_aggregate_settings *s, struct weft_wire_agg *packet,
+                                 struct weft_aggregate_counts *tally)
 {
     const struct weft_agg_config *config = &s->config;
     struct slot *slot = lookup(&slots, packet->place);
     if (slot == NULL) {
-        weft_agg_count(tally, WEFT_AGG_FOREIGN);
+        weft_agg_count(&tally->box, WEFT_AGG_FOREIGN);
         return XDP_DROP;
     }
     __u8 *values = bytes + WEFT_AGG_HEADER_BYTES;
@@ -262,14 +270,14 @@ static __always_inline int dense(struct xdp_md *ctx, struct frame *frame, __u8 *
     }
     bpf_spin_lock(&slot->lock);
     struct weft_agg_outcome out =
-        weft_agg_dense_receive(&slot->dense, config, packet, values, end, tally);
+        weft_agg_dense_receive(&slot->dense, config, packet, values, end, &tally->box);
     if (out.action != WEFT_AGG_DROP) {
         weft_agg_dense_answer(&slot->dense, config, packet, values, end);
     }
     bpf_spin_unlock(&slot->lock);
-    weft_agg_count(tally, out.verdict);
+    weft_agg_count(&tally->box, out.verdict);
     if (s->learns && out.verdict >= WEFT_AGG_SUMMED) {
-        learn(ctx, frame, packet->member);
+        learn(ctx, frame, packet->member, packet->epoch, tally);
     }
     if (out.action == WEFT_AGG_DROP) {
         return XDP_DROP;
@@ -306,21 +314,21 @@ static __always_inline int acknowledge(struct xdp_md *ctx, __u32 count,
 
 static __always_inline int rows(struct xdp_md *ctx, const __u8 *bytes, const __u8 *end, __u32 count,
                                 const struct weft_aggregate_settings *s,
-                                struct weft_wire_agg *packet, struct weft_agg_counts *tally)
+                                struct weft_wire_agg *packet, struct weft_aggregate_counts *tally)
 {
     struct bank *bank = lookup(&banks, packet->place);
     if (bank == NULL) {
-        weft_agg_count(tally, WEFT_AGG_FOREIGN);
+        weft_agg_count(&tally->box, WEFT_AGG_FOREIGN);
         return XDP_DROP;
     }
     struct weft_agg_ack ack;
     bpf_spin_lock(&bank->lock);
     struct weft_agg_outcome out =
-        weft_agg_rows_receive(&bank->rows, packet, bytes + WEFT_AGG_HEADER_BYTES, end, tally);
+        weft_agg_rows_receive(&bank->rows, packet, bytes + WEFT_AGG_HEADER_BYTES, end, &tally->box);
     weft_agg_window_ack(&bank->rows.windows[weft_agg_within(packet->member, WEFT_AGG_MEMBERS_MAX)],
                         &ack);
     bpf_spin_unlock(&bank->lock);
-    weft_agg_count(tally, out.verdict);
+    weft_agg_count(&tally->box, out.verdict);
     return out.action == WEFT_AGG_DROP ? XDP_DROP : acknowledge(ctx, count, s, packet, &ack);
 }
 
@@ -330,7 +338,7 @@ int aggregate(struct xdp_md *ctx)
     struct frame *frame = (void *)(long)ctx->data;
     void *end = (void *)(long)ctx->data_end;
     struct weft_aggregate_settings *s = lookup(&settings, 0);
-    struct weft_agg_counts *tally = lookup(&counts, 0);
+    struct weft_aggregate_counts *tally = lookup(&counts, 0);
     if (s == NULL || tally == NULL || !has_form(frame, end, s) || !is_to_box(ctx, frame)) {
         return XDP_PASS;
     }
@@ -341,11 +349,11 @@ int aggregate(struct xdp_md *ctx)
     /* Ethernet pads only short frames, and aggregation packets are longer: the UDP length must
      * match the frame. */
     if (frame->udp.len != bpf_htons(sizeof(frame->udp) + count)) {
-        weft_agg_count(tally, WEFT_AGG_MALFORMED);
+        weft_agg_count(&tally->box, WEFT_AGG_MALFORMED);
         return XDP_DROP;
     }
     if (!weft_agg_open(&s->config, bytes, end, count, &packet, &verdict)) {
-        weft_agg_count(tally, verdict);
+        weft_agg_count(&tally->box, verdict);
         return XDP_DROP;
     }
     return packet.kind == WEFT_AGG_DENSE ? dense(ctx, frame, bytes, end, s, &packet, tally)

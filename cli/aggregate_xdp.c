@@ -101,7 +101,7 @@ static void tell_ready(const struct verb *verb)
 static weft_status tell_counters(const struct verb *verb, struct weft_error *error)
 {
     struct weft_aggregate_facts facts;
-    struct weft_agg_counts counts;
+    struct weft_aggregate_counts counts;
     weft_status status = weft_aggregate_read_facts(verb->box, &facts, error);
     if (status == WEFT_OK) {
         status = weft_aggregate_read_counts(verb->box, &counts, error);

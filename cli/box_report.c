@@ -26,7 +26,7 @@ static uint32_t count_members(uint64_t members)
 }
 
 void weft_box_report_json(cJSON *object, const struct weft_aggregate_facts *facts,
-                          const struct weft_agg_counts *counts)
+                          const struct weft_aggregate_counts *counts)
 {
     cJSON_AddNumberToObject(object, "port", facts->port);
     cJSON_AddNumberToObject(object, "members", count_members(facts->config.members));
@@ -38,10 +38,11 @@ void weft_box_report_json(cJSON *object, const struct weft_aggregate_facts *fact
     cJSON *packets = cJSON_AddObjectToObject(object, "packets");
     for (int v = 0; v < WEFT_AGG_VERDICTS; v++) {
         cJSON_AddNumberToObject(packets, weft_aggregate_verdict_names[v],
-                                (double)counts->packets[v]);
+                                (double)counts->box.packets[v]);
     }
-    cJSON_AddNumberToObject(object, "values", (double)counts->values);
-    cJSON_AddNumberToObject(object, "rounds_void", (double)counts->voided);
+    cJSON_AddNumberToObject(object, "values", (double)counts->box.values);
+    cJSON_AddNumberToObject(object, "rounds_void", (double)counts->box.voided);
+    cJSON_AddNumberToObject(object, "members_moved", (double)counts->moved);
 }
 
 static unsigned long long sum_of(const struct weft_agg_counts *counts, int first, int last)
@@ -53,8 +54,9 @@ static unsigned long long sum_of(const struct weft_agg_counts *counts, int first
     return sum;
 }
 
-void weft_box_report_print(FILE *out, const struct weft_agg_counts *counts)
+void weft_box_report_print(FILE *out, const struct weft_aggregate_counts *all)
 {
+    const struct weft_agg_counts *counts = &all->box;
     const uint64_t *packets = counts->packets;
     fprintf(out,
             "packets added: %llu; rounds complete: %llu, of them void: %llu; values added: %llu\n"
@@ -69,4 +71,9 @@ void weft_box_report_print(FILE *out, const struct weft_agg_counts *counts)
             (unsigned long long)packets[WEFT_AGG_EPOCH],
             (unsigned long long)packets[WEFT_AGG_FOREIGN],
             (unsigned long long)packets[WEFT_AGG_MALFORMED]);
+    if (all->moved > 0) {
+        fprintf(out,
+                "members that moved within an epoch: %llu times; do two processes have one rank?\n",
+                (unsigned long long)all->moved);
+    }
 }

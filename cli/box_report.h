@@ -17,9 +17,9 @@ uint64_t weft_box_members(uint32_t count);
 
 /* Add the configuration and the counters, all verdicts, to an object. */
 void weft_box_report_json(cJSON *object, const struct weft_aggregate_facts *facts,
-                          const struct weft_agg_counts *counts);
+                          const struct weft_aggregate_counts *counts);
 
-/* Two lines: packets that were added, and those that were not. */
-void weft_box_report_print(FILE *out, const struct weft_agg_counts *counts);
+/* Two lines: packets that were added, and those that were not; a third if something is wrong. */
+void weft_box_report_print(FILE *out, const struct weft_aggregate_counts *counts);
 
 #endif

@@ -35,7 +35,7 @@ struct report {
     weft_status status;
     struct weft_error error;
     struct weft_aggregate_facts facts;
-    struct weft_agg_counts counts;
+    struct weft_aggregate_counts counts;
 };
 
 /* ---- in the child ---------------------------------------------------------------------------- */

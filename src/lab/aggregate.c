@@ -150,17 +150,21 @@ weft_status weft_aggregate_reset(struct weft_aggregate *box, struct weft_error *
 {
     int processors = libbpf_num_possible_cpus();
     size_t bytes = LOCK_BYTES + sizeof(struct weft_agg_bank);
-    size_t tally_bytes = (size_t)(processors > 0 ? processors : 1) * sizeof(struct weft_agg_counts);
+    size_t tally_bytes =
+        (size_t)(processors > 0 ? processors : 1) * sizeof(struct weft_aggregate_counts);
     void *zeros = calloc(1, bytes > tally_bytes ? bytes : tally_bytes);
     if (zeros == NULL) {
         return weft_fail(error, WEFT_NOMEM, "aggregation in the kernel: no memory");
     }
-    const uint32_t places[MAPS] = {[SLOTS] = box->slots, [BANKS] = box->banks, [COUNTS] = 1};
+    const uint32_t places[MAPS] = {[SLOTS] = box->slots,
+                                   [BANKS] = box->banks,
+                                   [COUNTS] = 1,
+                                   [MEMBERS] = box->settings.learns ? WEFT_AGG_MEMBERS_MAX : 0};
     int code = 0;
     for (int map = 0; map < MAPS; map++) {
         for (uint32_t i = 0; i < places[map] && code == 0; i++) {
             code = bpf_map_update_elem(box->maps[map], &i, zeros,
-                                       map == COUNTS ? BPF_ANY : BPF_F_LOCK);
+                                       map == SLOTS || map == BANKS ? BPF_F_LOCK : BPF_ANY);
         }
     }
     free(zeros);
@@ -303,10 +307,11 @@ weft_status weft_aggregate_read_slot(const struct weft_aggregate *box, uint32_t 
 }
 
 weft_status weft_aggregate_read_counts(const struct weft_aggregate *box,
-                                       struct weft_agg_counts *counts_p, struct weft_error *error)
+                                       struct weft_aggregate_counts *counts_p,
+                                       struct weft_error *error)
 {
     int processors = libbpf_num_possible_cpus();
-    struct weft_agg_counts *each =
+    struct weft_aggregate_counts *each =
         processors > 0 ? calloc((size_t)processors, sizeof(*each)) : NULL;
     if (each == NULL) {
         return weft_fail(error, WEFT_NOMEM, "aggregation in the kernel: no memory");
@@ -316,13 +321,14 @@ weft_status weft_aggregate_read_counts(const struct weft_aggregate *box,
     if (bpf_map_lookup_elem(box->maps[COUNTS], &key, each) != 0) {
         status = weft_aggregate_fail(error, map_names[COUNTS]);
     } else {
-        *counts_p = (struct weft_agg_counts){.values = 0};
+        *counts_p = (struct weft_aggregate_counts){.moved = 0};
         for (int i = 0; i < processors; i++) {
             for (int v = 0; v < WEFT_AGG_VERDICTS; v++) {
-                counts_p->packets[v] += each[i].packets[v];
+                counts_p->box.packets[v] += each[i].box.packets[v];
             }
-            counts_p->values += each[i].values;
-            counts_p->voided += each[i].voided;
+            counts_p->box.values += each[i].box.values;
+            counts_p->box.voided += each[i].box.voided;
+            counts_p->moved += each[i].moved;
         }
     }
     free(each);

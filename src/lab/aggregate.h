@@ -32,9 +32,9 @@ void weft_aggregate_close(struct weft_aggregate *box);
                                                    const struct weft_agg_config *config,
                                                    struct weft_error *error);
 
-/* Reset all slots, banks and counters to their initial state; the configuration stays. Under
- * traffic each slot and each bank is reset atomically, one after the other; counters may include
- * packets counted meanwhile.
+/* Reset all slots, banks and counters to their initial state, and forget learnt members; the
+ * configuration stays. Under traffic each slot and each bank is reset atomically, one after the
+ * other; counters may include packets counted meanwhile.
  * Errors:  WEFT_IO. */
 [[nodiscard]] weft_status weft_aggregate_reset(struct weft_aggregate *box,
                                                struct weft_error *error);
@@ -144,7 +144,7 @@ extern const char *const weft_aggregate_verdict_names[WEFT_AGG_VERDICTS];
 
 /* Totals over all processors. */
 [[nodiscard]] weft_status weft_aggregate_read_counts(const struct weft_aggregate *box,
-                                                     struct weft_agg_counts *counts_p,
+                                                     struct weft_aggregate_counts *counts_p,
                                                      struct weft_error *error);
 
 /* Run one frame through the program without an interface (BPF_PROG_TEST_RUN), `repeat` times.

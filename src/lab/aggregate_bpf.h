@@ -25,6 +25,13 @@ struct weft_aggregate_member {
     uint16_t member;
     uint16_t reserved;
     uint32_t ifindex; /* 0: not known yet */
+    uint32_t epoch;   /* of the packet from which it was learnt */
+};
+
+/* Per processor, cumulative. */
+struct weft_aggregate_counts {
+    struct weft_agg_counts box;
+    uint64_t moved; /* a member was found elsewhere than by its packet before in the same epoch */
 };
 
 /* An interface of the box. */

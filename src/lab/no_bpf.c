@@ -201,7 +201,8 @@ weft_status weft_aggregate_read_slot(const struct weft_aggregate *box, uint32_t 
 }
 
 weft_status weft_aggregate_read_counts(const struct weft_aggregate *box,
-                                       struct weft_agg_counts *counts_p, struct weft_error *error)
+                                       struct weft_aggregate_counts *counts_p,
+                                       struct weft_error *error)
 {
     (void)box;
     (void)counts_p;

@@ -181,8 +181,8 @@ static void figure(struct weft_aggregate *box, const int *fds, uint8_t macs[2][E
     static uint8_t frames[2][FRAME_MAX];
     struct weft_wire_agg head = {
         .kind = WEFT_AGG_DENSE, .job = JOB, .count = VALUES, .epoch = EPOCH_FIGURE};
-    struct weft_agg_counts before;
-    struct weft_agg_counts after;
+    struct weft_aggregate_counts before;
+    struct weft_aggregate_counts after;
     struct weft_error error;
     uint32_t count = 0;
     uint32_t missing = 0;
@@ -199,7 +199,7 @@ static void figure(struct weft_aggregate *box, const int *fds, uint8_t macs[2][E
     uint64_t took_ns = now_ns() - start_ns;
     must(weft_aggregate_read_counts(box, &after, &error), &error);
     uint64_t packets = (uint64_t)round * SLOTS * 2;
-    check(missing == 0 && after.values - before.values == packets * VALUES,
+    check(missing == 0 && after.box.values - before.box.values == packets * VALUES,
           "no packet was lost, and every one was added once");
     printf("# %llu packets of %d values in rounds of %d slots: %.0f ns each, %.0f M adds/s\n",
            (unsigned long long)packets, VALUES, SLOTS, (double)took_ns / (double)packets,

@@ -101,6 +101,7 @@ sed 1d "$tap_tmp/box.out" >"$tap_tmp/json"
 tap_is "its counters: each packet was added once" \
     "$(jq -r '"\(.mode) \(.packets.summed + .packets.complete) \(.packets.complete) \(.packets.malformed) \(.values)"' "$tap_tmp/json")" \
     "generic 1920 640 0 675840"
+tap_is "no member moved" "$(jq .members_moved "$tap_tmp/json")" 0
 tap_run "nothing is attached" nothing
 
 start --xdp p0,p1,p2 --generic
@@ -158,7 +159,9 @@ dense -e 1 -s 1 -r 2 -p 5000
 "$WEFT_DENSE" run -e 1 -s 1 -r 1 -n 1 -p 5001 10.9.0.1 7701 "/proc/$m0/ns/net" >/dev/null
 tap_run "after a packet with a wrong rank" dense -e 2 -s 4 -r 4 -p 5000 -t 60000
 tap_is "each member gets its sums" "$(seen sums) $(seen wrong) $(seen resent) $(seen foreign)" "48 0 0 0"
-finish KILL
+finish TERM
+tap_like "that the rank was elsewhere is reported" "$(cat "$tap_tmp/box.out")" \
+    '^members that moved within an epoch: 1 times; do two processes have one rank?'
 tap_run "nothing is left of it" lab_until 60 nothing
 # shellcheck disable=SC2086
 kill $far

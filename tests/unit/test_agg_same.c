@@ -447,9 +447,9 @@ static void compare_end(struct rig *r)
         }
     }
     if (r->kernel != NULL) {
-        struct weft_agg_counts counts;
+        struct weft_aggregate_counts counts;
         must(weft_aggregate_read_counts(r->kernel, &counts, &error), &error);
-        assert_memory_equal(&counts, &r->host.counts, sizeof(counts));
+        assert_memory_equal(&counts.box, &r->host.counts, sizeof(counts.box));
     }
 }
 
@@ -685,7 +685,7 @@ static void the_kernel_refuses_floats(void **state)
     struct weft_aggregate *other = NULL;
     struct weft_error error;
     struct weft_aggregate_command begin = {.what = WEFT_AGGREGATE_BEGIN, .epoch = {.blocks = 8}};
-    struct weft_agg_counts counts;
+    struct weft_aggregate_counts counts;
     uint8_t answer[FRAME_MAX];
     bool done;
     config.form = WEFT_AGG_FLOAT32;
@@ -705,9 +705,9 @@ static void the_kernel_refuses_floats(void **state)
     assert_int_equal(run_sevens(kernel, &head, 32, answer), XDP_REDIRECT_CODE);
     assert_int_equal(answer[HEADS + 2], WEFT_AGG_DIRECT);
     must(weft_aggregate_read_counts(kernel, &counts, &error), &error);
-    assert_int_equal(counts.packets[WEFT_AGG_REFUSED_FORM], 1);
-    assert_int_equal(counts.voided, 1);
-    assert_int_equal(counts.values, 0);
+    assert_int_equal(counts.box.packets[WEFT_AGG_REFUSED_FORM], 1);
+    assert_int_equal(counts.box.voided, 1);
+    assert_int_equal(counts.box.values, 0);
     weft_aggregate_close(kernel);
 }
 
