@@ -186,18 +186,21 @@ static __always_inline void ip_sum(struct frame *frame)
     frame->ip.check = (__u16) ~(sum + (sum >> 16));
 }
 
-/* Store where the member sent this packet from. Two processors may store at once; then the next
- * packet mends it. The members of a new epoch may be other processes; within an epoch a member has
- * one socket, unless two processes have its rank. */
-static __always_inline void learn(const struct xdp_md *ctx, const struct frame *frame, __u32 member,
-                                  __u32 epoch, struct weft_aggregate_counts *tally)
+/* Store where the member sent this packet from. The members of a new epoch may be other processes;
+ * within an epoch a member has one socket, unless two processes have its rank.
+ *
+ * Under the lock of the packet's slot: whoever completes the round took that lock later, and finds
+ * every member of the sum. After the lock it could find a member that is not known yet, which would
+ * miss the sum and have to send again. Packets of one member for two slots may store at once; then
+ * the next packet mends it. */
+static __always_inline void learn(__u32 ifindex, const struct frame *frame,
+                                  struct weft_aggregate_member *known,
+                                  struct weft_aggregate_interface *in,
+                                  const struct weft_wire_agg *packet,
+                                  struct weft_aggregate_counts *tally)
 {
-    __u32 ifindex = ctx->ingress_ifindex;
-    struct weft_aggregate_member *known = lookup(&members, member);
-    struct weft_aggregate_interface *in = lookup(&interfaces, ifindex);
-    if (known == NULL || in == NULL) {
-        return;
-    }
+    __u32 member = packet->member;
+    __u32 epoch = packet->epoch;
     if (in->member != member) {
         in->member = member; /* also of a known member: a packet of another may have come between */
     }
@@ -265,20 +268,25 @@ static __always_inline int dense(struct xdp_md *ctx, struct frame *frame, __u8 *
         return XDP_DROP;
     }
     __u8 *values = bytes + WEFT_AGG_HEADER_BYTES;
+    __u32 ifindex = ctx->ingress_ifindex;
+    struct weft_aggregate_member *known = NULL;
+    struct weft_aggregate_interface *in = NULL;
     if (s->learns) {
         follow(&s->config, packet->epoch);
+        known = lookup(&members, packet->member);
+        in = lookup(&interfaces, ifindex);
     }
     bpf_spin_lock(&slot->lock);
     struct weft_agg_outcome out =
         weft_agg_dense_receive(&slot->dense, config, packet, values, end, &tally->box);
+    if (known != NULL && in != NULL && out.verdict >= WEFT_AGG_SUMMED) {
+        learn(ifindex, frame, known, in, packet, tally);
+    }
     if (out.action != WEFT_AGG_DROP) {
         weft_agg_dense_answer(&slot->dense, config, packet, values, end);
     }
     bpf_spin_unlock(&slot->lock);
     weft_agg_count(&tally->box, out.verdict);
-    if (s->learns && out.verdict >= WEFT_AGG_SUMMED) {
-        learn(ctx, frame, packet->member, packet->epoch, tally);
-    }
     if (out.action == WEFT_AGG_DROP) {
         return XDP_DROP;
     }
