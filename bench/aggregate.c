@@ -138,7 +138,7 @@ static uint32_t batch_kernel(struct bench *b, double *ns)
     struct weft_error error;
     for (uint32_t m = 0; m < MEMBERS; m++) {
         uint32_t count = sizeof(answer);
-        struct weft_aggregate_run run;
+        struct weft_aggregate_run run = {.is_tc = false};
         must(weft_aggregate_run(b->kernel, b->frames[m], HEADS + b->bytes, 1, answer, &count, &run,
                                 &error),
              &error);
@@ -170,7 +170,7 @@ static void finish_round(struct bench *b, enum way way, uint32_t k, uint8_t form
     for (uint32_t m = MEMBERS; m < WEFT_AGG_MEMBERS_MAX; m++) {
         uint8_t answer[FRAME_MAX];
         uint32_t count = sizeof(answer);
-        struct weft_aggregate_run run;
+        struct weft_aggregate_run run = {.is_tc = false};
         frame_make(b, 0, DENSE, k, form);
         weft_wire_put_u16(b->frames[0] + HEADS + 6, (uint16_t)m);
         if (way == KERNEL) {

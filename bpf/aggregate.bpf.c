@@ -237,16 +237,18 @@ static __always_inline void follow(struct weft_agg_config *config, __u32 epoch)
     }
 }
 
-/* Send the frame, which is a reply now. */
+/* Send the frame, which is a reply now. Some drivers have no room for a note; then the reply goes
+ * to its sender past the queue, and other members of a sum get it when they repeat their packets. */
 static __always_inline int reply(struct xdp_md *ctx, const struct weft_aggregate_settings *s,
-                                 __u32 to)
+                                 __u32 to, struct weft_aggregate_counts *tally)
 {
     if (!s->through_queue) {
         return to == WEFT_AGGREGATE_TO_SENDER ? XDP_TX
                                               : (int)bpf_redirect_map(&ports, 0, BPF_F_BROADCAST);
     }
     if (bpf_xdp_adjust_meta(ctx, -(int)sizeof(struct weft_aggregate_note)) != 0) {
-        return XDP_DROP;
+        tally->unnoted++;
+        return XDP_TX;
     }
     struct weft_aggregate_note *note = (void *)(long)ctx->data_meta;
     if ((void *)(note + 1) > (void *)(long)ctx->data) {
@@ -293,13 +295,15 @@ static __always_inline int dense(struct xdp_md *ctx, struct frame *frame, __u8 *
     turn(frame);
     weft_wire_agg_encode(bytes, packet);
     return reply(ctx, s,
-                 out.action == WEFT_AGG_ANSWER ? WEFT_AGGREGATE_TO_SENDER : WEFT_AGGREGATE_TO_ALL);
+                 out.action == WEFT_AGG_ANSWER ? WEFT_AGGREGATE_TO_SENDER : WEFT_AGGREGATE_TO_ALL,
+                 tally);
 }
 
 /* The reply's length differs from the request's, so the frame is resized. */
 static __always_inline int acknowledge(struct xdp_md *ctx, __u32 count,
                                        const struct weft_aggregate_settings *s,
-                                       struct weft_wire_agg *packet, const struct weft_agg_ack *ack)
+                                       struct weft_wire_agg *packet, const struct weft_agg_ack *ack,
+                                       struct weft_aggregate_counts *tally)
 {
     enum { BYTES = WEFT_AGG_HEADER_BYTES + WEFT_AGG_ACK_BYTES };
     if (bpf_xdp_adjust_tail(ctx, (int)BYTES - (int)count) != 0) {
@@ -317,7 +321,7 @@ static __always_inline int acknowledge(struct xdp_md *ctx, __u32 count,
     weft_agg_ack_head(packet, ack);
     weft_wire_agg_encode(bytes, packet);
     weft_agg_ack_encode(bytes + WEFT_AGG_HEADER_BYTES, ack);
-    return reply(ctx, s, WEFT_AGGREGATE_TO_SENDER);
+    return reply(ctx, s, WEFT_AGGREGATE_TO_SENDER, tally);
 }
 
 static __always_inline int rows(struct xdp_md *ctx, const __u8 *bytes, const __u8 *end, __u32 count,
@@ -337,7 +341,7 @@ static __always_inline int rows(struct xdp_md *ctx, const __u8 *bytes, const __u
                         &ack);
     bpf_spin_unlock(&bank->lock);
     weft_agg_count(&tally->box, out.verdict);
-    return out.action == WEFT_AGG_DROP ? XDP_DROP : acknowledge(ctx, count, s, packet, &ack);
+    return out.action == WEFT_AGG_DROP ? XDP_DROP : acknowledge(ctx, count, s, packet, &ack, tally);
 }
 
 SEC("xdp")
@@ -398,20 +402,46 @@ int toward(struct xdp_md *ctx)
     return XDP_PASS;
 }
 
-/* Sends the replies that `aggregate` has passed on. It only reads the note: before a write the
- * kernel would copy a packet that it shares with a packet capture, and the copy has no note. */
+/* Whether a frame without a note is a reply of `aggregate`: it seems to come from the interface at
+ * which it arrives. Then the driver has lost the note on the way from XDP. */
+static __always_inline bool has_lost_note(struct __sk_buff *skb, __u32 ifindex,
+                                          const struct weft_aggregate_settings *s)
+{
+    const struct frame *frame = (void *)(long)skb->data;
+    if ((void *)(frame + 1) + 1 > (void *)(long)skb->data_end ||
+        frame->eth.h_proto != bpf_htons(ETH_P_IP) || frame->ip.protocol != IPPROTO_UDP ||
+        frame->udp.source != s->port || !weft_wire_is_agg(*(const __u8 *)(frame + 1))) {
+        return false;
+    }
+    const struct weft_aggregate_interface *in = lookup(&interfaces, ifindex);
+    return in != NULL && same_mac(in->mac, frame->eth.h_source) &&
+           !same_mac(in->mac, frame->eth.h_dest);
+}
+
+/* Replies that `aggregate` has passed on. It writes nothing to the note: that would make the kernel
+ * copy a packet that a capture shares, and lose the note. */
 SEC("tc")
 int spread(struct __sk_buff *skb)
 {
     struct weft_aggregate_note *note = (void *)(long)skb->data_meta;
     struct weft_aggregate_settings *s = lookup(&settings, 0);
     struct sum_head head;
-    if ((void *)(note + 1) > (void *)(long)skb->data || note->mark != WEFT_AGGREGATE_MARK ||
-        s == NULL) {
+    struct weft_aggregate_counts *tally = lookup(&counts, 0);
+    /* Read once: the compiler would compute the field's address, which the verifier refuses. */
+    __u32 ifindex = skb->ifindex;
+    __asm__ volatile("" : "+r"(ifindex));
+    if (s == NULL || tally == NULL) {
         return TC_ACT_UNSPEC;
     }
+    if ((void *)(note + 1) > (void *)(long)skb->data || note->mark != WEFT_AGGREGATE_MARK) {
+        if (!has_lost_note(skb, ifindex, s)) {
+            return TC_ACT_UNSPEC;
+        }
+        tally->unnoted++;
+        return (int)bpf_redirect(ifindex, 0);
+    }
     if (note->to == WEFT_AGGREGATE_TO_SENDER) {
-        return (int)bpf_redirect(skb->ifindex, 0);
+        return (int)bpf_redirect(ifindex, 0);
     }
     if (bpf_skb_load_bytes(skb, 0, &head, sizeof(head)) != 0) {
         return TC_ACT_SHOT;

@@ -17,7 +17,7 @@
 
 enum { PORT = 7701, SLOTS = 512, SLOTS_MAX = 65536 };
 
-/* Addresses of the host are read this often. */
+/* Addresses of the host and counters are read this often. */
 enum { LOOK_MS = 1000 };
 
 struct verb {
@@ -50,6 +50,17 @@ static weft_status attach_all(struct verb *verb, struct weft_error *error)
     return status;
 }
 
+static weft_status use_generic(struct verb *verb, const char *why, struct weft_error *error)
+{
+    fprintf(stderr,
+            "weft aggregate: %s; generic mode on all interfaces instead, which costs more for each "
+            "packet\n",
+            why);
+    weft_aggregate_detach(verb->box);
+    verb->generic = true;
+    return attach_all(verb, error);
+}
+
 /* Native mode, or generic mode on all interfaces if one has no native mode. */
 static weft_status attach(struct verb *verb, struct weft_error *error)
 {
@@ -57,13 +68,26 @@ static weft_status attach(struct verb *verb, struct weft_error *error)
     if (status != WEFT_UNSUPPORTED || verb->generic) {
         return status;
     }
-    fprintf(stderr,
-            "weft aggregate: %s; generic mode on all interfaces instead, which costs more for each "
-            "packet\n",
-            error->text);
-    weft_aggregate_detach(verb->box);
-    verb->generic = true;
-    return attach_all(verb, error);
+    const struct weft_error why = *error;
+    return use_generic(verb, why.text, error);
+}
+
+/* Whether a driver has XDP metadata is seen only when it has to keep some. Generic mode has it on
+ * every interface. */
+static weft_status look(struct verb *verb, struct weft_error *error)
+{
+    struct weft_aggregate_counts counts;
+    weft_status status = weft_aggregate_follow_host(verb->box, error);
+    if (status != WEFT_OK || verb->generic || !verb->through_queues) {
+        return status;
+    }
+    status = weft_aggregate_read_counts(verb->box, &counts, error);
+    return status == WEFT_OK && counts.unnoted > 0
+               ? use_generic(verb,
+                             "the driver of an interface has no XDP metadata, which "
+                             "--through-queues needs in native mode",
+                             error)
+               : status;
 }
 
 static weft_status start(struct verb *verb, struct weft_error *error)
@@ -133,7 +157,7 @@ static int serve(struct verb *verb)
     if (status == WEFT_OK) {
         tell_ready(verb);
         while (status == WEFT_OK && poll(&stop, 1, LOOK_MS) <= 0) {
-            status = weft_aggregate_follow_host(verb->box, &error);
+            status = look(verb, &error);
         }
         weft_aggregate_detach(verb->box);
     }

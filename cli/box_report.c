@@ -43,6 +43,7 @@ void weft_box_report_json(cJSON *object, const struct weft_aggregate_facts *fact
     cJSON_AddNumberToObject(object, "values", (double)counts->box.values);
     cJSON_AddNumberToObject(object, "rounds_void", (double)counts->box.voided);
     cJSON_AddNumberToObject(object, "members_moved", (double)counts->moved);
+    cJSON_AddNumberToObject(object, "replies_unnoted", (double)counts->unnoted);
 }
 
 static unsigned long long sum_of(const struct weft_agg_counts *counts, int first, int last)
@@ -75,5 +76,11 @@ void weft_box_report_print(FILE *out, const struct weft_aggregate_counts *all)
         fprintf(out,
                 "members that moved within an epoch: %llu times; do two processes have one rank?\n",
                 (unsigned long long)all->moved);
+    }
+    if (all->unnoted > 0) {
+        fprintf(out,
+                "replies to their sender alone, as a driver has no XDP metadata: %llu; use generic "
+                "mode\n",
+                (unsigned long long)all->unnoted);
     }
 }

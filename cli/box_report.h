@@ -19,7 +19,7 @@ uint64_t weft_box_members(uint32_t count);
 void weft_box_report_json(cJSON *object, const struct weft_aggregate_facts *facts,
                           const struct weft_aggregate_counts *counts);
 
-/* Two lines: packets that were added, and those that were not; a third if something is wrong. */
+/* Two lines: packets that were added, and those that were not; more if something is wrong. */
 void weft_box_report_print(FILE *out, const struct weft_aggregate_counts *counts);
 
 #endif

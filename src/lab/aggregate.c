@@ -329,6 +329,7 @@ weft_status weft_aggregate_read_counts(const struct weft_aggregate *box,
             counts_p->box.values += each[i].box.values;
             counts_p->box.voided += each[i].box.voided;
             counts_p->moved += each[i].moved;
+            counts_p->unnoted += each[i].unnoted;
         }
     }
     free(each);
@@ -339,14 +340,34 @@ weft_status weft_aggregate_run(struct weft_aggregate *box, const void *frame, ui
                                uint32_t repeat, void *answer, uint32_t *answer_count,
                                struct weft_aggregate_run *run_p, struct weft_error *error)
 {
-    LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = frame, .data_size_in = count,
-                .data_out = answer, .data_size_out = *answer_count, .repeat = (int)repeat);
-    if (bpf_prog_test_run_opts(box->program, &options) != 0) {
-        return weft_aggregate_fail(error, "aggregation in the kernel: run");
+    /* The kernel gives back metadata and frame in one piece, as it takes them. */
+    const struct xdp_md context = {.data = run_p->meta_bytes,
+                                   .data_end = run_p->meta_bytes + count};
+    uint32_t room = run_p->meta_bytes + *answer_count;
+    uint8_t *bytes = calloc(1, run_p->meta_bytes + (count > *answer_count ? count : *answer_count));
+    if (bytes == NULL) {
+        return weft_fail(error, WEFT_NOMEM, "aggregation in the kernel: no memory");
     }
-    *answer_count = options.data_size_out;
-    *run_p = (struct weft_aggregate_run){.action = options.retval, .ns = options.duration};
-    return WEFT_OK;
+    memcpy(bytes + run_p->meta_bytes, frame, count);
+    LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = bytes,
+                .data_size_in = run_p->meta_bytes + count, .data_out = bytes, .data_size_out = room,
+                .repeat = (int)repeat);
+    if (run_p->meta_bytes > 0) {
+        options.ctx_in = &context;
+        options.ctx_size_in = sizeof(context);
+    }
+    int program = run_p->is_tc ? box->spread : box->program;
+    weft_status status = WEFT_OK;
+    if (bpf_prog_test_run_opts(program, &options) != 0) {
+        status = weft_aggregate_fail(error, "aggregation in the kernel: run");
+    } else {
+        *answer_count = options.data_size_out - run_p->meta_bytes;
+        memcpy(answer, bytes + run_p->meta_bytes, *answer_count);
+        run_p->action = options.retval;
+        run_p->ns = options.duration;
+    }
+    free(bytes);
+    return status;
 }
 
 /* One member, one slot: its packet completes the round at once, and the sum is returned. */
@@ -383,7 +404,7 @@ weft_status weft_aggregate_probe(struct weft_error *error)
     const uint32_t address = 0; /* of the frame */
     uint8_t answer[256];
     uint32_t answer_count = sizeof(answer);
-    struct weft_aggregate_run run;
+    struct weft_aggregate_run run = {.is_tc = false};
     struct weft_agg_dense slot;
     status = weft_aggregate_accept(box, "lo", error); /* its MAC address is 0, too */
     if (status == WEFT_OK) {

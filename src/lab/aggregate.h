@@ -147,14 +147,17 @@ extern const char *const weft_aggregate_verdict_names[WEFT_AGG_VERDICTS];
                                                      struct weft_aggregate_counts *counts_p,
                                                      struct weft_error *error);
 
-/* Run one frame through the program without an interface (BPF_PROG_TEST_RUN), `repeat` times.
+/* Run one frame through a program without an interface (BPF_PROG_TEST_RUN), `repeat` times.
  *
  * Shape:   frame (count,), from the Ethernet header on; answer (*answer_count,), set to the number
- *          of bytes of the resulting frame.
- * Gives:   *action_p  the program's return code: XDP_PASS, XDP_TX, ...; *ns_p  mean of a run. */
+ *          of bytes of the resulting frame, and of a note in front of it. */
 struct weft_aggregate_run {
-    uint32_t action;
-    uint32_t ns;
+    bool is_tc; /* in: run the tc program of QUEUE, not the XDP program */
+    uint16_t
+        meta_bytes;  /* in: the metadata that the frame has already, a multiple of 4; with as much
+                          * as the kernel takes there is no room for a note. XDP alone */
+    uint32_t action; /* out: the program's return code: XDP_PASS, XDP_TX, ... */
+    uint32_t ns;     /* out: mean of a run */
 };
 [[nodiscard]] weft_status weft_aggregate_run(struct weft_aggregate *box, const void *frame,
                                              uint32_t count, uint32_t repeat, void *answer,

@@ -32,6 +32,8 @@ struct weft_aggregate_member {
 struct weft_aggregate_counts {
     struct weft_agg_counts box;
     uint64_t moved; /* a member was found elsewhere than by its packet before in the same epoch */
+    uint64_t unnoted; /* replies through a queue that reached `spread` without a note, or could not
+                       * have one: the driver has no XDP metadata. They go to their sender alone */
 };
 
 /* An interface of the box. */

@@ -141,6 +141,21 @@ tap_is "every sum" "$(seen sums) $(seen wrong) $(seen direct) $(seen foreign)" "
 finish KILL
 tap_run "nor is it left after SIGKILL" lab_until 60 nothing
 
+is_generic() { [ "$(in_box ip -d link show | grep -c 'xdpgeneric')" = 3 ]; }
+# A reply without a note: a frame that seems to come from p0 itself.
+start --xdp p0,p1,p2 --through-queues
+mac=$(mac_of "$m0" w0)
+nsenter -t "$m0" -n ip link set w0 address "$(mac_of "$box" p0)"
+nsenter -t "$m0" -n ip neighbour replace 10.9.0.200 lladdr 02:00:00:00:09:99 dev w0
+timeout 2 "$WEFT_DENSE" run -p 7701 -s 1 -r 1 10.9.0.200 9 "/proc/$m0/ns/net" >/dev/null 2>&1
+nsenter -t "$m0" -n ip link set w0 address "$mac"
+tap_run "after a reply without metadata" tap_until grep -q 'driver of an interface has no XDP metadata' "$tap_tmp/box.err"
+tap_run "all interfaces" tap_until is_generic
+tap_run "are in generic mode" dense -r 3 -t 200
+tap_is "with every sum" "$(seen sums) $(seen wrong) $(seen foreign)" "288 0 0"
+finish TERM
+tap_like "and it was counted" "$(cat "$tap_tmp/box.out")" '^replies to their sender alone, as a driver has no XDP metadata: 1;'
+
 # Far ends of veth interfaces need a program in native mode; a box of another port is one.
 far=
 for i in 0 1 2; do

@@ -236,7 +236,7 @@ static void compare_kernel(struct rig *r, const struct packet *p, enum weft_agg_
     uint8_t frame[FRAME_MAX];
     uint8_t out[FRAME_MAX];
     uint32_t out_count = sizeof(out);
-    struct weft_aggregate_run run;
+    struct weft_aggregate_run run = {.is_tc = false};
     struct weft_error error;
     uint32_t count = frame_of(p, frame);
     must(weft_aggregate_run(r->kernel, frame, count, 1, out, &out_count, &run, &error), &error);
@@ -599,7 +599,7 @@ static void others_pass(void **state)
         uint8_t frame[FRAME_MAX];
         uint8_t out[FRAME_MAX];
         uint32_t out_count = sizeof(out);
-        struct weft_aggregate_run run;
+        struct weft_aggregate_run run = {.is_tc = false};
         uint32_t count = frame_of(&p, frame);
         if (i < WEFT_ARRAY_COUNT(rows)) {
             frame[rows[i].at] = rows[i].value;
@@ -634,7 +634,7 @@ static void addresses_change(void **state)
         uint8_t frame[FRAME_MAX];
         uint8_t out[FRAME_MAX];
         uint32_t out_count = sizeof(out);
-        struct weft_aggregate_run run;
+        struct weft_aggregate_run run = {.is_tc = false};
         uint32_t count = frame_of(&p, frame);
         bool own = i % 2 == 1;
         must(weft_aggregate_set_addresses(kernel, own ? &to : others, own ? 1 : 2, &error), &error);
@@ -667,7 +667,7 @@ static uint32_t run_sevens(struct weft_aggregate *kernel, const struct weft_wire
     struct packet p;
     uint8_t frame[FRAME_MAX];
     uint32_t answer_count = FRAME_MAX;
-    struct weft_aggregate_run run;
+    struct weft_aggregate_run run = {.is_tc = false};
     struct weft_error error;
     packet_of_sevens(&p, head, body);
     uint32_t count = frame_of(&p, frame);
@@ -737,7 +737,7 @@ static void *traffic_run(void *arg)
     uint32_t count = frame_of(&p, frame);
     while (!atomic_load(&t->stop) && !atomic_load(&t->failed)) {
         uint32_t answer_count = FRAME_MAX;
-        struct weft_aggregate_run run;
+        struct weft_aggregate_run run = {.is_tc = false};
         weft_status status =
             weft_aggregate_run(t->kernel, frame, count, BURST, answer, &answer_count, &run, &error);
         atomic_store(&t->failed, status != WEFT_OK || run.action != XDP_DROP_CODE);
