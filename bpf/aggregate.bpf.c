@@ -238,7 +238,8 @@ static __always_inline void follow(struct weft_agg_config *config, __u32 epoch)
 }
 
 /* Send the frame, which is a reply now. Some drivers have no room for a note; then the reply goes
- * to its sender past the queue, and other members of a sum get it when they repeat their packets. */
+ * to its sender past the queue, and other members of a sum get it when they repeat their packets.
+ */
 static __always_inline int reply(struct xdp_md *ctx, const struct weft_aggregate_settings *s,
                                  __u32 to, struct weft_aggregate_counts *tally)
 {
@@ -254,7 +255,7 @@ static __always_inline int reply(struct xdp_md *ctx, const struct weft_aggregate
     if ((void *)(note + 1) > (void *)(long)ctx->data) {
         return XDP_DROP;
     }
-    note->mark = WEFT_AGGREGATE_MARK;
+    note->mark = s->mark;
     note->to = to;
     return XDP_PASS;
 }
@@ -433,7 +434,7 @@ int spread(struct __sk_buff *skb)
     if (s == NULL || tally == NULL) {
         return TC_ACT_UNSPEC;
     }
-    if ((void *)(note + 1) > (void *)(long)skb->data || note->mark != WEFT_AGGREGATE_MARK) {
+    if ((void *)(note + 1) > (void *)(long)skb->data || note->mark != s->mark) {
         if (!has_lost_note(skb, ifindex, s)) {
             return TC_ACT_UNSPEC;
         }

@@ -11,6 +11,7 @@
 #include <net/if.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 static const char *const map_names[] = {"slots", "banks",   "settings",   "counts",
@@ -84,6 +85,12 @@ weft_status weft_aggregate_open(const struct weft_agg_config *config, uint16_t p
     box->slots = config->slots;
     box->banks = config->banks;
     box->settings.port = __builtin_bswap16(port);
+    if (getrandom(&box->settings.mark, sizeof(box->settings.mark), 0) !=
+        (ssize_t)sizeof(box->settings.mark)) {
+        weft_status status = weft_fail(error, WEFT_IO, "getrandom: %s", strerror(errno));
+        weft_aggregate_close(box);
+        return status;
+    }
     struct weft_bpf_words words;
     weft_bpf_words_init(&words);
     weft_status status = weft_bpf_open(weft_bpf_aggregate, weft_bpf_aggregate_bytes, "aggregate",

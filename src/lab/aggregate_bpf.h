@@ -14,7 +14,7 @@ struct weft_aggregate_settings {
                             * first packet of a later epoch begins that epoch */
     uint8_t through_queue; /* 1: replies are sent by program `spread`, through the queue of their
                             * interface; 0: by XDP, past it */
-    uint16_t reserved[2];
+    uint32_t mark;         /* of this box's notes, drawn at random */
 };
 
 /* Destination of a sum. Address and port are big-endian. */
@@ -47,13 +47,13 @@ struct weft_aggregate_interface {
 enum { WEFT_AGGREGATE_ADDRESSES_MAX = 256 };
 
 /* What `aggregate` leaves in front of a reply for `spread`. Only XDP and tc programs can write
- * there, so no packet can pretend to be a reply. */
+ * there, so no packet can pretend to be a reply. But it stays with the packet on its way over a
+ * veth, where another box may be at the far end. */
 struct weft_aggregate_note {
-    uint32_t mark; /* WEFT_AGGREGATE_MARK */
+    uint32_t mark; /* that of the settings */
     uint32_t to;   /* enum weft_aggregate_to */
 };
 
-enum { WEFT_AGGREGATE_MARK = 0x77616767 };
 enum weft_aggregate_to { WEFT_AGGREGATE_TO_SENDER, WEFT_AGGREGATE_TO_ALL };
 
 /* For program `control`; sent in the packet with which it is run. */

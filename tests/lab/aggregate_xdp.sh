@@ -156,15 +156,36 @@ tap_is "with every sum" "$(seen sums) $(seen wrong) $(seen foreign)" "288 0 0"
 finish TERM
 tap_like "and it was counted" "$(cat "$tap_tmp/box.out")" '^replies to their sender alone, as a driver has no XDP metadata: 1;'
 
-# Far ends of veth interfaces need a program in native mode; a box of another port is one.
-far=
-for i in 0 1 2; do
-    pid=m$i
-    nsenter -t "${!pid}" -n "$weft" aggregate --security none --xdp w$i --port 9 >"$tap_tmp/far$i" 2>&1 &
-    pids="$pids $!"
-    far="$far $!"
-    tap_until grep -q '^box: ' "$tap_tmp/far$i"
-done
+far_boxes() { # far_boxes <options>: a box of another port at each far end
+    far=
+    for i in 0 1 2; do
+        pid=m$i
+        : >"$tap_tmp/far$i"
+        nsenter -t "${!pid}" -n "$weft" aggregate --security none --xdp w$i --port 9 "$@" >"$tap_tmp/far$i" 2>&1 &
+        pids="$pids $!"
+        far="$far $!"
+        tap_until grep -q '^box: ' "$tap_tmp/far$i"
+    done
+}
+no_far_boxes() {
+    # shellcheck disable=SC2086
+    kill $far
+    # shellcheck disable=SC2086
+    wait $far
+}
+
+# Metadata stays with a packet on its way over a veth: the note of one box must mean nothing to another.
+# Both packets of a member are answered, the second one to its sender.
+far_boxes --generic
+start --xdp p0 --generic
+"$WEFT_DENSE" run -2 -s 4 -r 4 10.9.0.1 7701 "/proc/$m0/ns/net" >"$tap_tmp/dense"
+tap_like "a far end with a box of its own gets every answer" "$(cat "$tap_tmp/dense")" \
+    '^sent 32 resent 0 sums 16 late [1-9][0-9]* wrong 0'
+finish TERM
+no_far_boxes
+
+# Far ends of veth interfaces need a program in native mode.
+far_boxes
 tap_run "native mode is the default" start --xdp p0,p1,p2
 tap_like "and said" "$(cat "$tap_tmp/box.out")" '(native mode)'
 tap_run "three members in native mode" dense -r 20 -t 200
@@ -178,8 +199,7 @@ finish TERM
 tap_like "that the rank was elsewhere is reported" "$(cat "$tap_tmp/box.out")" \
     '^members that moved within an epoch: 1 times; do two processes have one rank?'
 tap_run "nothing is left of it" lab_until 60 nothing
-# shellcheck disable=SC2086
-kill $far
+no_far_boxes
 
 tap_run "without native mode on one interface" start --xdp p0,lo
 tap_like "generic mode is used on all, and said" "$(cat "$tap_tmp/box.err")" \
