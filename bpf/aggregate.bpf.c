@@ -237,6 +237,11 @@ static __always_inline void follow(struct weft_agg_config *config, __u32 epoch)
     }
 }
 
+/* The time to live of a reply between the two programs, and of one that `spread` sent. A note may
+ * stay with a packet that comes back, on the loopback interface or by a veth between two interfaces
+ * of the box, and is void then. No packet of the network has the first. */
+enum { NOT_SENT = 0, SENT = 64 };
+
 /* Send the frame, which is a reply now. Some drivers have no room for a note; then the reply goes
  * to its sender past the queue, and other members of a sum get it when they repeat their packets.
  */
@@ -252,11 +257,13 @@ static __always_inline int reply(struct xdp_md *ctx, const struct weft_aggregate
         return XDP_TX;
     }
     struct weft_aggregate_note *note = (void *)(long)ctx->data_meta;
-    if ((void *)(note + 1) > (void *)(long)ctx->data) {
+    struct frame *frame = (void *)(long)ctx->data;
+    if ((void *)(note + 1) > (void *)frame || (void *)(frame + 1) > (void *)(long)ctx->data_end) {
         return XDP_DROP;
     }
     note->mark = s->mark;
     note->to = to;
+    frame->ip.ttl = NOT_SENT;
     return XDP_PASS;
 }
 
@@ -403,20 +410,20 @@ int toward(struct xdp_md *ctx)
     return XDP_PASS;
 }
 
-/* Whether a frame without a note is a reply of `aggregate`: it seems to come from the interface at
- * which it arrives. Then the driver has lost the note on the way from XDP. */
+/* Whether a frame without a note is a reply of `aggregate` that was not sent. Then the driver has
+ * lost the note on the way from XDP. */
 static __always_inline bool has_lost_note(struct __sk_buff *skb, __u32 ifindex,
                                           const struct weft_aggregate_settings *s)
 {
     const struct frame *frame = (void *)(long)skb->data;
     if ((void *)(frame + 1) + 1 > (void *)(long)skb->data_end ||
-        frame->eth.h_proto != bpf_htons(ETH_P_IP) || frame->ip.protocol != IPPROTO_UDP ||
-        frame->udp.source != s->port || !weft_wire_is_agg(*(const __u8 *)(frame + 1))) {
+        frame->eth.h_proto != bpf_htons(ETH_P_IP) || frame->ip.ttl != NOT_SENT ||
+        frame->ip.protocol != IPPROTO_UDP || frame->udp.source != s->port ||
+        !weft_wire_is_agg(*(const __u8 *)(frame + 1))) {
         return false;
     }
     const struct weft_aggregate_interface *in = lookup(&interfaces, ifindex);
-    return in != NULL && same_mac(in->mac, frame->eth.h_source) &&
-           !same_mac(in->mac, frame->eth.h_dest);
+    return in != NULL && same_mac(in->mac, frame->eth.h_source);
 }
 
 /* Replies that `aggregate` has passed on. It writes nothing to the note: that would make the kernel
@@ -434,18 +441,26 @@ int spread(struct __sk_buff *skb)
     if (s == NULL || tally == NULL) {
         return TC_ACT_UNSPEC;
     }
-    if ((void *)(note + 1) > (void *)(long)skb->data || note->mark != s->mark) {
-        if (!has_lost_note(skb, ifindex, s)) {
-            return TC_ACT_UNSPEC;
-        }
+    __u32 to = WEFT_AGGREGATE_TO_SENDER;
+    if ((void *)(note + 1) <= (void *)(long)skb->data && note->mark == s->mark) {
+        to = note->to;
+    } else if (has_lost_note(skb, ifindex, s)) {
         tally->unnoted++;
-        return (int)bpf_redirect(ifindex, 0);
-    }
-    if (note->to == WEFT_AGGREGATE_TO_SENDER) {
-        return (int)bpf_redirect(ifindex, 0);
+    } else {
+        return TC_ACT_UNSPEC;
     }
     if (bpf_skb_load_bytes(skb, 0, &head, sizeof(head)) != 0) {
         return TC_ACT_SHOT;
+    }
+    if (head.frame.ip.ttl != NOT_SENT) {
+        return TC_ACT_UNSPEC;
+    }
+    head.frame.ip.ttl = SENT;
+    if (to == WEFT_AGGREGATE_TO_SENDER) {
+        ip_sum(&head.frame);
+        return bpf_skb_store_bytes(skb, 0, &head, sizeof(head), 0) == 0
+                   ? (int)bpf_redirect(ifindex, 0)
+                   : TC_ACT_SHOT;
     }
     __u64 left = s->config.members;
     for (__u32 i = 0; i < WEFT_AGG_MEMBERS_MAX; i++, left >>= 1) {

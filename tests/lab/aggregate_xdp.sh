@@ -142,12 +142,20 @@ finish KILL
 tap_run "nor is it left after SIGKILL" lab_until 60 nothing
 
 is_generic() { [ "$(in_box ip -d link show | grep -c 'xdpgeneric')" = 3 ]; }
-# A reply without a note: a frame that seems to come from p0 itself.
+# A reply comes back to the box with its note: it was sent, and is not sent again.
+start --xdp lo --members 1
+tap_run "the loopback interface" timeout 20 "$WEFT_DENSE" run -2 -s 4 -r 4 127.0.0.1 7701 "/proc/$box/ns/net"
+tap_like "has a box, too" "$(cat "$tap_tmp/run.out")" '^sent 32 resent 0 sums 16 late [0-9]* wrong 0'
+finish TERM
+
+# A reply without a note: a frame that seems to come from p0 itself, with the time to live of such a reply.
 start --xdp p0,p1,p2 --through-queues
 mac=$(mac_of "$m0" w0)
 nsenter -t "$m0" -n ip link set w0 address "$(mac_of "$box" p0)"
 nsenter -t "$m0" -n ip neighbour replace 10.9.0.200 lladdr 02:00:00:00:09:99 dev w0
+nsenter -t "$m0" -n nft 'table ip weft { chain out { type filter hook postrouting priority 0; ip ttl set 0; }; }'
 timeout 2 "$WEFT_DENSE" run -p 7701 -s 1 -r 1 10.9.0.200 9 "/proc/$m0/ns/net" >/dev/null 2>&1
+nsenter -t "$m0" -n nft delete table ip weft
 nsenter -t "$m0" -n ip link set w0 address "$mac"
 tap_run "after a reply without metadata" tap_until grep -q 'driver of an interface has no XDP metadata' "$tap_tmp/box.err"
 tap_run "all interfaces" tap_until is_generic
