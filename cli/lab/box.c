@@ -138,6 +138,42 @@ static void add_box(cJSON *boxes, const struct verb *verb, uint32_t leaf,
     cJSON_AddItemToArray(boxes, box);
 }
 
+/* Rounds that were complete with the members before would not be with others, and slots in use would
+ * wait for packets that nobody sends: every box has to begin a later epoch, or to be reset. Nothing
+ * is changed unless all can be. Returns WEFT_OPTIONS_RUN or an exit status. */
+static int check_members(const struct verb *verb, const struct weft_command *command)
+{
+    const struct verb look_only = {.name = verb->name,
+                                   .members = not_given,
+                                   .job = not_given,
+                                   .epoch = UINT64_MAX,
+                                   .exponent = INT_MAX,
+                                   .slots = not_given,
+                                   .info = verb->info,
+                                   .spec = verb->spec};
+    if (verb->members == not_given || verb->reset) {
+        return WEFT_OPTIONS_RUN;
+    }
+    for (uint32_t leaf = 0; leaf < verb->spec.leaves; leaf++) {
+        static struct report report;
+        struct weft_error error = {.text = ""};
+        if (ask(&look_only, leaf, &report, &error) != WEFT_OK) {
+            return weft_cli_fail("lab box", "%s", error.text);
+        }
+        const struct weft_agg_config *config = &report.facts.config;
+        bool later =
+            verb->epoch != UINT64_MAX && (int32_t)((uint32_t)verb->epoch - config->dense_epoch) > 0;
+        if (weft_box_members(verb->members) != config->members && !later) {
+            return weft_options_usage(command,
+                                      "--members %u: with %d members until now, it needs --epoch "
+                                      "with a number above %u, or --reset",
+                                      verb->members, __builtin_popcountll(config->members),
+                                      config->dense_epoch);
+        }
+    }
+    return WEFT_OPTIONS_RUN;
+}
+
 static int run(struct verb *verb)
 {
     struct weft_error error = {.text = ""};
@@ -203,8 +239,8 @@ int weft_cli_lab_box(int argc, char **argv)
          .max = UINT16_MAX, .fallback = "unchanged; at first 1"},
         {"epoch", "N",
          "begin this epoch, whose rounds begin at 0. Packets of earlier epochs are\n"
-         "dropped; the first packet of a later epoch begins that epoch. Required\n"
-         "if --members changes",
+         "dropped; the first packet of a later one begins that. A later epoch or\n"
+         "--reset is required with other --members",
          WEFT_OPTION_U64, .value = &verb.epoch, .max = UINT32_MAX,
          .fallback = "unchanged; at first 0"},
         {"exponent", "E", "a value is its integer x 2^E; packets with another E are not added",
@@ -238,6 +274,9 @@ int weft_cli_lab_box(int argc, char **argv)
     int status = weft_options_parse(&command, argc, argv);
     if (status == WEFT_OPTIONS_RUN) {
         status = find(&verb, &command);
+    }
+    if (status == WEFT_OPTIONS_RUN) {
+        status = check_members(&verb, &command);
     }
     return status == WEFT_OPTIONS_RUN ? run(&verb) : status;
 }

@@ -87,6 +87,16 @@ tap_is "a later epoch began with its first packet" "$(of .epoch)" 8
 tap_is "with another exponent no sum is valid, and its members know" "$(seen sums) $(seen direct)" "96 96"
 timeout 2 "$WEFT_DENSE" run -e 7 -x -20 -j 3 -s 1 -r 1 "$box" 7701 "$(lab_netns "$lab" 0)"
 tap_is "a packet of an earlier one is dropped" "$(of '| "\(.epoch) \(.packets.epoch)"')" "8 1"
+tap_run_fails "not other members in the same epoch" 2 "$WEFT_BIN" lab box "$lab" --members 2
+tap_like "says what is needed" "$(cat "$tap_tmp/run.out")" '--epoch with a number above 8, or --reset'
+tap_run_fails "nor with the epoch that it has" 2 "$WEFT_BIN" lab box "$lab" --members 2 --epoch 8
+tap_run_fails "nor with an earlier one" 2 "$WEFT_BIN" lab box "$lab" --members 2 --epoch 7
+tap_is "nothing has changed" "$(of '| "\(.members) \(.epoch)"')" "3 8"
+tap_run "the same members" "$WEFT_BIN" lab box "$lab" --members 3
+tap_run "others with a later epoch" "$WEFT_BIN" lab box "$lab" --members 2 --epoch 9
+tap_run "others with a reset" "$WEFT_BIN" lab box "$lab" --members 3 --reset
+dense 3 -e 9 -x -20 -j 3 -r 1
+tap_is "have their sums" "$(seen sums) $(seen wrong) $(seen direct)" "96 0 0"
 tap_run_fails "not more members than hosts" 2 "$WEFT_BIN" lab box "$lab" --members 5
 tap_run_fails "not more slots than there are" 2 "$WEFT_BIN" lab box "$lab" --slots 1025
 
