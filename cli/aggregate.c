@@ -183,8 +183,8 @@ static void tell_parent(struct verb *verb, const struct weft_aggregator_counters
     (void)weft_channel_send(&verb->channel, event);
 }
 
-/* Report the counters, summed over all shards. */
-static void tell_counters(struct verb *verb)
+/* Report the counters, summed over all shards. False: an error was printed. */
+static bool tell_counters(struct verb *verb)
 {
     struct weft_aggregator_counters sum = {0};
     uint64_t cpu_ns = 0;
@@ -197,7 +197,7 @@ static void tell_counters(struct verb *verb)
     }
     if (verb->channel.fd >= 0) {
         tell_parent(verb, &sum);
-        return;
+        return true;
     }
     if (!verb->json) {
         printf("pushes: %llu in, %llu absorbed, %llu sent direct; %llu aggregates out\n"
@@ -210,14 +210,18 @@ static void tell_counters(struct verb *verb)
                (unsigned long long)sum.pulls_in, (unsigned long long)sum.pulls_answered,
                (unsigned long long)sum.pulls_direct, (unsigned long long)sum.pull_rows_in,
                (unsigned long long)sum.pull_rows_fetched);
-        return;
+        bool good = ferror(stdout) == 0 && fflush(stdout) == 0;
+        if (!good) {
+            fprintf(stderr, "weft aggregate: cannot write the report on standard output\n");
+        }
+        return good;
     }
     cJSON *counters = cJSON_CreateObject();
     for (size_t f = 0; f < WEFT_ARRAY_COUNT(figures); f++) {
         cJSON_AddNumberToObject(counters, figures[f].name, (double)figure_of(&figures[f], &sum));
     }
     cJSON_AddNumberToObject(counters, "cpu_s", (double)cpu_ns / WEFT_NS_PER_S);
-    (void)weft_output_json("aggregate", counters, true);
+    return weft_output_json("aggregate", counters, true);
 }
 
 /* ---- serving --------------------------------------------------------------------------------- */
@@ -426,12 +430,11 @@ static int serve(struct verb *verb)
     for (uint32_t i = 0; i < verb->started; i++) {
         weft_aggregator_thread_join(&verb->threads[i]);
     }
-    if (status == WEFT_OK) {
-        tell_counters(verb);
-    }
+    bool told = status != WEFT_OK || tell_counters(verb);
     weft_security_fini(&verb->security);
     close(signal_fd);
-    return weft_child_exit(&verb->channel, "aggregate", status, &error);
+    int code = weft_child_exit(&verb->channel, "aggregate", status, &error);
+    return told ? code : WEFT_EXIT_FAILED;
 }
 
 /* ---- options --------------------------------------------------------------------------------- */

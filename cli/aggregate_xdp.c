@@ -122,20 +122,22 @@ static void tell_ready(const struct verb *verb)
     fflush(stdout);
 }
 
-static weft_status tell_counters(const struct verb *verb, struct weft_error *error)
+/* False: an error was printed. */
+static bool tell_counters(const struct verb *verb)
 {
     struct weft_aggregate_facts facts;
     struct weft_aggregate_counts counts;
-    weft_status status = weft_aggregate_read_facts(verb->box, &facts, error);
+    struct weft_error error = {.text = ""};
+    weft_status status = weft_aggregate_read_facts(verb->box, &facts, &error);
     if (status == WEFT_OK) {
-        status = weft_aggregate_read_counts(verb->box, &counts, error);
+        status = weft_aggregate_read_counts(verb->box, &counts, &error);
     }
     if (status != WEFT_OK) {
-        return status;
+        (void)weft_cli_fail("aggregate", "%s", error.text);
+        return false;
     }
     if (!verb->json) {
-        weft_box_report_print(stdout, &counts);
-        return WEFT_OK;
+        return weft_box_report_print("aggregate", &counts);
     }
     cJSON *report = cJSON_CreateObject();
     cJSON *interfaces = cJSON_AddArrayToObject(report, "interfaces");
@@ -144,8 +146,7 @@ static weft_status tell_counters(const struct verb *verb, struct weft_error *err
     }
     cJSON_AddStringToObject(report, "mode", verb->generic ? "generic" : "native");
     weft_box_report_json(report, &facts, &counts);
-    (void)weft_output_json("aggregate", report, true);
-    return WEFT_OK;
+    return weft_output_json("aggregate", report, true);
 }
 
 static int serve(struct verb *verb)
@@ -161,12 +162,13 @@ static int serve(struct verb *verb)
         }
         weft_aggregate_detach(verb->box);
     }
-    if (status == WEFT_OK) {
-        status = tell_counters(verb, &error);
-    }
+    bool told = status == WEFT_OK && tell_counters(verb);
     weft_aggregate_close(verb->box);
     close(stop.fd);
-    return status == WEFT_OK ? WEFT_EXIT_OK : weft_cli_fail("aggregate", "%s", error.text);
+    if (status != WEFT_OK) {
+        return weft_cli_fail("aggregate", "%s", error.text);
+    }
+    return told ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
 }
 
 /* ---- options --------------------------------------------------------------------------------- */

@@ -1,6 +1,7 @@
 #include "cli/box_report.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 const char *weft_box_parse_exponent(const char *text, void *value)
@@ -55,32 +56,34 @@ static unsigned long long sum_of(const struct weft_agg_counts *counts, int first
     return sum;
 }
 
-void weft_box_report_print(FILE *out, const struct weft_aggregate_counts *all)
+bool weft_box_report_print(const char *verb, const struct weft_aggregate_counts *all)
 {
     const struct weft_agg_counts *counts = &all->box;
     const uint64_t *packets = counts->packets;
-    fprintf(out,
-            "packets added: %llu; rounds complete: %llu, of them void: %llu; values added: %llu\n"
-            "duplicates: %llu answered with the sum, %llu of open rounds; dropped: %llu of past or "
-            "future rounds, %llu of other epochs, %llu of other jobs, members or slots, %llu "
-            "malformed\n",
-            (unsigned long long)(packets[WEFT_AGG_SUMMED] + packets[WEFT_AGG_COMPLETE]),
-            (unsigned long long)packets[WEFT_AGG_COMPLETE], (unsigned long long)counts->voided,
-            (unsigned long long)counts->values, (unsigned long long)packets[WEFT_AGG_RESULT],
-            (unsigned long long)packets[WEFT_AGG_WAITING],
-            sum_of(counts, WEFT_AGG_STALE, WEFT_AGG_EARLY),
-            (unsigned long long)packets[WEFT_AGG_EPOCH],
-            (unsigned long long)packets[WEFT_AGG_FOREIGN],
-            (unsigned long long)packets[WEFT_AGG_MALFORMED]);
+    printf("packets added: %llu; rounds complete: %llu, of them void: %llu; values added: %llu\n"
+           "duplicates: %llu answered with the sum, %llu of open rounds; dropped: %llu of past or "
+           "future rounds, %llu of other epochs, %llu of other jobs, members or slots, %llu "
+           "malformed\n",
+           (unsigned long long)(packets[WEFT_AGG_SUMMED] + packets[WEFT_AGG_COMPLETE]),
+           (unsigned long long)packets[WEFT_AGG_COMPLETE], (unsigned long long)counts->voided,
+           (unsigned long long)counts->values, (unsigned long long)packets[WEFT_AGG_RESULT],
+           (unsigned long long)packets[WEFT_AGG_WAITING],
+           sum_of(counts, WEFT_AGG_STALE, WEFT_AGG_EARLY),
+           (unsigned long long)packets[WEFT_AGG_EPOCH],
+           (unsigned long long)packets[WEFT_AGG_FOREIGN],
+           (unsigned long long)packets[WEFT_AGG_MALFORMED]);
     if (all->moved > 0) {
-        fprintf(out,
-                "members that moved within an epoch: %llu times; do two processes have one rank?\n",
-                (unsigned long long)all->moved);
+        printf("members that moved within an epoch: %llu times; do two processes have one rank?\n",
+               (unsigned long long)all->moved);
     }
     if (all->unnoted > 0) {
-        fprintf(out,
-                "replies to their sender alone, as a driver has no XDP metadata: %llu; use generic "
-                "mode\n",
-                (unsigned long long)all->unnoted);
+        printf("replies to their sender alone, as a driver has no XDP metadata: %llu; use generic "
+               "mode\n",
+               (unsigned long long)all->unnoted);
     }
+    bool good = ferror(stdout) == 0 && fflush(stdout) == 0;
+    if (!good) {
+        fprintf(stderr, "weft %s: cannot write the report on standard output\n", verb);
+    }
+    return good;
 }

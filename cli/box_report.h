@@ -7,7 +7,7 @@
 #include "lab/aggregate.h"
 
 #include <cjson/cJSON.h>
-#include <stdio.h>
+#include <stdbool.h>
 
 /* WEFT_OPTION_CUSTOM with an int32_t: -126 to 127. */
 const char *weft_box_parse_exponent(const char *text, void *value);
@@ -19,7 +19,8 @@ uint64_t weft_box_members(uint32_t count);
 void weft_box_report_json(cJSON *object, const struct weft_aggregate_facts *facts,
                           const struct weft_aggregate_counts *counts);
 
-/* Two lines: packets that were added, and those that were not; more if something is wrong. */
-void weft_box_report_print(FILE *out, const struct weft_aggregate_counts *counts);
+/* Print two lines on standard output: packets that were added, and those that were not; more if
+ * something is wrong. False: an error "weft VERB: ..." was printed, because a write failed. */
+bool weft_box_report_print(const char *verb, const struct weft_aggregate_counts *counts);
 
 #endif

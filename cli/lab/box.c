@@ -112,7 +112,7 @@ static weft_status ask(const struct verb *verb, uint32_t leaf, struct report *re
     return status;
 }
 
-static void print_box(const struct verb *verb, uint32_t leaf, const struct report *report)
+static bool print_box(const struct verb *verb, uint32_t leaf, const struct report *report)
 {
     char node[WEFT_LAB_NODE_BYTES];
     char address[WEFT_LAB_ADDRESS_BYTES];
@@ -122,7 +122,7 @@ static void print_box(const struct verb *verb, uint32_t leaf, const struct repor
     printf("%s: %s:%u, members 0 .. %d, job %u, epoch %u, exponent %d, %u slots\n", node, address,
            report->facts.port, __builtin_popcountll(config->members) - 1, config->job,
            config->dense_epoch, config->exponent, config->slots);
-    weft_box_report_print(stdout, &report->counts);
+    return weft_box_report_print("lab box", &report->counts);
 }
 
 static void add_box(cJSON *boxes, const struct verb *verb, uint32_t leaf,
@@ -185,7 +185,9 @@ static int run(struct verb *verb)
         if (status == WEFT_OK && verb->json) {
             add_box(boxes, verb, leaf, &report);
         } else if (status == WEFT_OK) {
-            print_box(verb, leaf, &report);
+            if (!print_box(verb, leaf, &report)) {
+                return WEFT_EXIT_FAILED;
+            }
         }
     }
     if (status != WEFT_OK) {

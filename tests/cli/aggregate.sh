@@ -133,6 +133,21 @@ kill "$aggregator"
 wait "$aggregator"
 tap_is "which had pushes" "$(($(figure pushes_absorbed named.out) > 10))" 1
 
+if [ -w /dev/full ]; then
+    for form in --json --pulls=0; do
+        "$WEFT_BIN" aggregate --listen 127.0.0.1:0 --metrics 127.0.0.1:7824 --servers 127.0.0.1:7821 "$form" \
+            >/dev/full 2>full.err &
+        aggregator=$!
+        tap_until grep -q ":1E90 00000000:0000 0A" /proc/net/tcp # 7824, listening
+        kill "$aggregator"
+        wait "$aggregator"
+        tap_is "a report that cannot be written is an error, $form" "$?" 1
+        tap_like "which is said" "$(cat full.err)" '^weft aggregate: .*standard output'
+    done
+else
+    tap_skip "a report that cannot be written is an error" "no /dev/full"
+fi
+
 "$WEFT_BIN" train --via off >usage.out 2>&1
 tap_is "--via off: wrong usage" $? 2
 tap_like "it says what there is" "$(cat usage.out)" '"off" is neither on nor the HOST:PORT'

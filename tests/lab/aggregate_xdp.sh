@@ -104,6 +104,24 @@ tap_is "its counters: each packet was added once" \
 tap_is "no member moved" "$(jq .members_moved "$tap_tmp/json")" 0
 tap_run "nothing is attached" nothing
 
+# full <options>: the exit status of a box whose report cannot be written
+full() {
+    nsenter -t "$box" -n "$weft" aggregate --security none --xdp p0 --generic "$@" >/dev/full 2>"$tap_tmp/box.err" &
+    pid=$!
+    pids="$pids $pid"
+    tap_until has_box p0
+    finish TERM
+}
+has_box() { [ "$(attached "$1")" = 1 ]; }
+if [ -w /dev/full ]; then
+    tap_run_fails "a report that cannot be written" 1 full --json
+    tap_like "is an error" "$(cat "$tap_tmp/box.err")" '^weft aggregate: standard output: No space left'
+    tap_run_fails "also as text" 1 full
+    tap_like "that is said, too" "$(cat "$tap_tmp/box.err")" '^weft aggregate: cannot write the report'
+else
+    tap_skip "a report that cannot be written" "no /dev/full"
+fi
+
 start --xdp p0,p1,p2 --generic
 finish KILL
 tap_run "nor after SIGKILL" lab_until 60 nothing
