@@ -128,9 +128,15 @@ weft_status weft_aggregate_follow_host(struct weft_aggregate *box, struct weft_e
 
 /* ---- interfaces ------------------------------------------------------------------------------ */
 
-/* errno says why an interface was refused. */
-static weft_status refused(const char *interface, struct weft_error *error)
+/* errno says why an interface was refused. In native mode a driver may need queues or memory that it
+ * has not; generic mode needs none. */
+static weft_status refused(const char *interface, bool generic, struct weft_error *error)
 {
+    bool lacks_room = errno == ENOSPC || errno == ENOMEM;
+    if (lacks_room && !generic) {
+        return weft_fail(error, WEFT_UNSUPPORTED, "%s: XDP in native mode: %s", interface,
+                         strerror(errno));
+    }
     switch (errno) {
     case EBUSY:
     case EEXIST:
@@ -184,7 +190,7 @@ weft_status weft_aggregate_attach(struct weft_aggregate *box, const char *interf
     }
     int xdp = bpf_link_create(box->program, ifindex, BPF_XDP, &options);
     if (xdp < 0) {
-        status = refused(interface, error);
+        status = refused(interface, generic, error);
         if (tc >= 0) {
             close(tc);
         }
@@ -223,7 +229,7 @@ weft_status weft_aggregate_install(struct weft_aggregate *box, const char *inter
     if (status == WEFT_OK &&
         bpf_xdp_attach(ifindex, box->program, XDP_FLAGS_UPDATE_IF_NOEXIST | XDP_FLAGS_DRV_MODE,
                        NULL) != 0) {
-        status = refused(interface, error);
+        status = refused(interface, false, error);
     }
     return status;
 }

@@ -232,6 +232,13 @@ tap_like "generic mode is used on all, and said" "$(cat "$tap_tmp/box.err")" \
     'lo: XDP in this mode: .*; generic mode on all interfaces instead'
 tap_is "on all" "$(in_box ip -d link show | grep -c 'xdpgeneric')" 2
 finish TERM
+in_box ip link add q0 numtxqueues 1 numrxqueues 1 type veth peer name r0 numtxqueues 2 numrxqueues 2
+in_box ip link set r0 up
+in_box ip link set q0 up
+tap_run "an interface without queues for native mode" start --xdp q0
+tap_like "is in generic mode" "$(cat "$tap_tmp/box.err")" \
+    'q0: XDP in native mode: No space left on device; generic mode on all interfaces instead'
+finish TERM
 tap_run_fails "no such interface" 1 in_box "$weft" aggregate --xdp p9 --security none
 tap_like "is said" "$(cat "$tap_tmp/run.out")" 'no interface named p9'
 tap_run_fails "a failed start" 1 in_box "$weft" aggregate --xdp p0,p9 --security none

@@ -33,13 +33,21 @@ enum {
 
 int __wrap_bpf_link_create(int program, int target, unsigned type, const void *options);
 
+enum { TYPE_XDP = 37 }; /* enum bpf_attach_type */
+
+/* 0: the link is made. */
+static int xdp_errno;
+
 /* The descriptor of a link, which nothing depends on here. */
 int __wrap_bpf_link_create(int program, int target, unsigned type, const void *options)
 {
     (void)program;
     (void)target;
-    (void)type;
     (void)options;
+    errno = type == TYPE_XDP ? xdp_errno : 0;
+    if (errno != 0) {
+        return -1;
+    }
     return open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
@@ -212,6 +220,26 @@ static void a_reply_whose_note_is_lost(void **state)
     weft_aggregate_close(box);
 }
 
+/* A driver may lack queues or memory for native mode alone. */
+static void an_interface_without_room(void **state)
+{
+    (void)state;
+    struct weft_aggregate *box = open_or_skip();
+    struct weft_error error;
+    static const int codes[] = {ENOSPC, ENOMEM, EOPNOTSUPP};
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(codes); i++) {
+        xdp_errno = codes[i];
+        assert_int_equal(weft_aggregate_attach(box, "lo", 0, &error), WEFT_UNSUPPORTED);
+        assert_non_null(strstr(error.text, strerror(codes[i])));
+    }
+    xdp_errno = ENOMEM;
+    assert_int_equal(weft_aggregate_attach(box, "lo", WEFT_AGGREGATE_GENERIC, &error), WEFT_IO);
+    xdp_errno = EBUSY;
+    assert_int_equal(weft_aggregate_attach(box, "lo", 0, &error), WEFT_EXISTS);
+    xdp_errno = 0;
+    weft_aggregate_close(box);
+}
+
 /* Without root the tests are skipped. */
 static int own_network(void **state)
 {
@@ -224,6 +252,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_reply_without_room_for_a_note),
         cmocka_unit_test(a_reply_whose_note_is_lost),
+        cmocka_unit_test(an_interface_without_room),
     };
     return cmocka_run_group_tests(tests, own_network, NULL);
 }
