@@ -74,8 +74,9 @@ enum weft_aggregate_how { WEFT_AGGREGATE_QUEUE = 1, WEFT_AGGREGATE_GENERIC = 2 }
 
 /* Attach to one more interface. Detached by close, and by the kernel when the process ends in any
  * way. QUEUE and GENERIC need Linux 6.6.
- * Errors:  WEFT_NOTFOUND  no such interface; WEFT_UNSUPPORTED  the driver has no native mode, has
- *          too few queues or memory for it, or the kernel is too old; WEFT_EXISTS  another program is attached; WEFT_IO. */
+ * Errors:  WEFT_NOTFOUND  no such interface; WEFT_UNSUPPORTED  the driver has no native mode, or
+ *          too few queues or memory for it; WEFT_EXISTS  another program is attached; WEFT_IO
+ *          also: the kernel is too old. */
 [[nodiscard]] weft_status weft_aggregate_attach(struct weft_aggregate *box, const char *interface,
                                                 unsigned how, struct weft_error *error);
 

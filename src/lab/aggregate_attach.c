@@ -11,6 +11,7 @@
 #include <linux/if_link.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -185,7 +186,10 @@ weft_status weft_aggregate_attach(struct weft_aggregate *box, const char *interf
     if (how != 0) {
         tc = bpf_link_create(box->spread, ifindex, (enum bpf_attach_type)TCX_INGRESS, NULL);
         if (tc < 0) {
-            return weft_bpf_fail(error, errno, interface, 6, 6);
+            char what[IF_NAMESIZE + 32];
+            snprintf(what, sizeof(what), "%s: tc program of a queue", interface);
+            (void)weft_bpf_fail(error, errno, what, 6, 6);
+            return WEFT_IO; /* in any mode: not WEFT_UNSUPPORTED */
         }
     }
     int xdp = bpf_link_create(box->program, ifindex, BPF_XDP, &options);

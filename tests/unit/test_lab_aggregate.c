@@ -16,6 +16,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/utsname.h>
 
 #include <cmocka.h>
 
@@ -37,6 +38,8 @@ enum { TYPE_XDP = 37 }; /* enum bpf_attach_type */
 
 /* 0: the link is made. */
 static int xdp_errno;
+static int tcx_errno;
+static bool is_linux_5_15;
 
 /* The descriptor of a link, which nothing depends on here. */
 int __wrap_bpf_link_create(int program, int target, unsigned type, const void *options)
@@ -44,11 +47,23 @@ int __wrap_bpf_link_create(int program, int target, unsigned type, const void *o
     (void)program;
     (void)target;
     (void)options;
-    errno = type == TYPE_XDP ? xdp_errno : 0;
+    errno = type == TYPE_XDP ? xdp_errno : tcx_errno;
     if (errno != 0) {
         return -1;
     }
     return open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+int __real_uname(struct utsname *name);
+int __wrap_uname(struct utsname *name);
+
+int __wrap_uname(struct utsname *name)
+{
+    int code = __real_uname(name);
+    if (is_linux_5_15) {
+        strcpy(name->release, "5.15.0");
+    }
+    return code;
 }
 
 static void must(weft_status status, const struct weft_error *error)
@@ -240,6 +255,24 @@ static void an_interface_without_room(void **state)
     weft_aggregate_close(box);
 }
 
+/* Before Linux 6.6 a tc program cannot be attached for as long as its process lives. Another mode does
+ * not help, so it must not look like a driver without native mode. */
+static void a_kernel_without_tcx(void **state)
+{
+    (void)state;
+    struct weft_aggregate *box = open_or_skip();
+    struct weft_error error;
+    tcx_errno = EINVAL;
+    is_linux_5_15 = true;
+    assert_int_equal(weft_aggregate_attach(box, "lo", WEFT_AGGREGATE_QUEUE, &error), WEFT_IO);
+    assert_non_null(strstr(error.text, "lo: tc program of a queue: needs Linux 6.6; this is 5.15"));
+    assert_int_equal(weft_aggregate_attach(box, "lo", WEFT_AGGREGATE_GENERIC, &error), WEFT_IO);
+    assert_int_equal(weft_aggregate_attach(box, "lo", 0, &error), WEFT_OK);
+    tcx_errno = 0;
+    is_linux_5_15 = false;
+    weft_aggregate_close(box);
+}
+
 /* Without root the tests are skipped. */
 static int own_network(void **state)
 {
@@ -253,6 +286,7 @@ int main(void)
         cmocka_unit_test(a_reply_without_room_for_a_note),
         cmocka_unit_test(a_reply_whose_note_is_lost),
         cmocka_unit_test(an_interface_without_room),
+        cmocka_unit_test(a_kernel_without_tcx),
     };
     return cmocka_run_group_tests(tests, own_network, NULL);
 }
