@@ -73,8 +73,9 @@ dense() { # three members, each with the box's address on its own network
 }
 seen() { sed -n "s/.*$1 \([0-9]*\).*/\1/p" "$tap_tmp/dense"; }
 mac_of() { nsenter -t "$1" -n ip -j link show "$2" | jq -r '.[0].address'; }
-attached() { in_box ip -d link show dev "$1" | grep -c 'prog/xdp'; }
-nothing() { [ "$(attached p0)$(attached p1)$(attached p2)" = 000 ]; }
+# attached <interface>: its programs, as "XDP tc"; nothing if that cannot be read
+attached() { in_box ip -j -d link show dev "$1" >"$tap_tmp/link" && echo "$(jq '[.[].xdp.prog.id | values] | length' "$tap_tmp/link") $(in_box "$WEFT_DENSE" tcx "$1")"; }
+nothing() { [ "$(attached p0),$(attached p1),$(attached p2)" = "0 0,0 0,0 0" ]; }
 start() { # start <options>: its output goes to box.out and box.err
     : >"$tap_tmp/box.out"
     nsenter -t "$box" -n "$weft" aggregate --security none "$@" >"$tap_tmp/box.out" 2>"$tap_tmp/box.err" &
@@ -90,7 +91,7 @@ finish() { # finish <signal>: its exit status
 tap_run "a box in generic mode" start --xdp p0,p1,p2 --generic --epoch 4 --job 9 --json
 tap_like "says what it is" "$(head -n 1 "$tap_tmp/box.out")" \
     '^box: UDP port 7701 on p0,p1,p2 (generic mode, through queues), members 0 .. 2, job 9, epoch 4, exponent 0, 512 slots'
-tap_is "the program is on the interfaces" "$(attached p0) $(attached p1) $(attached p2)" "1 1 1"
+tap_is "the programs are on the interfaces" "$(attached p0) $(attached p1) $(attached p2)" "1 1 1 1 1 1"
 tap_run "three members" dense -e 4 -j 9 -r 20 -t 200
 tap_is "have every sum" "$(seen sums) $(seen wrong) $(seen direct) $(seen foreign)" "1920 0 0 0"
 tap_run_fails "an interface has one box" 1 in_box "$weft" aggregate --xdp p0 --generic --security none
@@ -112,7 +113,7 @@ full() {
     tap_until has_box p0
     finish TERM
 }
-has_box() { [ "$(attached "$1")" = 1 ]; }
+has_box() { [ "$(attached "$1")" = "1 1" ]; }
 if [ -w /dev/full ]; then
     tap_run_fails "a report that cannot be written" 1 full --json
     tap_like "is an error" "$(cat "$tap_tmp/box.err")" '^weft aggregate: standard output: No space left'

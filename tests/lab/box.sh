@@ -135,8 +135,9 @@ tap_run "the kernel has the program" "$WEFT_DENSE" program "$program"
 gone() { ! "$WEFT_DENSE" program "$1"; }
 "$WEFT_BIN" lab down "$lab"
 tap_run "down removes it" lab_until 60 gone "$program"
-up --hosts 2 >/dev/null
+tap_run "a lab for its holder to die" up --hosts 2
 program=$(of .program)
+tap_run "has a program" "$WEFT_DENSE" program "$program"
 kill -KILL "$(lab_fact "$lab" holder)"
 tap_run "so does the death of the holder" lab_until 60 gone "$program"
 tap_run_fails "then there is no box" 1 "$WEFT_BIN" lab box "$lab"

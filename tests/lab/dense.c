@@ -9,6 +9,8 @@
  *       wrong N direct N foreign N ms N"; exit status 1 if not every sum has arrived in time.
  *   dense program ID
  *       exit status 0: the kernel has a BPF program of that number
+ *   dense tcx INTERFACE
+ *       prints the number of tc programs that are attached to its ingress as links of processes
  */
 #include "netns.h"
 
@@ -17,6 +19,7 @@
 
 #include <arpa/inet.h>
 #include <linux/bpf.h>
+#include <net/if.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -235,6 +238,20 @@ static int has_program(const char *id)
     return syscall(SYS_bpf, BPF_PROG_GET_FD_BY_ID, &attributes, sizeof(attributes)) >= 0 ? 0 : 1;
 }
 
+/* The kernel's headers may be older than TCX; the index of the interface is in place of a
+ * descriptor. */
+static int print_tcx(const char *interface)
+{
+    enum { TCX_INGRESS = 46 };
+    union bpf_attr attributes = {
+        .query = {.target_fd = if_nametoindex(interface), .attach_type = TCX_INGRESS}};
+    if (syscall(SYS_bpf, BPF_PROG_QUERY, &attributes, sizeof(attributes)) != 0) {
+        die("BPF_PROG_QUERY");
+    }
+    printf("%u\n", attributes.query.prog_cnt);
+    return 0;
+}
+
 static uint32_t number(const char *text, uint32_t most)
 {
     unsigned long value = strtoul(text, NULL, 10);
@@ -247,6 +264,9 @@ int main(int argc, char **argv)
     int letter;
     if (argc == 3 && strcmp(argv[1], "program") == 0) {
         return has_program(argv[2]);
+    }
+    if (argc == 3 && strcmp(argv[1], "tcx") == 0) {
+        return print_tcx(argv[2]);
     }
     argc--;
     argv++;
