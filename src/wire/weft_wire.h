@@ -216,6 +216,12 @@ static inline void weft_wire_agg_encode(uint8_t *bytes, const struct weft_wire_a
     weft_wire_store_u32(bytes + 28, 0);
 }
 
+/* Change the member of an encoded header: a sum is sent to each. */
+static inline void weft_wire_agg_put_member(uint8_t *bytes, uint16_t member)
+{
+    weft_wire_put_u16(bytes + 6, member);
+}
+
 static inline struct weft_wire_agg_row weft_wire_agg_row_decode(const uint8_t *at)
 {
     uint32_t word = weft_wire_load_u32(at);

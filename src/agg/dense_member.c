@@ -1,0 +1,406 @@
+#include "agg/dense_member.h"
+
+#include "agg/exponent.h"
+#include "base/assert.h"
+#include "base/bits.h"
+#include "base/prng.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ELEMENT_BYTES = 4, TRIES_MAX = 255, DOUBLINGS_MAX = 20 };
+
+static const uint32_t none = UINT32_MAX;
+
+void weft_agg_member_config_default(struct weft_agg_member_config *config_p)
+{
+    *config_p = (struct weft_agg_member_config){
+        .members = 1,
+        .slots = 32,
+        .values = WEFT_AGG_VALUES_MAX,
+        .reorder = 8,
+        .timeout_ns_first = 10 * WEFT_NS_PER_MS,
+        .timeout_ns_min = 200 * WEFT_NS_PER_US,
+        .timeout_ns_max = 50 * WEFT_NS_PER_MS,
+    };
+}
+
+static bool is_valid(const struct weft_agg_member_config *c)
+{
+    return c->members >= 1 && c->members <= WEFT_AGG_MEMBERS_MAX && c->member < c->members &&
+           c->slots >= 1 && c->slots < UINT32_MAX && c->values >= WEFT_AGG_BLOCK &&
+           c->values <= WEFT_AGG_VALUES_MAX && c->values % WEFT_AGG_BLOCK == 0 &&
+           c->element <= WEFT_AGG_FLOATS && c->exponent >= WEFT_AGG_EXPONENT_MIN &&
+           (c->element == WEFT_AGG_FIXED || c->exponent == 0) && c->timeout_ns_min > 0 &&
+           c->timeout_ns_first > 0 && c->timeout_ns_min <= c->timeout_ns_max &&
+           c->timeout_ns_max <= 3600 * WEFT_NS_PER_S;
+}
+
+static void begin_epoch(struct weft_agg_member *m)
+{
+    for (uint32_t i = 0; i < m->config.slots; i++) {
+        m->slots[i] = (struct weft_agg_member_slot){
+            .due_ns = WEFT_NEVER, .chunk = none, .older = none, .newer = none};
+    }
+    m->queue_count = 0;
+    m->oldest = none;
+    m->newest = none;
+    m->look_ns = WEFT_NEVER;
+    m->left = 0;
+    m->largest = 0;
+}
+
+weft_status weft_agg_member_init(struct weft_agg_member *member,
+                                 const struct weft_agg_member_config *config)
+{
+    *member = (struct weft_agg_member){.config = *config};
+    if (!is_valid(config)) {
+        return WEFT_INVALID;
+    }
+    member->slots = calloc(config->slots, sizeof(member->slots[0]));
+    member->queue = calloc(config->slots, sizeof(member->queue[0]));
+    if (member->slots == NULL || member->queue == NULL) {
+        weft_agg_member_fini(member);
+        return WEFT_NOMEM;
+    }
+    begin_epoch(member);
+    return WEFT_OK;
+}
+
+void weft_agg_member_fini(struct weft_agg_member *member)
+{
+    free(member->slots);
+    free(member->queue);
+    member->slots = NULL;
+    member->queue = NULL;
+}
+
+void weft_agg_member_epoch(struct weft_agg_member *member, uint32_t epoch, int8_t exponent)
+{
+    member->config.epoch = epoch;
+    member->config.exponent = member->config.element == WEFT_AGG_FIXED ? exponent : 0;
+    begin_epoch(member);
+}
+
+int8_t weft_agg_member_exponent(const struct weft_agg_member *member)
+{
+    return member->largest > 0 ? weft_agg_exponent(member->largest, 2 * member->config.members)
+                               : member->config.exponent;
+}
+
+/* ---- packets to send ------------------------------------------------------------------------- */
+
+static void enqueue(struct weft_agg_member *m, uint32_t slot)
+{
+    if (!m->slots[slot].queued) {
+        m->slots[slot].queued = true;
+        m->queue[((uint64_t)m->queue_at + m->queue_count) % m->config.slots] = slot;
+        m->queue_count++;
+    }
+}
+
+/* The next slot of the queue; `none` if it is empty. */
+static uint32_t dequeue(struct weft_agg_member *m)
+{
+    if (m->queue_count == 0) {
+        return none;
+    }
+    uint32_t slot = m->queue[m->queue_at];
+    m->queue_at = (m->queue_at + 1) % m->config.slots;
+    m->queue_count--;
+    m->slots[slot].queued = false;
+    return slot;
+}
+
+static void list_add(struct weft_agg_member *m, uint32_t slot)
+{
+    m->slots[slot].older = m->newest;
+    m->slots[slot].newer = none;
+    m->slots[slot].listed = true;
+    if (m->newest != none) {
+        m->slots[m->newest].newer = slot;
+    } else {
+        m->oldest = slot;
+    }
+    m->newest = slot;
+}
+
+static void list_remove(struct weft_agg_member *m, uint32_t slot)
+{
+    struct weft_agg_member_slot *s = &m->slots[slot];
+    if (!s->listed) {
+        return;
+    }
+    *(s->older != none ? &m->slots[s->older].newer : &m->oldest) = s->newer;
+    *(s->newer != none ? &m->slots[s->newer].older : &m->newest) = s->older;
+    s->listed = false;
+}
+
+/* From the second packet of a round on it is shortened by up to a half, differently for each packet
+ * and member. With equal times the same packets would meet in the same full buffer again. */
+static uint64_t timeout_ns(const struct weft_agg_member *m, uint32_t tries)
+{
+    const struct weft_agg_member_config *c = &m->config;
+    uint64_t ns = m->trip_ns == 0 ? c->timeout_ns_first : 4 * m->trip_ns;
+    ns = weft_min_u64(weft_max_u64(ns, c->timeout_ns_min), c->timeout_ns_max);
+    ns = weft_min_u64(ns << (tries < DOUBLINGS_MAX ? tries : DOUBLINGS_MAX), c->timeout_ns_max);
+    uint64_t random = weft_mix64(m->sequence << 8 | c->member) >> 32;
+    return tries == 0 ? ns : ns - ((ns * (random >> 16)) >> 17);
+}
+
+/* Queue the packets whose timeout has ended. */
+static void look(struct weft_agg_member *m, uint64_t now_ns)
+{
+    m->look_ns = WEFT_NEVER;
+    for (uint32_t i = 0; i < m->config.slots; i++) {
+        struct weft_agg_member_slot *s = &m->slots[i];
+        if (s->due_ns > now_ns) {
+            m->look_ns = weft_min_u64(m->look_ns, s->due_ns);
+            continue;
+        }
+        s->due_ns = WEFT_NEVER; /* until it is sent */
+        m->counters.resent_timeout++;
+        list_remove(m, i);
+        enqueue(m, i);
+    }
+}
+
+/* Queue the packets that were passed by `reorder` later ones. */
+static void look_at_order(struct weft_agg_member *m)
+{
+    while (m->config.reorder != 0 && m->oldest != none &&
+           m->slots[m->oldest].sequence + m->config.reorder <= m->answered) {
+        uint32_t slot = m->oldest;
+        m->counters.resent_early++;
+        m->slots[slot].due_ns = WEFT_NEVER;
+        list_remove(m, slot);
+        enqueue(m, slot);
+    }
+}
+
+static uint64_t first_of(const struct weft_agg_member *m, uint32_t chunk)
+{
+    return (uint64_t)chunk * m->config.values;
+}
+
+/* Elements of a chunk. The last one may be short; its packet is filled up with zeros to a multiple
+ * of 8. */
+static uint32_t elements_of(const struct weft_agg_member *m, uint32_t chunk)
+{
+    return (uint32_t)weft_min_u64(m->config.values, m->count - first_of(m, chunk));
+}
+
+static uint32_t values_of(uint32_t elements)
+{
+    return (elements + WEFT_AGG_BLOCK - 1) / WEFT_AGG_BLOCK * WEFT_AGG_BLOCK;
+}
+
+static void note_largest(struct weft_agg_member *m, float x)
+{
+    float size = x < 0 ? -x : x;
+    if (size > m->largest && weft_agg_not_finite(weft_agg_bits(size)) == 0) {
+        m->largest = size;
+    }
+}
+
+/* Convert the floats of a chunk. False: one of them does not fit. */
+static bool put_fixed(struct weft_agg_member *m, const uint8_t *in, uint32_t elements,
+                      uint8_t *values)
+{
+    bool fit = true;
+    for (uint32_t i = 0; i < elements; i++) {
+        float x;
+        int32_t q = 0;
+        memcpy(&x, in + (size_t)ELEMENT_BYTES * i, sizeof(x));
+        note_largest(m, x);
+        fit = weft_agg_quantize(x, m->config.exponent, &q) && fit;
+        weft_wire_store_u32(values + (size_t)ELEMENT_BYTES * i, (uint32_t)q);
+    }
+    return fit;
+}
+
+static uint32_t write_packet(struct weft_agg_member *m, const struct weft_agg_member_slot *s,
+                             uint32_t slot, uint8_t *bytes)
+{
+    const struct weft_agg_member_config *c = &m->config;
+    uint32_t elements = elements_of(m, s->chunk);
+    uint32_t count = values_of(elements);
+    const uint8_t *in = m->in + (size_t)ELEMENT_BYTES * first_of(m, s->chunk);
+    uint8_t *values = bytes + WEFT_AGG_HEADER_BYTES;
+    struct weft_wire_agg head = {
+        .kind = WEFT_AGG_DENSE,
+        .flags = c->element == WEFT_AGG_FLOATS ? WEFT_AGG_FLOAT32 : 0,
+        .exponent = c->exponent,
+        .job = c->job,
+        .member = c->member,
+        .count = (uint16_t)count,
+        .place = slot,
+        .epoch = c->epoch,
+        .number = s->round,
+    };
+    memset(values + (size_t)ELEMENT_BYTES * elements, 0,
+           (size_t)ELEMENT_BYTES * (count - elements));
+    if (c->element != WEFT_AGG_FIXED) {
+        memcpy(values, in, (size_t)ELEMENT_BYTES * elements);
+    } else if (!put_fixed(m, in, elements, values)) {
+        head.exponent = (int8_t)(c->exponent < WEFT_AGG_EXPONENT_MAX ? c->exponent + 1
+                                                                     : c->exponent - 1);
+        m->counters.unfit += s->tries == 0;
+    }
+    weft_wire_agg_encode(bytes, &head);
+    return WEFT_AGG_HEADER_BYTES + ELEMENT_BYTES * count;
+}
+
+uint32_t weft_agg_member_send(struct weft_agg_member *member, uint8_t *bytes, uint64_t now_ns)
+{
+    struct weft_agg_member *m = member;
+    if (now_ns >= m->look_ns) {
+        look(m, now_ns);
+    }
+    uint32_t slot = dequeue(m);
+    while (slot != none && m->slots[slot].chunk == none) {
+        slot = dequeue(m);
+    }
+    if (slot == none) {
+        return 0;
+    }
+    struct weft_agg_member_slot *s = &m->slots[slot];
+    uint32_t bytes_count = write_packet(m, s, slot, bytes);
+    s->due_ns = now_ns + timeout_ns(m, s->tries);
+    s->sequence = m->sequence++;
+    if (s->tries == 0) {
+        s->sent_ns = now_ns;
+        list_add(m, slot);
+    }
+    s->tries += s->tries < TRIES_MAX;
+    m->look_ns = weft_min_u64(m->look_ns, s->due_ns);
+    m->counters.sent++;
+    return bytes_count;
+}
+
+uint64_t weft_agg_member_deadline(const struct weft_agg_member *member)
+{
+    return member->queue_count > 0 ? 0 : member->look_ns;
+}
+
+/* ---- sums ------------------------------------------------------------------------------------ */
+
+static void store(struct weft_agg_member *m, uint32_t chunk, const uint8_t *values)
+{
+    uint32_t elements = elements_of(m, chunk);
+    uint8_t *out = m->out + (size_t)ELEMENT_BYTES * first_of(m, chunk);
+    if (m->config.element != WEFT_AGG_FIXED) {
+        memcpy(out, values, (size_t)ELEMENT_BYTES * elements);
+        return;
+    }
+    double unit = weft_agg_power(m->config.exponent);
+    for (uint32_t i = 0; i < elements; i++) {
+        int32_t q = (int32_t)weft_wire_load_u32(values + (size_t)ELEMENT_BYTES * i);
+        float x = (float)(q * unit);
+        memcpy(out + (size_t)ELEMENT_BYTES * i, &x, sizeof(x));
+    }
+}
+
+/* Whether a sum has the form that this epoch's packets have. A void one has no content. */
+static bool is_of_form(const struct weft_agg_member *m, const struct weft_wire_agg *head)
+{
+    uint8_t form = m->config.element == WEFT_AGG_FLOATS ? WEFT_AGG_FLOAT32 : 0;
+    return (head->flags & WEFT_AGG_DIRECT) != 0 ||
+           ((head->flags & WEFT_AGG_FLOAT32) == form && head->exponent == m->config.exponent);
+}
+
+/* The time since the first packet of the round. It is too long if a packet was lost, and such times
+ * have little weight. They may not be ignored: if round trips became longer than the timeout,
+ * every packet would be sent twice, and nothing be measured. */
+static void measure(struct weft_agg_member *m, const struct weft_agg_member_slot *s,
+                    uint64_t now_ns)
+{
+    uint64_t ns = weft_max_u64(now_ns - s->sent_ns, 1);
+    uint64_t part = s->tries == 1 ? 8 : 64;
+    m->trip_ns = m->trip_ns == 0 ? ns : m->trip_ns - m->trip_ns / part + ns / part;
+    if (s->tries == 1) {
+        m->answered = weft_max_u64(m->answered, s->sequence);
+    }
+}
+
+/* Put the slot's next chunk into the queue. */
+static void advance(struct weft_agg_member *m, uint32_t slot)
+{
+    struct weft_agg_member_slot *s = &m->slots[slot];
+    uint64_t next = (uint64_t)s->chunk + m->config.slots;
+    list_remove(m, slot);
+    s->round++;
+    s->tries = 0;
+    s->due_ns = WEFT_NEVER;
+    s->chunk = next < m->chunks ? (uint32_t)next : none;
+    m->left--;
+    if (s->chunk != none) {
+        enqueue(m, slot);
+    }
+}
+
+bool weft_agg_member_receive(struct weft_agg_member *member, const uint8_t *bytes, uint32_t count,
+                             uint64_t now_ns)
+{
+    struct weft_agg_member *m = member;
+    struct weft_wire_agg head;
+    if (!weft_wire_agg_decode(bytes, bytes + count, count, &head) || head.kind != WEFT_AGG_SUM ||
+        head.job != m->config.job || head.member != m->config.member ||
+        head.place >= m->config.slots) {
+        m->counters.foreign++;
+        return false;
+    }
+    struct weft_agg_member_slot *s = &m->slots[head.place];
+    if (head.epoch != m->config.epoch || (int32_t)(head.number - s->round) < 0) {
+        m->counters.late++;
+        return false;
+    }
+    /* A round is not complete before this member has sent its packet. */
+    if (head.number != s->round || s->tries == 0 || !is_of_form(m, &head) ||
+        head.count != values_of(elements_of(m, s->chunk))) {
+        m->counters.foreign++;
+        return false;
+    }
+    m->counters.sums++;
+    measure(m, s, now_ns);
+    if (head.flags & WEFT_AGG_DIRECT) {
+        m->counters.direct++;
+        weft_bits_set(m->direct, s->chunk);
+    } else {
+        store(m, s->chunk, bytes + WEFT_AGG_HEADER_BYTES);
+    }
+    advance(m, head.place);
+    look_at_order(m);
+    return true;
+}
+
+/* ---- vectors --------------------------------------------------------------------------------- */
+
+uint32_t weft_agg_member_chunks(const struct weft_agg_member *member, uint64_t count)
+{
+    return (uint32_t)weft_div_ceil_u64(count, member->config.values);
+}
+
+weft_status weft_agg_member_begin(struct weft_agg_member *member, const void *in, void *out,
+                                  uint64_t count, uint64_t *direct)
+{
+    struct weft_agg_member *m = member;
+    if (m->left != 0) {
+        return WEFT_STATE;
+    }
+    if (count == 0 || count > (UINT64_C(1) << 31) * m->config.values) {
+        return WEFT_INVALID;
+    }
+    m->in = in;
+    m->out = out;
+    m->count = count;
+    m->direct = direct;
+    m->chunks = weft_agg_member_chunks(m, count);
+    m->left = m->chunks;
+    memset(direct, 0, sizeof(*direct) * WEFT_BITS_WORDS((size_t)m->chunks));
+    for (uint32_t i = 0; i < m->config.slots && i < m->chunks; i++) {
+        m->slots[i].chunk = i;
+        enqueue(m, i);
+    }
+    return WEFT_OK;
+}

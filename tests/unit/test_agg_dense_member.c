@@ -1,0 +1,676 @@
+/* Members of dense rounds and the box in memory, over a network that loses, duplicates and delays
+ * packets, in virtual time. */
+#include "agg/box.h"
+#include "agg/dense_member.h"
+#include "agg/exponent.h"
+#include "base/bits.h"
+#include "print_seed.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MEMBERS = 8, COUNT_MAX = 2000, FLYING_MAX = 4096, JOB = 5, SLOTS = 16, BOX = MEMBERS };
+
+static const uint64_t patience_ns = 1000 * WEFT_NS_PER_S;
+
+struct flying {
+    uint64_t due_ns;
+    uint32_t to;
+    uint32_t from;
+    uint32_t count;
+    uint8_t bytes[WEFT_AGG_PACKET_MAX];
+};
+
+union element {
+    int32_t q;
+    float x;
+};
+
+/* One job: its members, their vectors, the box, and what is between them. */
+static struct rig {
+    struct weft_agg_member_config config;
+    uint32_t members;
+    struct weft_agg_member member[MEMBERS];
+    union element in[MEMBERS][COUNT_MAX];
+    union element out[MEMBERS][COUNT_MAX];
+    uint64_t direct[MEMBERS][WEFT_BITS_WORDS(COUNT_MAX)];
+    struct weft_agg_box box;
+    struct flying flying[FLYING_MAX];
+    uint32_t flying_count;
+    uint64_t now_ns;
+    uint64_t rounds;
+    uint32_t loss_ppm;
+    uint32_t duplicate_ppm;
+    uint32_t slow_ppm; /* packets delayed by hundreds of round trips */
+    struct weft_prng prng;
+} rig;
+
+/* ---- the network ----------------------------------------------------------------------------- */
+
+static void fly(uint32_t from, uint32_t to, const uint8_t *bytes, uint32_t count)
+{
+    uint32_t copies = weft_prng_chance(&rig.prng, rig.loss_ppm) ? 0 : 1;
+    copies += weft_prng_chance(&rig.prng, rig.duplicate_ppm);
+    for (; copies > 0; copies--) {
+        assert_true(rig.flying_count < FLYING_MAX);
+        struct flying *f = &rig.flying[rig.flying_count++];
+        uint64_t most = weft_prng_chance(&rig.prng, rig.slow_ppm) ? 20000 : 50;
+        f->due_ns = rig.now_ns + weft_prng_range(&rig.prng, 20, 20 + most) * WEFT_NS_PER_US;
+        f->from = from;
+        f->to = to;
+        f->count = count;
+        memcpy(f->bytes, bytes, count);
+    }
+}
+
+static void box_receive(const struct flying *f)
+{
+    uint8_t bytes[WEFT_AGG_PACKET_MAX];
+    uint32_t count;
+    memcpy(bytes, f->bytes, f->count);
+    enum weft_agg_action action = weft_agg_box_receive(&rig.box, bytes, f->count, &count);
+    for (uint32_t m = 0; action != WEFT_AGG_DROP && m < rig.members; m++) {
+        weft_wire_agg_put_member(bytes, (uint16_t)m);
+        if (action == WEFT_AGG_ANSWER_ALL || m == f->from) {
+            fly(BOX, m, bytes, count);
+        }
+    }
+}
+
+static uint32_t next_flying(void)
+{
+    uint32_t next = 0;
+    for (uint32_t i = 1; i < rig.flying_count; i++) {
+        next = rig.flying[i].due_ns < rig.flying[next].due_ns ? i : next;
+    }
+    return next;
+}
+
+static void deliver(uint32_t at)
+{
+    static struct flying f;
+    f = rig.flying[at];
+    rig.flying[at] = rig.flying[--rig.flying_count];
+    if (f.to == BOX) {
+        box_receive(&f);
+    } else {
+        (void)weft_agg_member_receive(&rig.member[f.to], f.bytes, f.count, rig.now_ns);
+    }
+}
+
+static void send_all(void)
+{
+    uint8_t bytes[WEFT_AGG_PACKET_MAX];
+    uint32_t count;
+    for (uint32_t m = 0; m < rig.members; m++) {
+        while ((count = weft_agg_member_send(&rig.member[m], bytes, rig.now_ns)) > 0) {
+            fly(m, BOX, bytes, count);
+        }
+    }
+}
+
+static bool is_done(void)
+{
+    bool done = true;
+    for (uint32_t m = 0; m < rig.members; m++) {
+        done = done && weft_agg_member_is_done(&rig.member[m]);
+    }
+    return done;
+}
+
+/* Sum rig.in of all members into `out`, which may be rig.in. */
+static void sum_into(union element (*out)[COUNT_MAX], uint64_t count)
+{
+    uint64_t start_ns = rig.now_ns;
+    for (uint32_t m = 0; m < rig.members; m++) {
+        assert_int_equal(
+            weft_agg_member_begin(&rig.member[m], rig.in[m], out[m], count, rig.direct[m]),
+            WEFT_OK);
+    }
+    rig.rounds += weft_agg_member_chunks(&rig.member[0], count);
+    while (!is_done()) {
+        send_all();
+        uint64_t next_ns = WEFT_NEVER;
+        for (uint32_t m = 0; m < rig.members; m++) {
+            next_ns = weft_min_u64(next_ns, weft_agg_member_deadline(&rig.member[m]));
+        }
+        assert_true(next_ns > rig.now_ns);
+        uint32_t packet = next_flying();
+        if (rig.flying_count > 0 && rig.flying[packet].due_ns <= next_ns) {
+            rig.now_ns = weft_max_u64(rig.now_ns, rig.flying[packet].due_ns);
+            deliver(packet);
+        } else {
+            assert_true(next_ns != WEFT_NEVER);
+            rig.now_ns = next_ns;
+        }
+        assert_true(rig.now_ns < start_ns + patience_ns);
+    }
+}
+
+enum { UNWRITTEN = 0x7a7a7a7a };
+
+static void sum_vector(uint64_t count)
+{
+    memset(rig.out, UNWRITTEN & 0xff, sizeof(rig.out));
+    sum_into(rig.out, count);
+}
+
+/* ---- set up ---------------------------------------------------------------------------------- */
+
+static void rig_init(uint32_t members, const struct weft_agg_member_config *config)
+{
+    rig.members = members;
+    rig.config = *config;
+    rig.config.members = members;
+    rig.config.job = JOB;
+    rig.flying_count = 0;
+    rig.rounds = 0;
+    rig.now_ns = WEFT_NS_PER_S;
+    const struct weft_agg_config box = {
+        .members = UINT64_MAX >> (64 - members),
+        .dense_epoch = config->epoch,
+        .slots = SLOTS,
+        .job = JOB,
+        .form = config->element == WEFT_AGG_FLOATS ? WEFT_AGG_FLOAT32 : 0,
+        .exponent = config->exponent,
+    };
+    assert_int_equal(weft_agg_box_init(&rig.box, &box), WEFT_OK);
+    for (uint32_t m = 0; m < members; m++) {
+        rig.config.member = (uint16_t)m;
+        assert_int_equal(weft_agg_member_init(&rig.member[m], &rig.config), WEFT_OK);
+    }
+}
+
+static void rig_fini(void)
+{
+    for (uint32_t m = 0; m < rig.members; m++) {
+        weft_agg_member_fini(&rig.member[m]);
+    }
+    weft_agg_box_fini(&rig.box);
+}
+
+/* A perfect network, two members. */
+static void rig_quiet(uint8_t element, int8_t exponent)
+{
+    struct weft_agg_member_config config;
+    weft_agg_member_config_default(&config);
+    config.values = 8;
+    config.slots = 4;
+    config.epoch = 3;
+    config.element = element;
+    config.exponent = exponent;
+    rig.loss_ppm = 0;
+    rig.duplicate_ppm = 0;
+    rig.slow_ppm = 0;
+    weft_prng_init(&rig.prng, 1);
+    rig_init(2, &config);
+}
+
+static void rig_random(uint8_t element, int8_t exponent)
+{
+    struct weft_agg_member_config config;
+    weft_prng_init(&rig.prng, seed);
+    weft_agg_member_config_default(&config);
+    config.slots = (uint32_t)weft_prng_range(&rig.prng, 1, SLOTS);
+    config.values = 8 * (uint32_t)weft_prng_range(&rig.prng, 1, 8);
+    config.epoch = (uint32_t)weft_prng_u64(&rig.prng);
+    config.reorder = weft_prng_chance(&rig.prng, WEFT_PPM / 2) ? 3 : 0;
+    config.element = element;
+    config.exponent = exponent;
+    bool clean = weft_prng_chance(&rig.prng, WEFT_PPM / 4);
+    rig.loss_ppm = clean ? 0 : (uint32_t)weft_prng_below(&rig.prng, 300000);
+    rig.duplicate_ppm = clean ? 0 : (uint32_t)weft_prng_below(&rig.prng, 200000);
+    rig.slow_ppm = clean ? 0 : (uint32_t)weft_prng_below(&rig.prng, 50000);
+    rig_init((uint32_t)weft_prng_range(&rig.prng, 1, MEMBERS), &config);
+}
+
+static uint64_t random_count(void)
+{
+    return weft_prng_range(&rig.prng, 1, COUNT_MAX);
+}
+
+static int32_t random_integer(int32_t most)
+{
+    return (int32_t)((int64_t)weft_prng_below(&rig.prng, 2 * (uint64_t)most + 1) - most);
+}
+
+/* Every chunk was summed once: the box completed as many rounds, and each member took each sum
+ * once. */
+static void check_counters(void)
+{
+    assert_int_equal(rig.box.counts.packets[WEFT_AGG_COMPLETE], rig.rounds);
+    for (uint32_t m = 0; m < rig.members; m++) {
+        const struct weft_agg_member_counters *c = &rig.member[m].counters;
+        assert_int_equal(c->sums, rig.rounds);
+        assert_int_equal(c->foreign, 0);
+        assert_true(c->sent <= rig.rounds + c->resent_timeout + c->resent_early);
+        if (rig.loss_ppm == 0 && rig.duplicate_ppm == 0 && rig.config.reorder == 0) {
+            assert_int_equal(c->late + c->resent_timeout, 0);
+        }
+    }
+    assert_int_equal(rig.box.counts.packets[WEFT_AGG_EARLY], 0);
+    assert_int_equal(rig.box.counts.packets[WEFT_AGG_MALFORMED], 0);
+    assert_int_equal(rig.box.counts.packets[WEFT_AGG_FOREIGN], 0);
+}
+
+/* ---- sums ------------------------------------------------------------------------------------ */
+
+static void test_integers(void **state)
+{
+    (void)state;
+    uint64_t stale = 0, late = 0, timeouts = 0, early = 0, again = 0;
+    for (seed = 1; seed <= 300; seed++) {
+        rig_random(WEFT_AGG_INTEGERS, 0);
+        for (uint32_t v = 0; v < 4; v++) {
+            uint64_t count = random_count();
+            for (uint32_t m = 0; m < rig.members; m++) {
+                for (uint64_t i = 0; i < count; i++) {
+                    rig.in[m][i].q = random_integer(INT32_MAX / MEMBERS);
+                }
+            }
+            sum_vector(count);
+            for (uint64_t i = 0; i < count; i++) {
+                int32_t sum = 0;
+                for (uint32_t m = 0; m < rig.members; m++) {
+                    sum += rig.in[m][i].q;
+                }
+                for (uint32_t m = 0; m < rig.members; m++) {
+                    assert_int_equal(rig.out[m][i].q, sum);
+                }
+            }
+        }
+        check_counters();
+        stale += rig.box.counts.packets[WEFT_AGG_STALE];
+        again += rig.box.counts.packets[WEFT_AGG_RESULT];
+        for (uint32_t m = 0; m < rig.members; m++) {
+            assert_int_equal(rig.member[m].counters.direct, 0);
+            late += rig.member[m].counters.late;
+            timeouts += rig.member[m].counters.resent_timeout;
+            early += rig.member[m].counters.resent_early;
+        }
+        rig_fini();
+    }
+    assert_true(stale > 0 && late > 0 && timeouts > 0 && early > 0 && again > 0);
+}
+
+static void test_fixed(void **state)
+{
+    (void)state;
+    for (seed = 1; seed <= 200; seed++) {
+        float largest = ldexpf(1.0f, (int)(seed % 60) - 30);
+        rig_random(WEFT_AGG_FIXED, weft_agg_exponent(largest, MEMBERS));
+        uint64_t count = random_count();
+        for (uint32_t m = 0; m < rig.members; m++) {
+            for (uint64_t i = 0; i < count; i++) {
+                rig.in[m][i].x =
+                    (float)random_integer(INT32_MAX) / (float)INT32_MAX * largest;
+            }
+        }
+        sum_vector(count);
+        for (uint64_t i = 0; i < count; i++) {
+            double sum = 0;
+            for (uint32_t m = 0; m < rig.members; m++) {
+                sum += (double)rig.in[m][i].x;
+            }
+            double most = weft_agg_error_bound(rig.members, rig.config.exponent) +
+                          fabs(sum) * 0x1p-23; /* of the result as a float */
+            for (uint32_t m = 0; m < rig.members; m++) {
+                assert_true(fabs((double)rig.out[m][i].x - sum) <= most);
+                assert_int_equal(rig.out[m][i].q, rig.out[0][i].q);
+            }
+        }
+        check_counters();
+        rig_fini();
+    }
+}
+
+static void test_floats_in_place(void **state)
+{
+    (void)state;
+    static float sums[COUNT_MAX];
+    for (seed = 1; seed <= 100; seed++) {
+        rig_random(WEFT_AGG_FLOATS, 0);
+        uint64_t count = random_count();
+        for (uint64_t i = 0; i < count; i++) {
+            sums[i] = 0;
+            for (uint32_t m = 0; m < rig.members; m++) {
+                rig.in[m][i].x = (float)random_integer(1000);
+                sums[i] += rig.in[m][i].x;
+            }
+        }
+        sum_into(rig.in, count);
+        sum_into(rig.in, count);
+        for (uint32_t m = 0; m < rig.members; m++) {
+            for (uint64_t i = 0; i < count; i++) {
+                assert_true(rig.in[m][i].x == sums[i] * (float)rig.members);
+            }
+        }
+        check_counters();
+        rig_fini();
+    }
+}
+
+/* ---- direct chunks --------------------------------------------------------------------------- */
+
+/* Make the sum of element i impossible, in the way of the number format. */
+static void spoil(uint64_t i)
+{
+    uint32_t m = (uint32_t)weft_prng_below(&rig.prng, rig.members);
+    if (rig.config.element != WEFT_AGG_INTEGERS) {
+        rig.in[m][i].x = weft_prng_chance(&rig.prng, WEFT_PPM / 2) ? 3e38f : NAN;
+        if (rig.config.element == WEFT_AGG_FLOATS) {
+            rig.in[m][i].x = INFINITY;
+        }
+        return;
+    }
+    for (m = 0; m < rig.members; m++) {
+        rig.in[m][i].q = INT32_MAX;
+    }
+}
+
+static void test_direct(void **state)
+{
+    (void)state;
+    uint64_t some = 0, others = 0;
+    for (seed = 1; seed <= 200; seed++) {
+        uint64_t spoilt[WEFT_BITS_WORDS(COUNT_MAX)] = {0};
+        rig_random((uint8_t)(seed % 3), 0);
+        if (rig.members == 1) {
+            rig_fini();
+            continue; /* its integers always fit */
+        }
+        uint64_t count = random_count();
+        for (uint32_t m = 0; m < rig.members; m++) {
+            for (uint64_t i = 0; i < count; i++) {
+                rig.in[m][i].q = random_integer(100);
+                if (rig.config.element != WEFT_AGG_INTEGERS) {
+                    rig.in[m][i].x = (float)rig.in[m][i].q;
+                }
+            }
+        }
+        for (uint32_t n = 0; n < 3; n++) {
+            uint64_t i = weft_prng_below(&rig.prng, count);
+            spoil(i);
+            weft_bits_set(spoilt, i / rig.config.values);
+        }
+        sum_vector(count);
+        for (uint64_t i = 0; i < count; i++) {
+            bool direct = weft_bits_test(spoilt, i / rig.config.values);
+            int32_t sum = 0;
+            for (uint32_t m = 0; m < rig.members && !direct; m++) {
+                sum += rig.config.element == WEFT_AGG_INTEGERS ? rig.in[m][i].q
+                                                               : (int32_t)rig.in[m][i].x;
+            }
+            for (uint32_t m = 0; m < rig.members; m++) {
+                const union element *out = &rig.out[m][i];
+                assert_int_equal(weft_bits_test(rig.direct[m], i / rig.config.values), direct);
+                assert_int_equal(direct                                         ? out->q
+                                 : rig.config.element == WEFT_AGG_INTEGERS ? out->q
+                                                                           : (int32_t)out->x,
+                                 direct ? UNWRITTEN : sum);
+            }
+            some += direct;
+            others += !direct;
+        }
+        check_counters();
+        rig_fini();
+    }
+    assert_true(some > 0 && others > 0);
+}
+
+/* Values grow: the exponent does not fit them; that of the next epoch, as the members propose it,
+ * does. */
+static void test_next_exponent(void **state)
+{
+    (void)state;
+    rig_quiet(WEFT_AGG_FIXED, weft_agg_exponent(1.0f, 2));
+    for (uint32_t m = 0; m < 2; m++) {
+        for (uint64_t i = 0; i < 8; i++) {
+            rig.in[m][i].x = m == 1 && i == 3 ? -9.0f : 0.25f;
+        }
+    }
+    assert_int_equal(weft_agg_member_exponent(&rig.member[0]), rig.config.exponent);
+    sum_vector(8);
+    assert_true(weft_bits_test(rig.direct[0], 0) && weft_bits_test(rig.direct[1], 0));
+    assert_int_equal(rig.member[0].counters.unfit, 0);
+    assert_int_equal(rig.member[1].counters.unfit, 1);
+    int8_t small = weft_agg_member_exponent(&rig.member[0]);
+    int8_t large = weft_agg_member_exponent(&rig.member[1]);
+    assert_true(small < rig.config.exponent && large > rig.config.exponent);
+    assert_int_equal(large, weft_agg_exponent(9.0f, 4));
+    rig.box.config.dense_epoch = rig.config.epoch + 1;
+    rig.box.config.exponent = large;
+    for (uint32_t m = 0; m < 2; m++) {
+        weft_agg_member_epoch(&rig.member[m], rig.config.epoch + 1, large);
+        assert_int_equal(weft_agg_member_exponent(&rig.member[m]), large);
+    }
+    sum_vector(8);
+    assert_false(weft_bits_test(rig.direct[0], 0));
+    assert_true(rig.out[0][3].x == -8.75f && rig.out[1][3].x == -8.75f);
+    assert_true(rig.out[0][0].x == 0.5f);
+    rig_fini();
+}
+
+/* ---- time ------------------------------------------------------------------------------------ */
+
+static void begin_one(uint64_t count)
+{
+    assert_int_equal(
+        weft_agg_member_begin(&rig.member[0], rig.in[0], rig.out[0], count, rig.direct[0]),
+        WEFT_OK);
+}
+
+static uint32_t send_one(struct weft_wire_agg *head_p, uint64_t now_ns)
+{
+    uint8_t bytes[WEFT_AGG_PACKET_MAX];
+    uint32_t count = weft_agg_member_send(&rig.member[0], bytes, now_ns);
+    if (count > 0) {
+        assert_true(weft_wire_agg_decode(bytes, bytes + count, count, head_p));
+    }
+    return count;
+}
+
+static bool answer(uint32_t slot, uint32_t round, uint64_t now_ns)
+{
+    uint8_t bytes[WEFT_AGG_PACKET_MAX] = {0};
+    const struct weft_wire_agg head = {.kind = WEFT_AGG_SUM,
+                                       .job = JOB,
+                                       .count = 8,
+                                       .place = slot,
+                                       .epoch = rig.config.epoch,
+                                       .number = round};
+    weft_wire_agg_encode(bytes, &head);
+    return weft_agg_member_receive(&rig.member[0], bytes, WEFT_AGG_HEADER_BYTES + 32, now_ns);
+}
+
+/* Without a sum the timeout doubles up to its maximum, and is shortened by up to a half; a measured
+ * round trip sets it. */
+static void test_timeouts(void **state)
+{
+    (void)state;
+    struct weft_wire_agg head;
+    rig_quiet(WEFT_AGG_INTEGERS, 0);
+    const struct weft_agg_member_config *c = &rig.config;
+    uint64_t now_ns = 5, timeout_ns = c->timeout_ns_first;
+    uint64_t shortest_ns = WEFT_NEVER, longest_ns = 0;
+    assert_true(weft_agg_member_deadline(&rig.member[0]) == WEFT_NEVER);
+    begin_one(8);
+    assert_int_equal(weft_agg_member_deadline(&rig.member[0]), 0);
+    for (uint32_t tries = 0; tries < 300; tries++) {
+        assert_int_equal(send_one(&head, now_ns), WEFT_AGG_HEADER_BYTES + 32);
+        assert_int_equal(send_one(&head, now_ns), 0);
+        uint64_t due_ns = weft_agg_member_deadline(&rig.member[0]);
+        assert_true(due_ns <= now_ns + timeout_ns);
+        assert_true(due_ns >= now_ns + (tries == 0 ? timeout_ns : timeout_ns / 2));
+        shortest_ns = weft_min_u64(shortest_ns, due_ns - now_ns);
+        longest_ns = weft_max_u64(longest_ns, due_ns - now_ns);
+        assert_int_equal(send_one(&head, due_ns - 1), 0);
+        now_ns = due_ns;
+        timeout_ns = weft_min_u64(2 * timeout_ns, c->timeout_ns_max);
+    }
+    assert_true(longest_ns > c->timeout_ns_max * 9 / 10 && longest_ns <= c->timeout_ns_max);
+    assert_true(shortest_ns <= c->timeout_ns_first);
+    assert_int_equal(timeout_ns, c->timeout_ns_max);
+    assert_int_equal(rig.member[0].counters.resent_timeout, 299);
+    rig_fini();
+
+    rig_quiet(WEFT_AGG_INTEGERS, 0);
+    const uint64_t trip_ns = WEFT_NS_PER_MS;
+    begin_one(16);
+    assert_true(send_one(&head, 0) > 0 && send_one(&head, 0) > 0);
+    assert_true(answer(0, 0, trip_ns) && answer(1, 0, trip_ns));
+    begin_one(8);
+    assert_true(send_one(&head, trip_ns) > 0);
+    assert_int_equal(weft_agg_member_deadline(&rig.member[0]), trip_ns + 4 * trip_ns);
+    rig_fini();
+}
+
+/* If round trips become longer than the timeout, the timeout follows. */
+static void test_longer_round_trips(void **state)
+{
+    (void)state;
+    struct weft_wire_agg head;
+    rig_quiet(WEFT_AGG_INTEGERS, 0);
+    uint64_t now_ns = 0;
+    for (uint32_t round = 0; round < 400; round++) {
+        uint64_t trip_ns = round < 20 ? WEFT_NS_PER_MS / 10 : 5 * WEFT_NS_PER_MS;
+        uint64_t resent = rig.member[0].counters.resent_timeout;
+        begin_one(8);
+        for (uint64_t at = now_ns; at < now_ns + trip_ns; at += WEFT_NS_PER_US * 50) {
+            (void)send_one(&head, at);
+        }
+        now_ns += trip_ns;
+        assert_true(answer(0, round, now_ns));
+        resent = rig.member[0].counters.resent_timeout - resent;
+        if (round == 20) {
+            assert_true(resent > 0);
+        }
+        if (round > 300) {
+            assert_int_equal(resent, 0);
+        }
+    }
+    rig_fini();
+}
+
+/* The packet of slot 0 is lost: it is sent again when two later ones have been answered, once. */
+static void test_reorder(void **state)
+{
+    (void)state;
+    struct weft_wire_agg head;
+    rig_quiet(WEFT_AGG_INTEGERS, 0);
+    rig.member[0].config.reorder = 2;
+    begin_one(8 * 12);
+    for (uint32_t slot = 0; slot < 4; slot++) {
+        assert_true(send_one(&head, 0) > 0);
+        assert_int_equal(head.place, slot);
+    }
+    assert_true(answer(1, 0, 10));
+    assert_true(send_one(&head, 10) > 0 && head.place == 1 && head.number == 1);
+    assert_int_equal(send_one(&head, 10), 0);
+    assert_true(answer(2, 0, 11));
+    assert_true(send_one(&head, 11) > 0 && head.place == 2 && head.number == 1);
+    assert_true(send_one(&head, 11) > 0 && head.place == 0 && head.number == 0);
+    assert_int_equal(rig.member[0].counters.resent_early, 1);
+    assert_true(answer(3, 0, 12) && answer(1, 1, 13) && answer(2, 1, 14));
+    while (send_one(&head, 15) > 0) {
+        assert_true(head.place != 0);
+    }
+    assert_int_equal(rig.member[0].counters.resent_early, 1);
+    assert_true(answer(0, 0, 16));
+    rig_fini();
+}
+
+/* ---- what is not accepted -------------------------------------------------------------------- */
+
+static void test_foreign(void **state)
+{
+    (void)state;
+    struct weft_wire_agg head;
+    rig_quiet(WEFT_AGG_INTEGERS, 0);
+    begin_one(8);
+    assert_false(answer(0, 0, 1)); /* before this member has sent */
+    assert_true(send_one(&head, 0) > 0);
+    const struct weft_wire_agg good = {.kind = WEFT_AGG_SUM,
+                                       .job = JOB,
+                                       .count = 8,
+                                       .epoch = rig.config.epoch};
+    struct weft_wire_agg bad[8];
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(bad); i++) {
+        bad[i] = good;
+    }
+    bad[0].kind = WEFT_AGG_DENSE;
+    bad[1].job++;
+    bad[2].member++;
+    bad[3].place = rig.config.slots;
+    bad[4].number++;
+    bad[5].exponent = 1;
+    bad[6].flags = WEFT_AGG_FLOAT32;
+    bad[7].count = 16;
+    uint8_t bytes[WEFT_AGG_PACKET_MAX] = {0};
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(bad); i++) {
+        uint32_t count = WEFT_AGG_HEADER_BYTES + 4 * bad[i].count;
+        weft_wire_agg_encode(bytes, &bad[i]);
+        assert_false(weft_agg_member_receive(&rig.member[0], bytes, count, 1));
+    }
+    assert_int_equal(rig.member[0].counters.foreign, 9);
+    struct weft_wire_agg old = good;
+    old.epoch--;
+    weft_wire_agg_encode(bytes, &old);
+    assert_false(weft_agg_member_receive(&rig.member[0], bytes, WEFT_AGG_HEADER_BYTES + 32, 1));
+    assert_true(answer(0, 0, 2));
+    assert_false(answer(0, 0, 3));
+    assert_int_equal(rig.member[0].counters.late, 2);
+    assert_int_equal(rig.member[0].counters.sums, 1);
+    assert_true(weft_agg_member_is_done(&rig.member[0]));
+    rig_fini();
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    struct weft_agg_member member;
+    struct weft_agg_member_config good, bad[7];
+    weft_agg_member_config_default(&good);
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(bad); i++) {
+        bad[i] = good;
+    }
+    bad[0].members = 65;
+    bad[1].member = 1;
+    bad[2].slots = 0;
+    bad[3].values = 12;
+    bad[4].values = 360;
+    bad[5].exponent = 1; /* without FIXED */
+    bad[6].timeout_ns_min = good.timeout_ns_max + 1;
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(bad); i++) {
+        assert_int_equal(weft_agg_member_init(&member, &bad[i]), WEFT_INVALID);
+    }
+    rig_quiet(WEFT_AGG_INTEGERS, 0);
+    assert_int_equal(
+        weft_agg_member_begin(&rig.member[0], rig.in[0], rig.out[0], 0, rig.direct[0]),
+        WEFT_INVALID);
+    begin_one(8);
+    assert_int_equal(
+        weft_agg_member_begin(&rig.member[0], rig.in[0], rig.out[0], 8, rig.direct[0]),
+        WEFT_STATE);
+    weft_agg_member_epoch(&rig.member[0], 4, 0); /* gives the vector up */
+    begin_one(8);
+    rig_fini();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(test_integers, print_seed),
+        cmocka_unit_test_teardown(test_fixed, print_seed),
+        cmocka_unit_test_teardown(test_floats_in_place, print_seed),
+        cmocka_unit_test_teardown(test_direct, print_seed),
+        cmocka_unit_test(test_next_exponent),
+        cmocka_unit_test(test_timeouts),
+        cmocka_unit_test(test_longer_round_trips),
+        cmocka_unit_test(test_reorder),
+        cmocka_unit_test(test_foreign),
+        cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
