@@ -11,27 +11,56 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static void print_text(const struct weft_allreduce_config *config,
-                       const struct weft_allreduce_result *r)
+static const char *const boxes[] = {"none", "switch", "host", NULL};
+
+/* What differs with a box: its ideal beside that of the ranks' own operation, and why packets were
+ * sent again. */
+static void print_box(const struct weft_allreduce_config *config,
+                      const struct weft_allreduce_result *r)
 {
-    printf("all_reduce of %" PRIu64 " bytes, %" PRIu32 " ranks: %" PRIu32
-           " rounds, ideal %.3f ms\n",
-           config->bytes, config->ranks, r->rounds, weft_cli_ms(r->ideal_ns));
-    printf("round mean %.3f ms (%.3f x ideal), p50 %.3f (%.3f x), p99 %.3f (%.3f x), max %.3f; "
-           "phase 1 %.3f\n",
-           weft_cli_ms(r->mean_ns), weft_cli_ratio(r->mean_ns, r->ideal_ns), weft_cli_ms(r->p50_ns),
-           weft_cli_ratio(r->p50_ns, r->ideal_ns), weft_cli_ms(r->p99_ns),
-           weft_cli_ratio(r->p99_ns, r->ideal_ns), weft_cli_ms(r->max_ns),
-           weft_cli_ms(r->phase1_ns_mean));
+    printf("through a box (%s), %" PRIu32 " slots: %.3f of the ideal without one, %.3f ms\n",
+           boxes[config->box], config->box_slots,
+           weft_cli_ratio(r->mean_ns, r->ideal_without_box_ns),
+           weft_cli_ms(r->ideal_without_box_ns));
+    printf("sent again by ranks %.3f %%: %" PRIu64 " packets after a timeout, %" PRIu64
+           " because later ones were answered; bytes over the ideal's %.3f %%\n",
+           weft_cli_percent(r->retransmitted_ppm), r->resent_timeout, r->resent_early,
+           weft_cli_percent(r->overhead_ppm));
+}
+
+static void print_coll(const struct weft_allreduce_result *r)
+{
     printf("contributions delivered %.3f %%, retransmitted %.3f %%, bytes over the ideal's "
            "%.3f %%\n",
            weft_cli_percent(r->delivered_ppm), weft_cli_percent(r->retransmitted_ppm),
            weft_cli_percent(r->overhead_ppm));
+}
+
+static void print_text(const struct weft_allreduce_config *config,
+                       const struct weft_allreduce_result *r)
+{
+    bool box = config->box != WEFT_ALLREDUCE_NO_BOX;
+    printf("all_reduce of %" PRIu64 " bytes, %" PRIu32 " ranks: %" PRIu32
+           " rounds, ideal %.3f ms\n",
+           config->bytes, config->ranks, r->rounds, weft_cli_ms(r->ideal_ns));
+    printf("round mean %.3f ms (%.3f x ideal), p50 %.3f (%.3f x), p99 %.3f (%.3f x), max %.3f",
+           weft_cli_ms(r->mean_ns), weft_cli_ratio(r->mean_ns, r->ideal_ns), weft_cli_ms(r->p50_ns),
+           weft_cli_ratio(r->p50_ns, r->ideal_ns), weft_cli_ms(r->p99_ns),
+           weft_cli_ratio(r->p99_ns, r->ideal_ns), weft_cli_ms(r->max_ns));
+    if (box) {
+        printf("\n");
+        print_box(config, r);
+    } else {
+        printf("; phase 1 %.3f\n", weft_cli_ms(r->phase1_ns_mean));
+        print_coll(r);
+    }
     printf("switch: %" PRIu64 " packets dropped, %" PRIu64 " marked, queue up to %" PRIu64
            " bytes; lost behind it %" PRIu64 "\n",
            r->dropped_full, r->marked, r->queue_bytes_max, r->dropped_wire);
-    printf("%" PRIu64 " messages before their operation started, %" PRIu64 " probes\n",
-           r->early_messages, r->probes);
+    if (!box) {
+        printf("%" PRIu64 " messages before their operation started, %" PRIu64 " probes\n",
+               r->early_messages, r->probes);
+    }
     printf("%" PRIu64 " packets, %.3f ms of virtual time, trace hash %016" PRIx64 "\n", r->packets,
            weft_cli_ms(r->virtual_ns), r->trace_hash);
 }
@@ -46,6 +75,7 @@ static cJSON *json_of(const struct weft_allreduce_config *config,
     cJSON_AddStringToObject(o, "cc", cc);
     cJSON_AddBoolToObject(o, "ok", r->ok);
     cJSON_AddBoolToObject(o, "feedback", config->feedback);
+    cJSON_AddStringToObject(o, "box", boxes[config->box]);
     const struct {
         const char *key;
         uint64_t value;
@@ -77,6 +107,10 @@ static cJSON *json_of(const struct weft_allreduce_config *config,
         {"queue_bytes_max", r->queue_bytes_max},
         {"early_messages", r->early_messages},
         {"probes", r->probes},
+        {"box_slots", config->box == WEFT_ALLREDUCE_NO_BOX ? 0 : config->box_slots},
+        {"ideal_without_box_ns", r->ideal_without_box_ns},
+        {"resent_timeout", r->resent_timeout},
+        {"resent_early", r->resent_early},
         {"packets", r->packets},
         {"virtual_ns", r->virtual_ns},
     };
@@ -94,7 +128,7 @@ static int allreduce_run(struct weft_allreduce_config *config, struct weft_sim_t
     static struct weft_allreduce_result result;
     bool good = weft_sim_tap_open(tap);
     if (good) {
-        config->tap = &tap->tap;
+        config->tap = config->box == WEFT_ALLREDUCE_NO_BOX ? &tap->tap : NULL;
         weft_allreduce_run(config, &result);
     }
     if (!weft_sim_tap_close(tap) || !good) {
@@ -157,6 +191,17 @@ int weft_cli_sim_allreduce(int argc, char **argv)
          .value = &config.seed},
         {"cc", "NAME", "congestion control", WEFT_OPTION_STRING, &config.cc_name,
          .fallback = weft_cc_all[0]->name},
+        {"box", "WHERE",
+         "sum through an aggregation box: in the switch, or a host of its own\n"
+         "(docs/AGGREGATION.md). One exact operation at a time; no --cc, --ecn-kb,\n"
+         "--host-us, --trace, --pcap",
+         WEFT_OPTION_CHOICE, &config.box, .choices = boxes},
+        {"slots", "N", "with --box: packets that a rank has on their way", WEFT_OPTION_U32,
+         &config.box_slots, .min = 1, .max = 65536},
+        {"reorder", "N",
+         "with --box: send a packet again when N later ones were answered;\n"
+         "0 = only after the timeout",
+         WEFT_OPTION_U32, &config.box_reorder, .max = 65536},
         {"json", NULL, "print the result as one JSON object", WEFT_OPTION_FLAG, .value = &json},
         WEFT_SIM_TAP_OPTIONS(&tap),
         {0},
@@ -171,10 +216,12 @@ int weft_cli_sim_allreduce(int argc, char **argv)
             "until\n"
             "the last rank is done. ideal = wire time of 2 (n - 1) slices with packet headers + "
             "two\n"
-            "base round trips. Every round is checked: equal bits at all ranks, and correct sums.\n"
+            "base round trips; with --box: of the vector, both ways at once, + the way to the box\n"
+            "and back. Every round is checked: equal bits at all ranks, and correct sums.\n"
             "Exit status 1 if a check fails or a round does not complete.",
         .example = "  weft sim allreduce --ranks 8 --bytes 4000000\n"
-                   "  weft sim allreduce --ranks 16 --loss 0.01 --bound 0.1 --feedback",
+                   "  weft sim allreduce --ranks 16 --loss 0.01 --bound 0.1 --feedback\n"
+                   "  weft sim allreduce --ranks 8 --loss 0.01 --box switch",
         .options = options,
     };
     int status = weft_options_parse(&command, argc, argv);
@@ -187,6 +234,9 @@ int weft_cli_sim_allreduce(int argc, char **argv)
     config.buffer_bytes = buffer_kb * 1000;
     config.ecn_bytes = ecn_kb * 1000;
     const char *wrong = weft_allreduce_config_check(&config);
+    if (config.box != WEFT_ALLREDUCE_NO_BOX && (tap.trace != NULL || tap.pcap != NULL)) {
+        wrong = "--trace and --pcap are not possible with --box";
+    }
     if (wrong != NULL) {
         return weft_options_usage(&command, "%s", wrong);
     }

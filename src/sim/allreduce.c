@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "base/prng.h"
 #include "core/cc.h"
+#include "sim/allreduce_box.h"
 #include "sim/round_times.h"
 #include "sim/wire_time.h"
 
@@ -58,11 +59,15 @@ void weft_allreduce_config_default(struct weft_allreduce_config *config_p)
         .buffer_bytes = 64000,
         .rounds = 10,
         .seed = 1,
+        .box_slots = 32,
     };
     struct weft_coll_config coll;
     weft_coll_config_default(&coll);
     config_p->segment_bytes = coll.segment_bytes;
     config_p->receivers_max = coll.receivers_max;
+    struct weft_agg_member_config member;
+    weft_agg_member_config_default(&member);
+    config_p->box_reorder = member.reorder;
 }
 
 const char *weft_allreduce_config_check(const struct weft_allreduce_config *config)
@@ -93,6 +98,9 @@ const char *weft_allreduce_config_check(const struct weft_allreduce_config *conf
     if (config->rounds < 1 || config->rounds > WEFT_ALLREDUCE_ROUNDS_MAX) {
         return "1 to 10,000 rounds";
     }
+    if (config->box != WEFT_ALLREDUCE_NO_BOX) {
+        return weft_allreduce_box_check(config);
+    }
     return weft_cc_find(config->cc_name) == NULL ? "unknown congestion control" : NULL;
 }
 
@@ -113,9 +121,15 @@ static uint64_t link_bytes(const struct weft_allreduce_config *config)
     return 2 * (config->ranks - 1) * (slice + packets * PACKET_HEADERS);
 }
 
-uint64_t weft_allreduce_ideal_ns(const struct weft_allreduce_config *config)
+uint64_t weft_allreduce_ideal_without_box_ns(const struct weft_allreduce_config *config)
 {
     return weft_sim_wire_ns(link_bytes(config), config->rate_bps) + 2 * config->rtt_ns;
+}
+
+uint64_t weft_allreduce_ideal_ns(const struct weft_allreduce_config *config)
+{
+    return config->box != WEFT_ALLREDUCE_NO_BOX ? weft_allreduce_box_ideal_ns(config)
+                                                : weft_allreduce_ideal_without_box_ns(config);
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -505,6 +519,10 @@ void weft_allreduce_run(const struct weft_allreduce_config *config,
                         struct weft_allreduce_result *result_p)
 {
     WEFT_ASSERT(weft_allreduce_config_check(config) == NULL);
+    if (config->box != WEFT_ALLREDUCE_NO_BOX) {
+        weft_allreduce_box_run(config, result_p);
+        return;
+    }
     struct allreduce *s = allreduce_new(config);
     if (good(s)) {
         run(s);
@@ -512,6 +530,7 @@ void weft_allreduce_run(const struct weft_allreduce_config *config,
     *result_p = (struct weft_allreduce_result){
         .ok = good(s),
         .ideal_ns = weft_allreduce_ideal_ns(config),
+        .ideal_without_box_ns = weft_allreduce_ideal_without_box_ns(config),
         .virtual_ns = weft_world_now_ns(s->world),
         .trace_hash = weft_world_hash(s->world),
     };

@@ -9,6 +9,16 @@
  * ideal = 2 (n - 1) (s + 78 ceil(s / 1408)) x 8 / rate + 2 RTT with s = ceil(bytes / n): each link
  * carries n - 1 slices in each of the two phases, in packets of 1,408 bytes with short headers.
  *
+ * With a box (docs/AGGREGATION.md, "Members of dense rounds"), coll is not used: each rank is a
+ * member (agg/dense_member.h) of a box in memory (agg/box.h), which is in the switch, or a host of
+ * its own behind a link like theirs. What the switch's box receives passes only the sender's
+ * uplink, and is not lost; sums pass the ranks' downlinks. Host processing takes no time. Values
+ * are floats with an exponent; all sums must be exact.
+ *
+ * ideal with a box = (b + 74 ceil(b / 1408)) x 8 / rate + RTT / 2, with b the bytes of the vector:
+ * each link carries the vector once in each direction at the same time. A box that is a host gets
+ * and sends those of all ranks by one link, at n times the first term, and is a whole RTT away.
+ *
  * Every run checks that the results of all ranks are bit-identical. With bound 0 each must be the
  * exact sum. With loss, the missing parts of the results must match what was reported to the ranks.
  * With error feedback, no value may be lost.
@@ -20,6 +30,12 @@
 #include "sim/world.h"
 
 enum { WEFT_ALLREDUCE_RANKS_MAX = 128, WEFT_ALLREDUCE_ROUNDS_MAX = 10000 };
+
+enum weft_allreduce_box {
+    WEFT_ALLREDUCE_NO_BOX,
+    WEFT_ALLREDUCE_BOX_SWITCH,
+    WEFT_ALLREDUCE_BOX_HOST,
+};
 
 struct weft_allreduce_config {
     uint32_t ranks;         /* n */
@@ -40,6 +56,9 @@ struct weft_allreduce_config {
     uint64_t seed;
     const char *cc_name;              /* NULL = the default */
     const struct weft_world_tap *tap; /* NULL = none */
+    enum weft_allreduce_box box;      /* requires one operation, bound 0, no tap, no host delay */
+    uint32_t box_slots;               /* window of a rank, in packets */
+    uint32_t box_reorder;             /* agg/dense_member.h */
 };
 
 struct weft_allreduce_result {
@@ -47,13 +66,14 @@ struct weft_allreduce_result {
     char failure[256];
     uint32_t rounds;
     uint64_t ideal_ns;
+    uint64_t ideal_without_box_ns; /* the same without a box */
     uint64_t p50_ns; /* nearest-rank percentiles */
     uint64_t p99_ns;
     uint64_t max_ns;
     uint64_t mean_ns;
     uint64_t phase1_ns_mean;    /* until all contributions had arrived at the last rank */
     uint32_t delivered_ppm;     /* of the contributions */
-    uint32_t retransmitted_ppm; /* relative to the DATA packets sent */
+    uint32_t retransmitted_ppm; /* relative to the DATA packets sent; with a box, of the ranks' */
     uint32_t overhead_ppm;      /* bytes on all links beyond the ideal, relative to the ideal */
     uint64_t dropped_full;      /* by full buffers in the switch */
     uint64_t dropped_wire;      /* by random loss after the queue */
@@ -61,6 +81,8 @@ struct weft_allreduce_result {
     uint64_t queue_bytes_max;
     uint64_t early_messages; /* messages that arrived before their operation was called */
     uint64_t probes;
+    uint64_t resent_timeout; /* with a box: packets sent again by the ranks; also the next field */
+    uint64_t resent_early;
     uint64_t packets;
     uint64_t virtual_ns;
     uint64_t trace_hash;
@@ -73,6 +95,8 @@ void weft_allreduce_config_default(struct weft_allreduce_config *config_p);
 const char *weft_allreduce_config_check(const struct weft_allreduce_config *config);
 
 uint64_t weft_allreduce_ideal_ns(const struct weft_allreduce_config *config);
+/* The same as if config->box were NO_BOX. */
+uint64_t weft_allreduce_ideal_without_box_ns(const struct weft_allreduce_config *config);
 
 /* The result depends only on the configuration. Running out of memory ends the process. */
 void weft_allreduce_run(const struct weft_allreduce_config *config,

@@ -36,6 +36,8 @@ done
     rounds 1.15 $short --loss 0.01
 }
 rounds 1.06 allreduce --ranks 8 --bytes 4000000 --rounds 10
+rounds 1.01 allreduce --ranks 8 --bytes 4000000 --rounds 10 --box switch
+rounds 1.12 allreduce --ranks 8 --bytes 4000000 --rounds 10 --box switch --loss 0.01
 rounds 1.15 allreduce --ranks 8 --bytes 4000000 --rounds 10 --loss 0.05
 rounds 1.16 allreduce --ranks 64 --bytes 4000000 --rounds 3
 rounds 1.005 exchange --pattern outcast --hosts 8 --bytes 500000 --rounds 10
