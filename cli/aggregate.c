@@ -1,6 +1,7 @@
 /* `weft aggregate`: aggregates pushes of workers in the path to the servers, and replies to their
  * pulls. */
 #define _GNU_SOURCE
+#include "cli/aggregate_dense.h"
 #include "cli/aggregate_xdp.h"
 #include "cli/child.h"
 #include "cli/metrics.h"
@@ -536,8 +537,11 @@ int weft_cli_aggregate(int argc, char **argv)
     if (weft_cli_aggregate_wants_xdp(argc, argv)) {
         return weft_cli_aggregate_xdp(argc, argv);
     }
+    if (weft_cli_aggregate_wants_dense(argc, argv)) {
+        return weft_cli_aggregate_dense(argc, argv);
+    }
     static struct verb verb;
-    static const char *xdp; /* only for --help */
+    static const char *xdp, *dense; /* only for --help */
     verb = (struct verb){.listen = "127.0.0.1:7800",
                          .shards = 1,
                          .membership = WEFT_MEMBERSHIP_DEFAULTS,
@@ -627,6 +631,10 @@ int weft_cli_aggregate(int argc, char **argv)
          "instead of all this: load an XDP program that sums packets at these\n"
          "interfaces. `weft aggregate --xdp IFACE --help` has its options",
          WEFT_OPTION_STRING, .value = &xdp, .fallback = ""},
+        {"dense", "HOST:PORT",
+         "the same in this process, at a UDP port, without BPF and root.\n"
+         "`weft aggregate --dense HOST:PORT --help` has its options",
+         WEFT_OPTION_STRING, .value = &dense, .fallback = ""},
         {"inject-loss", "F", "drop this fraction of arriving datagrams on purpose", WEFT_OPTION_PPM,
          .value = &verb.each.driver.udp.loss.loss_ppm},
         {"inject-seed", "N", "seed of the random choice of dropped datagrams", WEFT_OPTION_U64,

@@ -102,7 +102,8 @@ static weft_status start(struct verb *verb, struct weft_error *error)
         struct weft_error why = *error;
         return weft_fail(error, status,
                          "%.350s. `weft doctor` says whether this host can run the program; "
-                         "without --xdp, `weft aggregate` is a process that needs no BPF",
+                         "`weft aggregate --dense HOST:PORT` is a process that sums the same "
+                         "packets and needs no BPF",
                          why.text);
     }
     status = weft_aggregate_follow_host(verb->box, error);

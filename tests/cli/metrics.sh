@@ -158,6 +158,13 @@ tap_run "it finds its server" tap_until at_least 1 "$(sed -n 's/^metrics: //p' a
     weft_aggregator_server_up shard=1
 cp scrape.txt aggregate.txt
 tap_is "and has no workers" "$(value aggregate.txt weft_aggregator_workers shard=0)" 0
+"$WEFT_BIN" aggregate --dense 127.0.0.1:0 --members 2 --security none --metrics 0 >box.out 2>box.err &
+box=$!
+tap_run "so does a box" tap_until grep -q '^metrics: ' box.out
+fetch "$(sed -n 's/^metrics: //p' box.out)" >box.txt
+kill "$box"
+wait "$box"
+tap_is "which has got nothing yet" "$(value box.txt weft_box_packets_total)" 0
 kill "$aggregator"
 
 "$WEFT_BIN" train --servers 1 --workers 1 --epochs 10000 --metrics 0 --metrics-host node9 >train.out 2>train.err &
@@ -262,13 +269,14 @@ fi
 tap_run "the coordinator's text keeps the format" python3 "$check" format coordinator.txt
 tap_run "the scheduler's keeps it" python3 "$check" format sched.txt
 tap_run "the aggregator's keeps it" python3 "$check" format aggregate.txt
+tap_run "and the box's" python3 "$check" format box.txt
 tap_run "that of weft train keeps it" python3 "$check" format train.txt
 tap_run "and that of weft run" python3 "$check" format job.txt
 tap_run "and that of weft load" python3 "$check" format load.txt
 tap_run "and that of weft perf" python3 "$check" format perf.txt
 tap_run "and that of weft sim" python3 "$check" format sim.txt
-python3 "$check" names server.txt worker.txt coordinator.txt sched.txt aggregate.txt train.txt job.txt load.txt perf.txt \
-    sim.txt >names.txt
+python3 "$check" names server.txt worker.txt coordinator.txt sched.txt aggregate.txt box.txt train.txt job.txt load.txt \
+    perf.txt sim.txt >names.txt
 sed -n 's/^| `\([a-z_]*\)` | \(counter\|gauge\|histogram\) .*/\1/p' "$WEFT_SOURCE_ROOT/docs/METRICS.md" |
     sort >documented.txt
 tap_is "docs/METRICS.md has every name, and no other" "$(cat documented.txt)" "$(cat names.txt)"

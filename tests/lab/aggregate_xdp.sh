@@ -29,7 +29,7 @@ tap_like "the help of the process names it" "$("$weft" aggregate --help)" '^  --
 lab_or_skip
 if [ "$("$weft" doctor --json | jq -r '.facts[] | select(.name == "xdp_aggregation").state')" != ok ]; then
     tap_run_fails "without BPF" 1 "$weft" aggregate --xdp lo --security none
-    tap_like "it says what works" "$(cat "$tap_tmp/run.out")" 'is a process that needs no BPF'
+    tap_like "it says what works" "$(cat "$tap_tmp/run.out")" 'is a process that sums the same packets and needs no BPF'
     tap_skip "the box between interfaces" "no XDP here: weft doctor says why"
     tap_done
 fi

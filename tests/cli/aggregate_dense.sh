@@ -1,0 +1,112 @@
+#!/bin/sh
+# `weft aggregate --dense`: the aggregation box as a process: sums of two members, /metrics, counters,
+# Ctrl-C, wrong usage.
+# shellcheck source=tests/lib/tap.sh
+. "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
+cd "$tap_tmp" || exit 1
+unset WEFT_JOB_KEY WEFT_METRICS
+
+# begin <options>: $box, and its port and the address of /metrics
+begin() {
+    rm -f box.out
+    "$WEFT_BIN" aggregate --dense 127.0.0.1:0 --security none --members 2 "$@" >box.out 2>box.err &
+    box=$!
+    tap_until grep -q '^box: ' box.out
+    port=$(sed -n 's/^box: 127.0.0.1:\([0-9]*\),.*/\1/p' box.out)
+}
+end() { # end <signal>: its exit status
+    kill "-$1" "$box"
+    wait "$box"
+}
+tap_at_exit 'kill $box 2>/dev/null; wait'
+
+# members.py <port> <epoch> <exponent> <rounds>: two members with 8 values in slot 3. Each packet is
+# sent twice; every sum has to arrive at both.
+cat >members.py <<'PY'
+import socket, struct, sys
+port, epoch, exponent, rounds = map(int, sys.argv[1:])
+HEAD = ">BBBbHHIIIIHHI"
+sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
+sums, direct = [0, 0], 0
+for number in range(rounds):
+    for member, s in enumerate(sockets):
+        values = [(member + 1) * (number - i) for i in range(8)]
+        packet = struct.pack(HEAD, 2 << 4 | 13, 1, 0, exponent, 9, member, 3, epoch, number, 0, 8, 0, 0)
+        for _ in range(2):
+            s.sendto(packet + struct.pack("<8i", *values), ("127.0.0.1", port))
+    for member, s in enumerate(sockets):
+        s.settimeout(60)
+        while True:
+            reply = s.recv(2000)
+            head = struct.unpack(HEAD, reply[:32])
+            assert head[:2] == (2 << 4 | 13, 3) and head[4:8] == (9, member, 3, epoch), head
+            if head[8] == number:
+                break
+            assert head[8] == number - 1, head # the reply to a duplicate
+        if head[2] & 2:
+            direct += 1
+        else:
+            assert struct.unpack("<8i", reply[32:]) == tuple(3 * (number - i) for i in range(8)), reply
+            sums[member] += 1
+print("sums %d %d direct %d" % (sums[0], sums[1], direct))
+PY
+
+tap_run "a box" begin --json --job 9 --epoch 4 --exponent -3 --slots 8 --metrics 0
+tap_like "says what it is" "$(cat box.out)" \
+    '^box: 127.0.0.1:[0-9]*, members 0 .. 1, job 9, epoch 4, exponent -3, 8 slots'
+tap_is "two members have every sum" "$(python3 members.py "$port" 4 -3 20 2>&1)" "sums 20 20 direct 0"
+tap_is "a later epoch with another exponent has none" "$(python3 members.py "$port" 5 -2 3 2>&1)" "sums 0 0 direct 6"
+tap_is "the exponent is the box's" "$(python3 members.py "$port" 6 -3 3 2>&1)" "sums 3 3 direct 0"
+python3 -c 'import socket, sys
+socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"garbage", ("127.0.0.1", int(sys.argv[1])))' "$port"
+metrics() { python3 -c 'import sys, urllib.request
+print(urllib.request.urlopen(sys.argv[1]).read().decode(), end="")' "$(sed -n 's/^metrics: //p' box.out)"; }
+has() { metrics >metrics.txt && grep -qx "$1" metrics.txt; }
+tap_run "/metrics has the garbage" tap_until has 'weft_box_packets_total{verdict="malformed"} 1'
+tap_run "the format is right" python3 "$WEFT_SOURCE_ROOT/tests/cli/metrics_check.py" format metrics.txt
+tap_is "rounds, void ones, values, epoch, members" "$(grep -e 'complete"' -e ^weft_box_rounds -e ^weft_box_values \
+    -e ^weft_box_epoch -e '^weft_box_members ' metrics.txt | sed 's/.* //' | tr '\n' ' ')" "26 368 3 2 6 "
+end INT
+tap_is "Ctrl-C ends it well" $? 0
+grep -v -e '^box:' -e '^metrics:' box.out >box.json
+tap_is "its counters: 26 rounds of two members, each packet twice" \
+    "$(jq -r '.packets | "\(.summed) \(.complete) \(.waiting + .result + .stale) \(.malformed)"' box.json)" "26 26 52 1"
+tap_is "and its facts" "$(jq -r '"\(.mode) \(.epoch) \(.exponent) \(.members_known) \(.float32) \(.rounds_void)"' box.json)" \
+    "process 6 -3 2 false 3"
+
+begin --float32 --inject-loss 0.999 --inject-seed 3
+tap_like "with floats" "$(cat box.out)" 'epoch 0, float32, 512 slots$'
+end TERM
+tap_is "SIGTERM ends it, too" $? 0
+tap_like "it prints what it has added" "$(cat box.out)" '^packets added: 0; rounds complete: 0'
+if [ -w /dev/full ]; then
+    "$WEFT_BIN" aggregate --dense 127.0.0.1:0 --security none --members 2 --json >/dev/full 2>box.err &
+    box=$!
+    tap_until grep -q '^SigBlk:.*[1-9a-f]' "/proc/$box/status" # it reads its signals
+    end INT
+    tap_is "a full disk is a failure" $? 1
+fi
+
+refused() { # refused <what it says> <words...>
+    sentence=$1
+    shift
+    tap_run_fails "refused: $*" 2 "$WEFT_BIN" aggregate "$@"
+    tap_like "which says why" "$(cat "$tap_tmp/run.out")" "$sentence"
+}
+refused 'needs --security none: packets of dense rounds have no' --dense 127.0.0.1:0 --members 2
+refused 'needs --security none' --dense 127.0.0.1:0 --members 2 --security seal
+refused '\-\-members N is missing' --dense 127.0.0.1:0 --security none
+refused 'is not HOST:PORT, such as 127.0.0.1:7701' --dense nowhere: --members 2 --security none
+refused 'have none' --dense 127.0.0.1:0 --members 2 --security none --float32 --exponent 3
+refused 'from -126 to 127' --dense 127.0.0.1:0 --members 2 --security none --exponent 128
+refused 'unknown option --servers' --dense 127.0.0.1:0 --members 2 --security none --servers 127.0.0.1:1
+tap_run_fails "not beyond loopback" 1 "$WEFT_BIN" aggregate --dense 0.0.0.0:0 --members 2 --security none
+tap_like "unless it is said" "$(cat "$tap_tmp/run.out")" 'loopback'
+begin
+tap_run_fails "a port has one box" 1 "$WEFT_BIN" aggregate --dense "127.0.0.1:$port" --members 2 --security none
+tap_like "which says so" "$(cat "$tap_tmp/run.out")" "port $port .* is in use"
+end TERM
+tap_like "the help of the process names it" "$("$WEFT_BIN" aggregate --help)" '^  --dense HOST:PORT'
+tap_run "and it has its own" "$WEFT_BIN" aggregate --dense 127.0.0.1:0 --help
+tap_like "which says what is not authenticated" "$(cat "$tap_tmp/run.out")" 'Packets are not authenticated'
+tap_done
