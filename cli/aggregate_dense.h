@@ -1,4 +1,5 @@
-/* `weft aggregate --dense`: a verb of its own behind that option, as --xdp (cli/aggregate_xdp.h). */
+/* `weft aggregate --dense`: a verb of its own behind that option, like --xdp
+ * (cli/aggregate_xdp.h). */
 #ifndef WEFT_CLI_AGGREGATE_DENSE_H
 #define WEFT_CLI_AGGREGATE_DENSE_H
 

@@ -9,13 +9,18 @@
  * Columns are those of nccl-tests: algbw is the size divided by the time; busbw is algbw times
  * the bytes on each link / the size, which is 2 (n - 1) / n for all_reduce, (n - 1) / n for
  * all_gather and 1 for broadcast, so that it can be compared with the link's rate for any n. The
- * size is that of the whole vector. */
+ * size is that of the whole vector.
+ *
+ * With --box the ranks are members of dense rounds instead (cli/perf/collective_box.h), and each
+ * link carries the vector once in each direction: busbw is algbw. */
 #include "cli/node_options.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/perf/collective_box.h"
 #include "cli/perf/layout.h"
 #include "cli/stop.h"
 #include "cli/verbs.h"
+#include "agg/agg.h"
 #include "io/clock.h"
 #include "node/coll_thread.h"
 
@@ -56,6 +61,7 @@ struct options {
     const char *lab;
     const char *hosts;
     struct weft_perf_layout layout;
+    struct weft_perf_box_options box;
     bool json;
 };
 
@@ -74,12 +80,14 @@ struct line {
     uint64_t p99_ns;
     double cpu_s;     /* of all ranks, for one round */
     uint64_t missing; /* elements of contributions */
+    uint64_t resent;  /* with a box: packets, in all rounds */
 };
 
 struct perf {
     const struct options *options;
     struct rank rank[RANKS_MAX];
-    uint64_t *round_ns; /* (rounds,) */
+    struct weft_perf_box *box; /* NULL: none */
+    uint64_t *round_ns;        /* (rounds,) */
     struct weft_error error;
 };
 
@@ -190,6 +198,7 @@ static bool join_all(struct perf *p)
 
 static void close_all(struct perf *p)
 {
+    weft_perf_box_close(p->box);
     for (uint32_t r = 0; r < p->options->ranks; r++) {
         struct rank *rank = &p->rank[r];
         weft_coll_thread_stop(rank->thread);
@@ -233,9 +242,14 @@ static weft_status failed(struct perf *p, uint32_t r)
     return weft_fail(&p->error, WEFT_PEER, "%s", why);
 }
 
-static weft_status play(struct perf *p, uint64_t bytes, uint64_t *ns_p, uint64_t *missing_p)
+static weft_status play(struct perf *p, uint64_t bytes, uint64_t *ns_p, struct line *line)
 {
     uint64_t id[RANKS_MAX];
+    if (p->box != NULL) {
+        return weft_perf_box_sum(p->box, count_of(p->options, bytes),
+                                 p->options->timeout_s * WEFT_NS_PER_S, ns_p, &line->resent,
+                                 &p->error);
+    }
     uint64_t begin_ns = weft_clock_now_ns();
     for (uint32_t r = 0; r < p->options->ranks; r++) {
         struct weft_coll_call call = call_of(p, r, bytes);
@@ -251,7 +265,7 @@ static weft_status play(struct perf *p, uint64_t bytes, uint64_t *ns_p, uint64_t
         if (status == WEFT_OK && (waited != WEFT_OK || done.status != WEFT_OK)) {
             status = failed(p, r);
         }
-        *missing_p += waited == WEFT_OK ? done.own_missing : 0;
+        line->missing += waited == WEFT_OK ? done.own_missing : 0;
     }
     *ns_p = weft_clock_now_ns() - begin_ns;
     return status;
@@ -301,19 +315,20 @@ static int by_size(const void *a, const void *b)
 static weft_status measure(struct perf *p, uint64_t bytes, struct line *line_p)
 {
     const struct options *o = p->options;
-    uint64_t ns, missing = 0;
+    struct line line = {.bytes = bytes};
+    uint64_t ns;
     forget(p); /* of another size */
     for (uint32_t i = 0; i < o->warmup; i++) {
-        weft_status status = play(p, bytes, &ns, &missing);
+        weft_status status = play(p, bytes, &ns, &line);
         if (status != WEFT_OK) {
             return status;
         }
     }
-    missing = 0;
+    line = (struct line){.bytes = bytes}; /* without the warm-up */
     uint64_t cpu_ns = weft_clock_cpu_ns();
     for (uint32_t i = 0; i < o->rounds; i++) {
         weft_status status =
-            weft_stop_asked() ? WEFT_AGAIN : play(p, bytes, &p->round_ns[i], &missing);
+            weft_stop_asked() ? WEFT_AGAIN : play(p, bytes, &p->round_ns[i], &line);
         if (status != WEFT_OK) {
             return status;
         }
@@ -323,11 +338,10 @@ static weft_status measure(struct perf *p, uint64_t bytes, struct line *line_p)
         return weft_fail(&p->error, WEFT_DATA, "the result of %" PRIu64 " bytes is wrong", bytes);
     }
     qsort(p->round_ns, o->rounds, sizeof(*p->round_ns), by_size);
-    *line_p = (struct line){.bytes = bytes,
-                            .p50_ns = p->round_ns[o->rounds / 2],
-                            .p99_ns = p->round_ns[(uint64_t)o->rounds * 99 / 100],
-                            .cpu_s = (double)cpu_ns / 1e9 / o->rounds,
-                            .missing = missing};
+    line.p50_ns = p->round_ns[o->rounds / 2];
+    line.p99_ns = p->round_ns[(uint64_t)o->rounds * 99 / 100];
+    line.cpu_s = (double)cpu_ns / 1e9 / o->rounds;
+    *line_p = line;
     return WEFT_OK;
 }
 
@@ -337,6 +351,9 @@ static weft_status measure(struct perf *p, uint64_t bytes, struct line *line_p)
 static double share(const struct options *o)
 {
     double others = (double)(o->ranks - 1) / o->ranks;
+    if (o->box.address != NULL) {
+        return 1;
+    }
     return o->kind->kind == WEFT_COLL_ALL_REDUCE   ? 2 * others
            : o->kind->kind == WEFT_COLL_ALL_GATHER ? others
                                                    : 1.0;
@@ -353,6 +370,9 @@ static double ideal_ns(const struct options *o, uint64_t bytes)
     uint64_t rate = o->lab != NULL ? o->layout.network.rate_bps : 0;
     if (rate == 0 || o->kind->kind != WEFT_COLL_ALL_REDUCE) {
         return 0;
+    }
+    if (o->box.address != NULL) {
+        return (double)weft_perf_box_wire_bytes(bytes) * 8e9 / (double)rate;
     }
     uint64_t slice = weft_div_ceil_u64(bytes, o->ranks);
     uint64_t wire = slice + PACKET_HEADERS * weft_div_ceil_u64(slice, 1408);
@@ -371,17 +391,25 @@ static void print_line(const struct options *o, const struct line *line)
         double all = (double)o->rounds * o->ranks * (double)count_of(o, line->bytes);
         printf(" %8.3f", 100.0 * (double)line->missing / all);
     }
+    if (o->box.address != NULL) {
+        printf(" %8.1f", (double)line->resent / o->rounds);
+    }
     printf("\n");
     fflush(stdout);
 }
 
 static void print_head(const struct options *o)
 {
-    printf("%s, %u ranks, %s%s%s, %s; median of %u rounds\n", weft_coll_kind_name(o->kind->kind),
-           o->ranks, o->lab != NULL ? "lab " : "loopback", o->lab != NULL ? o->lab : "",
-           o->transport == 0 ? "" : ", tcp", weft_security_mode_name(o->security.mode), o->rounds);
-    printf("%12s %10s %10s %8s %8s %9s%s%s\n", "bytes", "us", "p99 us", "algbw", "busbw", "CPU ms",
-           ideal_ns(o, 4) > 0 ? " x ideal" : "", o->bound_ppm > 0 ? " missing%" : "");
+    const char *box = o->box.address;
+    printf("%s, %u ranks, %s%s%s%s%s, %s; median of %u rounds\n",
+           weft_coll_kind_name(o->kind->kind), o->ranks, o->lab != NULL ? "lab " : "loopback",
+           o->lab != NULL ? o->lab : "", o->transport == 0 ? "" : ", tcp",
+           box != NULL ? ", box " : "", box != NULL ? box : "",
+           weft_security_mode_name(o->security.mode), o->rounds);
+    printf("%12s %10s %10s %8s %8s %9s%s%s%s\n", "bytes", "us", "p99 us", "algbw", "busbw",
+           "CPU ms",
+           ideal_ns(o, 4) > 0 ? " x ideal" : "", o->bound_ppm > 0 ? " missing%" : "",
+           box != NULL ? "   resent" : "");
 }
 
 static void add_json(const struct options *o, cJSON *sizes, const struct line *line)
@@ -394,6 +422,9 @@ static void add_json(const struct options *o, cJSON *sizes, const struct line *l
     cJSON_AddNumberToObject(one, "busbw_gbytes_per_s", algbw(line) * share(o));
     cJSON_AddNumberToObject(one, "cpu_s", line->cpu_s);
     cJSON_AddNumberToObject(one, "elements_missing", (double)line->missing);
+    if (o->box.address != NULL) {
+        cJSON_AddNumberToObject(one, "packets_resent", (double)line->resent);
+    }
     if (ideal_ns(o, line->bytes) > 0) {
         cJSON_AddNumberToObject(one, "ideal_ns", ideal_ns(o, line->bytes));
     }
@@ -420,6 +451,18 @@ static weft_status measure_all(struct perf *p, cJSON *sizes)
 
 /* ---- the verb -------------------------------------------------------------------------------- */
 
+static bool open_box(struct perf *p)
+{
+    const struct options *o = p->options;
+    if (!weft_perf_box_open(&o->box, &o->layout, o->ranks, &p->box, &p->error)) {
+        return false;
+    }
+    for (uint32_t r = 0; r < o->ranks; r++) {
+        weft_perf_box_vectors(p->box, r, p->rank[r].in, p->rank[r].out);
+    }
+    return true;
+}
+
 static weft_status run(struct perf *p, cJSON *sizes)
 {
     const struct options *o = p->options;
@@ -427,12 +470,13 @@ static weft_status run(struct perf *p, cJSON *sizes)
     if (p->round_ns == NULL) {
         return weft_fail(&p->error, WEFT_NOMEM, "no memory for %u rounds", o->rounds);
     }
+    bool box = o->box.address != NULL;
     for (uint32_t r = 0; r < o->ranks; r++) {
-        if (!open_rank(p, r) || !take_memory(p, r)) {
+        if ((!box && !open_rank(p, r)) || !take_memory(p, r)) {
             return WEFT_IO;
         }
     }
-    if (!join_all(p)) {
+    if (box ? !open_box(p) : !join_all(p)) {
         return WEFT_IO;
     }
     if (sizes == NULL) {
@@ -449,6 +493,7 @@ static int report(struct options *o, const char *name)
     cJSON *sizes = o->json ? cJSON_AddArrayToObject(root, "sizes") : NULL;
     weft_status status = weft_security_load(&o->security, true, &perf.error);
     status = status == WEFT_OK ? run(&perf, sizes) : status;
+    uint32_t epoch = perf.box != NULL ? weft_perf_box_epoch(perf.box) : 0;
     close_all(&perf);
     weft_security_fini(&o->security);
     if (status != WEFT_OK) {
@@ -463,6 +508,10 @@ static int report(struct options *o, const char *name)
         cJSON_AddNumberToObject(root, "bound_ppm", o->bound_ppm);
         cJSON_AddNumberToObject(root, "rounds", o->rounds);
         cJSON_AddStringToObject(root, "lab", o->lab != NULL ? o->lab : "");
+        weft_json_add_text(root, "box", o->box.address);
+        if (o->box.address != NULL) {
+            cJSON_AddNumberToObject(root, "epoch", epoch);
+        }
         return weft_output_json(name, root, false) ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
     }
     return WEFT_EXIT_OK;
@@ -478,6 +527,32 @@ static const struct kind *kind_of(const char *verb)
     return &kinds[0];
 }
 
+static int check_box(const struct weft_command *command, const struct options *o)
+{
+    if (o->box.address == NULL) {
+        return WEFT_OPTIONS_RUN;
+    }
+    if (o->kind->kind != WEFT_COLL_ALL_REDUCE || o->bound_ppm > 0 || o->feedback ||
+        o->transport != 0 || o->packet_bytes != 0) {
+        return weft_options_usage(command,
+                                  "--box requires allreduce, without --loss-bound, --feedback, "
+                                  "--transport tcp and --packet-bytes");
+    }
+    if (o->security.mode != WEFT_MODE_NONE) {
+        return weft_options_usage(command,
+                                  "--box needs --security none: its packets are not authenticated");
+    }
+    if (o->ranks > WEFT_AGG_MEMBERS_MAX) {
+        return weft_options_usage(command, "--ranks %u: a box has at most %d members", o->ranks,
+                                  (int)WEFT_AGG_MEMBERS_MAX);
+    }
+    if (o->box.floats && o->box.exponent != 0) {
+        return weft_options_usage(command,
+                                  "--exponent is for integers; --float32 packets have none");
+    }
+    return WEFT_OPTIONS_RUN;
+}
+
 int weft_perf_collective(int argc, char **argv)
 {
     struct options o = {.kind = kind_of(argv[0]),
@@ -488,7 +563,8 @@ int weft_perf_collective(int argc, char **argv)
                         .rounds = 20,
                         .warmup = 3,
                         .timeout_s = 60,
-                        .security = WEFT_SECURITY_DEFAULTS};
+                        .security = WEFT_SECURITY_DEFAULTS,
+                        .box = {.slots = 32, .job = 1}};
     char name[32], summary[96];
     const struct weft_option options[] = {
         {"ranks", "N", "number of ranks", WEFT_OPTION_U32, &o.ranks, .min = 2, .max = RANKS_MAX},
@@ -518,6 +594,7 @@ int weft_perf_collective(int argc, char **argv)
          &o.lab, .fallback = "loopback"},
         {"hosts", "LIST", "hosts of the lab, such as 0,3-5", WEFT_OPTION_STRING, &o.hosts,
          .fallback = "the first ones"},
+        WEFT_PERF_BOX_ROWS(&o.box),
         WEFT_SECURITY_ROWS(&o.security),
         {"json", NULL, "print the result as one JSON object", WEFT_OPTION_FLAG, .value = &o.json},
         {0},
@@ -533,11 +610,12 @@ int weft_perf_collective(int argc, char **argv)
          "of --lab. A round starts with the first call and ends when the last rank is done. algbw\n"
          "= bytes / time in GB/s; busbw = algbw x (bytes on each link / bytes of the vector), as\n"
          "in nccl-tests: compare it with the link rate. CPU ms is the sum over all ranks for one\n"
-         "round. Results are checked. bench/torch_allreduce.py is the same measurement through\n"
-         "PyTorch, compared with Gloo.",
+         "round, without the box. Results are checked. bench/torch_allreduce.py is the same\n"
+         "measurement through PyTorch, compared with Gloo.",
         .example = "  weft perf allreduce --ranks 4 --to 4194304\n"
                    "  weft perf allgather --ranks 4 --to 4194304\n"
-                   "  weft perf allreduce --lab demo --ranks 8 --loss-bound 0.1 --feedback",
+                   "  weft perf allreduce --lab demo --ranks 8 --loss-bound 0.1 --feedback\n"
+                   "  weft perf allreduce --ranks 4 --box 127.0.0.1:7701 --security none",
         .options = options,
     };
     int status = weft_options_parse(&command, argc, argv);
@@ -560,6 +638,10 @@ int weft_perf_collective(int argc, char **argv)
     if (o.packet_bytes != 0 && o.packet_bytes < 1200) {
         return weft_options_usage(&command, "--packet-bytes %u is too small; at least 1200",
                                   o.packet_bytes);
+    }
+    status = check_box(&command, &o);
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
     }
     struct weft_error error = {.text = ""};
     if (!weft_perf_layout_find(o.lab, o.hosts, o.ranks, &o.layout, &error)) {

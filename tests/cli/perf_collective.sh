@@ -30,6 +30,29 @@ tap_is "one size: busbw is 2 (n - 1) / n of algbw" "$(json \
 tap_like "a table" "$(cat table.out)" '^ *1000 .*[0-9]'
 tap_like "whose head says what" "$(head -n 1 table.out)" '^all_reduce, 2 ranks, loopback, auth'
 
+"$WEFT_BIN" aggregate --dense 127.0.0.1:0 --members 3 --security none --inject-loss 0.1 >box.out 2>box.err &
+box=$!
+tap_at_exit 'kill $box 2>/dev/null; wait'
+tap_until grep -q '^box: ' box.out
+at=$(sed -n 's/^box: \([0-9.:]*\),.*/\1/p' box.out)
+# shellcheck disable=SC2086
+tap_is "through a box that loses packets" "$(json '[.box, .ranks, (.sizes | length)] | @text' \
+    allreduce --ranks 3 --security none --box "$at" $small)" "[\"$at\",3,2]"
+tap_is "busbw is algbw" "$(json '.sizes[0] | (.busbw_gbytes_per_s / .algbw_gbytes_per_s)' \
+    allreduce --ranks 3 --security none --box "$at" --from 4096 --to 4096 --rounds 2)" 1
+"$WEFT_BIN" perf allreduce --ranks 3 --security none --box "$at" --from 4096 --to 4096 --rounds 2 >table.out 2>run.err
+tap_like "the table says so" "$(head -n 1 table.out)" "^all_reduce, 3 ranks, loopback, box $at, none"
+tap_like "and has what was sent again" "$(sed -n 2p table.out)" 'resent$'
+tap_run_fails "a box of more members gives no sums" 1 "$WEFT_BIN" perf allreduce --ranks 2 --security none \
+    --box "$at" --from 4096 --to 4096 --give-up 1
+tap_like "which is said" "$(cat run.out)" "3 of 3 chunks have no sum. Is $at a box with 2 members"
+tap_run_fails "other exponents, too" 1 "$WEFT_BIN" perf allreduce --ranks 3 --security none --box "$at" \
+    --from 4096 --to 4096 --exponent 3
+tap_like "and why" "$(cat run.out)" 'the box does not sum int32 with exponent 3'
+kill "$box"
+wait "$box"
+tap_is "the box ends well" $? 0
+
 refused() { # refused <expected message> <arguments ...>
     words=$1
     shift
@@ -43,6 +66,13 @@ refused 'require allreduce' broadcast --loss-bound 0.1
 refused 'too small; at least 1200' allgather --packet-bytes 100
 refused '--hosts requires --lab' allreduce --hosts 0,1
 refused '1.*not allowed' allreduce --ranks 1
+refused 'needs --security none' allreduce --box 127.0.0.1:1
+refused '--box requires allreduce' allgather --box 127.0.0.1:1 --security none
+refused 'without --loss-bound' allreduce --box 127.0.0.1:1 --security none --loss-bound 0.1
+refused 'at most 64 members' allreduce --box 127.0.0.1:1 --security none --ranks 65
+refused 'have none' allreduce --box 127.0.0.1:1 --security none --float32 --exponent 1
+tap_run_fails "no address" 1 "$WEFT_BIN" perf allreduce --box nowhere: --security none
+tap_like "is said" "$(cat run.out)" '--box nowhere: is not HOST:PORT'
 status=0
 "$WEFT_BIN" perf allreduce --lab no-such-lab --from 4 --to 1000 >run.out 2>run.err || status=$?
 tap_is "no such lab: exit status" "$status" 1

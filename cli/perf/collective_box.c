@@ -1,0 +1,249 @@
+#include "cli/perf/collective_box.h"
+
+#include "base/bits.h"
+#include "cli/box_report.h"
+#include "cli/stop.h"
+#include "io/clock.h"
+#include "io/dense_link.h"
+#include "metrics/serve.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { NET_OVERHEAD_BYTES = 42 }; /* Ethernet, IPv4, UDP */
+
+struct member {
+    struct weft_perf_box *box;
+    pthread_t thread;
+    struct weft_dense_link *link;
+    const float *in;
+    float *out;
+    uint64_t *direct; /* (WEFT_BITS_WORDS(chunks),) */
+    size_t direct_words;
+    uint64_t done_ns;
+    weft_status status;
+    struct weft_error error;
+};
+
+struct weft_perf_box {
+    const struct weft_perf_box_options *options;
+    uint32_t ranks;
+    uint32_t epoch;
+    uint32_t started;        /* threads */
+    pthread_barrier_t begin; /* of a round: all threads and the caller; also the next field */
+    pthread_barrier_t end;
+    bool stopping;
+    uint64_t count; /* of the round; also the next field */
+    uint64_t timeout_ns;
+    struct member member[];
+};
+
+const char *weft_perf_box_parse_exponent(const char *text, void *value)
+{
+    return weft_box_parse_exponent(text, value);
+}
+
+uint64_t weft_perf_box_wire_bytes(uint64_t bytes)
+{
+    uint64_t packets = weft_div_ceil_u64(bytes, WEFT_AGG_PAYLOAD_MAX);
+    return bytes + packets * (WEFT_AGG_HEADER_BYTES + NET_OVERHEAD_BYTES);
+}
+
+uint32_t weft_perf_box_epoch(const struct weft_perf_box *box)
+{
+    return box->epoch;
+}
+
+/* ---- rounds ---------------------------------------------------------------------------------- */
+
+static weft_status make_room(struct member *m, uint64_t count)
+{
+    uint32_t chunks = weft_agg_member_chunks(weft_dense_link_member(m->link), count);
+    size_t words = WEFT_BITS_WORDS((size_t)chunks);
+    if (words > m->direct_words) {
+        free(m->direct);
+        m->direct = calloc(words, sizeof(*m->direct));
+        m->direct_words = m->direct != NULL ? words : 0;
+    }
+    return m->direct != NULL ? WEFT_OK : weft_fail(&m->error, WEFT_NOMEM, "no memory");
+}
+
+static void *member_run(void *arg)
+{
+    struct member *m = arg;
+    struct weft_perf_box *box = m->box;
+    weft_clock_timers_exact();
+    for (;;) {
+        (void)pthread_barrier_wait(&box->begin);
+        if (box->stopping) {
+            return NULL;
+        }
+        m->status = make_room(m, box->count);
+        if (m->status == WEFT_OK) {
+            m->status = weft_dense_link_sum(m->link, m->in, m->out, box->count, m->direct,
+                                            box->timeout_ns, &m->error);
+        }
+        m->done_ns = weft_clock_now_ns();
+        (void)pthread_barrier_wait(&box->end);
+    }
+}
+
+static uint64_t resent_of(const struct weft_perf_box *box)
+{
+    uint64_t resent = 0;
+    for (uint32_t r = 0; r < box->ranks; r++) {
+        const struct weft_agg_member_counters *c =
+            &weft_dense_link_member(box->member[r].link)->counters;
+        resent += c->resent_timeout + c->resent_early;
+    }
+    return resent;
+}
+
+static weft_status check(const struct weft_perf_box *box, uint32_t rank, struct weft_error *error)
+{
+    const struct member *m = &box->member[rank];
+    const struct weft_agg_member *state = weft_dense_link_member(m->link);
+    if (m->status == WEFT_AGAIN) {
+        return WEFT_AGAIN;
+    }
+    if (m->status != WEFT_OK) {
+        return weft_fail(error, m->status,
+                         "rank %u: %.200s. Is %s a box with %u members and %u slots or more, of "
+                         "job %u, whose epoch was before %u?",
+                         rank, m->error.text, box->options->address, box->ranks,
+                         box->options->slots, box->options->job, box->epoch);
+    }
+    if (state->counters.direct > 0) {
+        return weft_fail(error, WEFT_DATA,
+                         "%llu chunks have no valid sum: the box does not sum %s with exponent %d",
+                         (unsigned long long)state->counters.direct,
+                         box->options->floats ? "float32" : "int32", box->options->exponent);
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_perf_box_sum(struct weft_perf_box *box, uint64_t count, uint64_t timeout_ns,
+                              uint64_t *ns_p, uint64_t *resent_p, struct weft_error *error)
+{
+    uint64_t resent = resent_of(box);
+    box->count = count;
+    box->timeout_ns = timeout_ns;
+    uint64_t begin_ns = weft_clock_now_ns();
+    uint64_t done_ns = begin_ns;
+    (void)pthread_barrier_wait(&box->begin);
+    (void)pthread_barrier_wait(&box->end);
+    *resent_p += resent_of(box) - resent;
+    weft_status status = WEFT_OK;
+    for (uint32_t r = 0; r < box->ranks && status == WEFT_OK; r++) {
+        done_ns = weft_max_u64(done_ns, box->member[r].done_ns);
+        status = check(box, r, error);
+    }
+    *ns_p = done_ns - begin_ns;
+    return status;
+}
+
+void weft_perf_box_vectors(struct weft_perf_box *box, uint32_t rank, const float *in, float *out)
+{
+    box->member[rank].in = in;
+    box->member[rank].out = out;
+}
+
+/* ---- members --------------------------------------------------------------------------------- */
+
+/* Seconds since 1970, at the begin of a second: runs that follow each other have different
+ * ones. */
+static uint32_t epoch_now(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    const struct timespec left = {.tv_nsec = (long)WEFT_NS_PER_S - now.tv_nsec - 1};
+    (void)nanosleep(&left, NULL);
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (uint32_t)now.tv_sec;
+}
+
+static bool open_member(struct weft_perf_box *box, const struct weft_perf_layout *layout,
+                        uint32_t rank, const char *host, uint16_t port, struct weft_error *error)
+{
+    const struct weft_perf_box_options *o = box->options;
+    char own[WEFT_PERF_ADDRESS_BYTES];
+    int home;
+    struct weft_dense_link_config config = {.host = own,
+                                            .box_host = host,
+                                            .box_port = port,
+                                            .insecure_network = layout->lab != NULL,
+                                            .is_stopped = weft_stop_asked};
+    weft_perf_layout_address(layout, rank, own);
+    weft_agg_member_config_default(&config.member);
+    config.member.job = (uint16_t)o->job;
+    config.member.member = (uint16_t)rank;
+    config.member.members = box->ranks;
+    config.member.slots = o->slots;
+    config.member.epoch = box->epoch;
+    config.member.element = o->floats ? WEFT_AGG_FLOATS : WEFT_AGG_FIXED;
+    config.member.exponent = (int8_t)o->exponent;
+    if (!weft_perf_netns_enter(layout, rank, &home, error)) {
+        return false;
+    }
+    weft_status status = weft_dense_link_open(&config, &box->member[rank].link, error);
+    weft_perf_netns_leave(home);
+    return status == WEFT_OK;
+}
+
+bool weft_perf_box_open(const struct weft_perf_box_options *options,
+                        const struct weft_perf_layout *layout, uint32_t ranks,
+                        struct weft_perf_box **box_p, struct weft_error *error)
+{
+    char host[WEFT_METRICS_HOST_BYTES];
+    uint16_t port;
+    if (!weft_metrics_address(options->address, host, &port)) {
+        return weft_perf_fail(error, "--box %.80s is not HOST:PORT", options->address);
+    }
+    struct weft_perf_box *box = calloc(1, sizeof(*box) + ranks * sizeof(box->member[0]));
+    if (box == NULL || pthread_barrier_init(&box->begin, NULL, ranks + 1) != 0 ||
+        pthread_barrier_init(&box->end, NULL, ranks + 1) != 0) {
+        free(box);
+        return weft_perf_fail(error, "no memory for %u ranks", ranks);
+    }
+    *box_p = box;
+    box->options = options;
+    box->ranks = ranks;
+    box->epoch = options->epoch != 0 ? options->epoch : epoch_now();
+    for (uint32_t r = 0; r < ranks; r++) {
+        box->member[r].box = box;
+        if (!open_member(box, layout, r, host, port, error)) {
+            return false;
+        }
+    }
+    for (uint32_t r = 0; r < ranks; r++) {
+        if (pthread_create(&box->member[r].thread, NULL, member_run, &box->member[r]) != 0) {
+            return weft_perf_fail(error, "no thread for rank %u", r);
+        }
+        box->started++;
+    }
+    return true;
+}
+
+void weft_perf_box_close(struct weft_perf_box *box)
+{
+    if (box == NULL) {
+        return;
+    }
+    if (box->started == box->ranks) {
+        box->stopping = true;
+        (void)pthread_barrier_wait(&box->begin);
+        for (uint32_t r = 0; r < box->started; r++) {
+            (void)pthread_join(box->member[r].thread, NULL);
+        }
+        (void)pthread_barrier_destroy(&box->begin);
+        (void)pthread_barrier_destroy(&box->end);
+    } else if (box->started > 0) {
+        return; /* threads wait for others that could not be started; the process ends */
+    }
+    for (uint32_t r = 0; r < box->ranks; r++) {
+        weft_dense_link_close(box->member[r].link);
+        free(box->member[r].direct);
+    }
+    free(box);
+}
