@@ -29,7 +29,7 @@ static double utilisation(const struct weft_recdb_role *role)
 
 static uint64_t dropped(const struct weft_recdb_digest *d)
 {
-    return d->roles[0].dropped + d->roles[1].dropped;
+    return weft_recdb_digest_dropped(d);
 }
 
 static double span_s(const struct weft_recdb_digest *d)
@@ -122,8 +122,9 @@ static bool print_json(struct weft_recdb *db, struct weft_recdb_digest *d)
     }
     active_json(object, d);
     cJSON *cpu = cJSON_AddObjectToObject(object, "cpu");
-    role_json(cpu, "worker", &d->roles[0]);
-    role_json(cpu, "server", &d->roles[1]);
+    role_json(cpu, "worker", &d->roles[WEFT_RECDB_WORKERS]);
+    role_json(cpu, "server", &d->roles[WEFT_RECDB_SERVERS]);
+    role_json(cpu, "aggregator", &d->roles[WEFT_RECDB_AGGREGATORS]);
     return weft_output_json("trace summary", object, false);
 }
 
@@ -191,7 +192,10 @@ static void print_servers(struct weft_recdb_digest *d)
 
 static void print_losses(const struct weft_recdb *db, const struct weft_recdb_digest *d)
 {
-    uint64_t kept = d->roles[0].records + d->roles[1].records;
+    uint64_t kept = 0;
+    for (unsigned r = 0; r < WEFT_RECDB_ROLES; r++) {
+        kept += d->roles[r].records;
+    }
     if (dropped(d) > 0) {
         printf("DROPPED: %" PRIu64 " of %" PRIu64 " records did not fit into their rings; all "
                "figures are of the rest\n",
@@ -229,11 +233,12 @@ static bool print_text(struct weft_recdb *db, struct weft_recdb_digest *d)
                weft_hist_quantile(&d->active, 900000), weft_hist_quantile(&d->active, 990000),
                d->active.max, d->active.count);
     }
-    static const char *const names[] = {"worker", "server"};
-    for (unsigned i = 0; i < 2; i++) {
+    static const char *const names[] = {"worker", "server", "aggregator"};
+    for (unsigned i = 0; i < WEFT_RECDB_ROLES; i++) {
         const struct weft_recdb_role *role = &d->roles[i];
         if (role->wall_ns > 0) {
-            bool both = i == 1 && d->roles[0].processes == 0 && d->workers.count > 0;
+            bool both = i == WEFT_RECDB_SERVERS && d->roles[WEFT_RECDB_WORKERS].processes == 0 &&
+                        d->workers.count > 0;
             printf("%s CPU: %.3f s in %" PRIu64 " processes, %.1f %% of their time%s\n", names[i],
                    (double)role->cpu_ns / 1e9, role->processes, 100 * utilisation(role),
                    both ? "; includes the workers, which are in the same process" : "");

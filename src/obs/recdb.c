@@ -5,8 +5,9 @@
 #include <errno.h>
 #include <string.h>
 
-const char *const weft_recdb_tables[] = {"meta",   "process", "rpc",       "served",
-                                         "active", "hot",     "hot_total", NULL};
+const char *const weft_recdb_tables[] = {"meta",          "process", "rpc",       "served",
+                                         "active",        "hot",     "hot_total", "aggregate_in",
+                                         "aggregate_out", NULL};
 const char *const weft_recdb_about[] = {"command", "host", "started_utc", "weft_version", NULL};
 
 const char *weft_recdb_stage_name(unsigned stage)
@@ -34,7 +35,12 @@ static bool fail(struct weft_recdb *db, weft_status status, const char *file, co
 
 static bool sqlite_failed(struct weft_recdb *db, const char *file)
 {
-    return fail(db, weft_records_sql_status(db->sqlite), file, sqlite3_errmsg(db->sqlite));
+    char what[256];
+    const bool is_damaged = weft_records_sql_status(db->sqlite) == WEFT_DATA;
+    snprintf(what, sizeof(what), "%s%.200s%s",
+             is_damaged ? "the file is truncated or damaged (" : "", sqlite3_errmsg(db->sqlite),
+             is_damaged ? ")" : "");
+    return fail(db, weft_records_sql_status(db->sqlite), file, what);
 }
 
 void weft_recdb_no_memory(struct weft_recdb *db)
@@ -55,14 +61,19 @@ bool weft_recdb_is_sqlite(const char *path)
 
 static bool check_file(struct weft_recdb *db, const char *path)
 {
-    char start[4] = "";
+    char start[8] = "";
     if (weft_records_start(path, start, sizeof(start)) < 0) {
         return fail(db, WEFT_IO, path, strerror(errno));
     }
     if (weft_recdb_is_sqlite(path)) {
         return true;
     }
-    if (memcmp(start, "WEFT", sizeof(start)) == 0) {
+    if (memcmp(start, WEFT_SPOOL_MAGIC_START, sizeof(WEFT_SPOOL_MAGIC_START) - 1) == 0) {
+        return fail(db, WEFT_DATA, path,
+                    "is a spool, which a process leaves that was killed, or that still runs: `weft "
+                    "trace merge` makes a database of it");
+    }
+    if (memcmp(start, "WEFT", 4) == 0) {
         return fail(db, WEFT_DATA, path,
                     "is a trace of packets, not a database of records; `weft trace summary`, "
                     "`msg` and `qlog` read it");
@@ -99,12 +110,15 @@ static bool check_schema(struct weft_recdb *db, unsigned idx)
 {
     char schema[16], sql[96];
     schema_name(idx, schema);
-    for (const char *const *table = weft_recdb_tables; *table != NULL; table++) {
-        snprintf(sql, sizeof(sql), "SELECT 1 FROM %s.%s LIMIT 1", schema, *table);
+    for (int t = 0; t < WEFT_RECDB_TABLES_MUST; t++) {
+        const char *table = weft_recdb_tables[t];
+        snprintf(sql, sizeof(sql), "SELECT 1 FROM %s.%s LIMIT 1", schema, table);
         if (sqlite3_exec(db->sqlite, sql, NULL, NULL, NULL) != SQLITE_OK) {
-            char what[96];
+            char what[128];
             snprintf(what, sizeof(what),
-                     "is not a database of records: its table %s is missing, or damaged", *table);
+                     "is not a database of records, or is truncated: its table %s is missing, or "
+                     "damaged",
+                     table);
             return fail(db, WEFT_DATA, db->files[idx], what);
         }
     }
@@ -116,13 +130,59 @@ static bool check_schema(struct weft_recdb *db, unsigned idx)
                 "is of a version of the schema that this weft does not know");
 }
 
-/* "SELECT t.a, t.b FROM main.rpc AS t UNION ALL SELECT t.a, t.b FROM r1.rpc AS t ...", columns of
- * the first file. Without "t." SQLite treats a quoted name that is not a column as a string.
- * Owns: gives the result, for sqlite3_free; NULL = out of memory. */
-static char *union_sql(struct weft_recdb *db, const char *table)
+static bool has_table(struct weft_recdb *db, unsigned idx, const char *table)
 {
+    char schema[16];
+    return weft_recdb_number(
+               db,
+               weft_recdb_query(
+                   db, "SELECT count(*) FROM %s.sqlite_schema WHERE type = 'table' AND name = %Q",
+                   schema_name(idx, schema), table)) > 0;
+}
+
+/* Number of the first file that has the table; file_count = none has. */
+static unsigned first_with(struct weft_recdb *db, const char *table)
+{
+    unsigned idx = 0;
+    while (idx < db->file_count && !has_table(db, idx, table)) {
+        idx++;
+    }
+    return idx;
+}
+
+/* An empty table, in the place of one that all files lack. */
+static bool make_absent(struct weft_recdb *db, const char *table)
+{
+    const struct records_table *about = weft_records_tables;
+    while (strcmp(about->name, table) != 0) {
+        about++;
+    }
+    sqlite3_str *sql = sqlite3_str_new(db->sqlite);
+    sqlite3_str_appendf(sql, "CREATE TEMP TABLE %s(", table);
+    for (unsigned c = 0; c < about->column_count; c++) {
+        sqlite3_str_appendf(sql, "%s%s INTEGER", c > 0 ? ", " : "", about->columns[c]);
+    }
+    sqlite3_str_appendall(sql, ")");
+    char *text = sqlite3_str_finish(sql);
+    if (text == NULL) {
+        weft_recdb_no_memory(db);
+    } else if (sqlite3_exec(db->sqlite, text, NULL, NULL, NULL) != SQLITE_OK) {
+        (void)sqlite_failed(db, db->files[0]);
+    }
+    sqlite3_free(text);
+    return db->status == WEFT_OK;
+}
+
+/* "SELECT t.a, t.b FROM main.rpc AS t UNION ALL SELECT t.a, t.b FROM r1.rpc AS t ...", columns of
+ * the first of these files, those that have the table. Without "t." SQLite treats a quoted name
+ * that is not a column as a string.
+ * Owns: gives the result, for sqlite3_free; NULL = out of memory. */
+static char *union_sql(struct weft_recdb *db, const char *table, unsigned first)
+{
+    char schema[16];
     sqlite3_str *list = sqlite3_str_new(db->sqlite);
-    sqlite3_stmt *statement = weft_recdb_query(db, "PRAGMA main.table_info(%s)", table);
+    sqlite3_stmt *statement =
+        weft_recdb_query(db, "PRAGMA %s.table_info(%s)", schema_name(first, schema), table);
     while (weft_recdb_row(db, statement)) {
         sqlite3_str_appendf(list, "%st.\"%w\"", sqlite3_str_length(list) > 0 ? ", " : "",
                             sqlite3_column_text(statement, 1));
@@ -130,10 +190,11 @@ static char *union_sql(struct weft_recdb *db, const char *table)
     sqlite3_finalize(statement);
     char *columns = sqlite3_str_finish(list);
     sqlite3_str *sql = sqlite3_str_new(db->sqlite);
-    for (unsigned i = 0; columns != NULL && i < db->file_count; i++) {
-        char schema[16];
-        sqlite3_str_appendf(sql, "%sSELECT %s FROM %s.%s AS t", i > 0 ? " UNION ALL " : "", columns,
-                            schema_name(i, schema), table);
+    for (unsigned i = first; columns != NULL && i < db->file_count; i++) {
+        if (i == first || has_table(db, i, table)) {
+            sqlite3_str_appendf(sql, "%sSELECT %s FROM %s.%s AS t", i > first ? " UNION ALL " : "",
+                                columns, schema_name(i, schema), table);
+        }
     }
     sqlite3_free(columns);
     return sqlite3_str_finish(sql);
@@ -142,7 +203,11 @@ static char *union_sql(struct weft_recdb *db, const char *table)
 /* A view hides the first file's table of the same name. */
 static bool make_view(struct weft_recdb *db, const char *table)
 {
-    char *select = union_sql(db, table);
+    const unsigned first = first_with(db, table);
+    if (first == db->file_count) {
+        return make_absent(db, table);
+    }
+    char *select = union_sql(db, table, first);
     char *sql = select != NULL ? sqlite3_mprintf("CREATE TEMP VIEW %s AS %s", table, select) : NULL;
     sqlite3_stmt *statement = NULL;
     if (sql == NULL) {
@@ -187,8 +252,11 @@ weft_status weft_recdb_open(const char *const *files, unsigned count, struct wef
     for (unsigned i = 1; good && i < count; i++) {
         good = attach(db_p, i) && check_schema(db_p, i);
     }
-    for (size_t i = 0; good && count > 1 && weft_recdb_tables[i] != NULL; i++) {
-        good = make_view(db_p, weft_recdb_tables[i]);
+    for (size_t i = count > 1 ? 0 : WEFT_RECDB_TABLES_MUST; good && weft_recdb_tables[i] != NULL;
+         i++) {
+        const char *table = weft_recdb_tables[i];
+        good = count > 1 ? make_view(db_p, table)
+                         : has_table(db_p, 0, table) || make_absent(db_p, table);
     }
     return db_p->status;
 }
@@ -232,6 +300,14 @@ bool weft_recdb_row(struct weft_recdb *db, sqlite3_stmt *statement)
         return true;
     }
     return result == SQLITE_DONE ? false : sqlite_failed(db, only_file(db));
+}
+
+bool weft_recdb_has_column(struct weft_recdb *db, const char *table, const char *column)
+{
+    return weft_recdb_number(
+               db,
+               weft_recdb_query(db, "SELECT count(*) FROM pragma_table_info(%Q) WHERE name = %Q",
+                                table, column)) > 0;
 }
 
 uint64_t weft_recdb_u64(sqlite3_stmt *statement, int column)

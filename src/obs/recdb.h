@@ -33,7 +33,10 @@ enum weft_recdb_stage {
 
 enum weft_recdb_kind { WEFT_RECDB_PUSH, WEFT_RECDB_PULL, WEFT_RECDB_KINDS };
 
-extern const char *const weft_recdb_tables[]; /* ends with NULL; so does the next */
+/* Tables of records, in the order of weft_recdb_tables; ends with NULL, and so does the next. Files
+ * of earlier releases lack those after WEFT_RECDB_TABLES_MUST; they are then read as empty. */
+extern const char *const weft_recdb_tables[];
+enum { WEFT_RECDB_TABLES_MUST = 7 };
 extern const char *const weft_recdb_about[];  /* keys of meta that identify the run */
 const char *weft_recdb_stage_name(unsigned stage);
 const char *weft_recdb_kind_name(unsigned kind);
@@ -95,6 +98,9 @@ void weft_recdb_no_memory(struct weft_recdb *db);
  * true with a row, false at the end and on failure; NULL has no rows. */
 sqlite3_stmt *weft_recdb_query(struct weft_recdb *db, const char *format, ...);
 bool weft_recdb_row(struct weft_recdb *db, sqlite3_stmt *statement);
+
+/* True if the table has this column, which files of earlier releases may lack. */
+bool weft_recdb_has_column(struct weft_recdb *db, const char *table, const char *column);
 
 /* Negative values are returned as zero. */
 uint64_t weft_recdb_u64(sqlite3_stmt *statement, int column);

@@ -90,11 +90,17 @@ static bool add_rpc(struct weft_recdb_digest *digest, const struct weft_recdb_rp
 
 static void add_processes(struct weft_recdb *db, struct weft_recdb_digest *digest)
 {
+    const bool has_ended = weft_recdb_has_column(db, "process", "ended");
     sqlite3_stmt *statement = weft_recdb_query(
-        db, "SELECT role = 'server', records, dropped, cpu_ns, wall_ns FROM process");
+        db,
+        "SELECT CASE role WHEN 'server' THEN %d WHEN 'aggregator' THEN %d ELSE %d END,"
+        " records, dropped, cpu_ns, wall_ns, %s FROM process",
+        WEFT_RECDB_SERVERS, WEFT_RECDB_AGGREGATORS, WEFT_RECDB_WORKERS,
+        has_ended ? "ended = 0" : "0");
     while (weft_recdb_row(db, statement)) {
-        struct weft_recdb_role *role = &digest->roles[sqlite3_column_int(statement, 0) == 1];
+        struct weft_recdb_role *role = &digest->roles[sqlite3_column_int(statement, 0)];
         role->processes++;
+        role->cut += weft_recdb_u64(statement, 5);
         role->records += weft_recdb_u64(statement, 1);
         role->dropped += weft_recdb_u64(statement, 2);
         role->cpu_ns += weft_recdb_u64(statement, 3);
@@ -105,9 +111,18 @@ static void add_processes(struct weft_recdb *db, struct weft_recdb_digest *diges
 
 static void add_active(struct weft_recdb *db, struct weft_recdb_digest *digest)
 {
-    sqlite3_stmt *statement = weft_recdb_query(db, "SELECT workers, window_ns FROM active");
+    const bool has_connections = weft_recdb_has_column(db, "active", "connections");
+    sqlite3_stmt *statement = weft_recdb_query(db, "SELECT workers, window_ns, %s FROM active",
+                                               has_connections ? "connections" : "0");
     while (weft_recdb_row(db, statement)) {
-        weft_hist_add(&digest->active, weft_recdb_u64(statement, 0));
+        const uint64_t workers = weft_recdb_u64(statement, 0);
+        const uint64_t connections = weft_recdb_u64(statement, 2);
+        if (workers > 0) { /* else requests of aggregators that name no worker */
+            weft_hist_add(&digest->active, workers);
+        }
+        if (connections > 0) {
+            weft_hist_add(&digest->connections, connections);
+        }
         digest->window_ns = weft_recdb_u64(statement, 1);
     }
     sqlite3_finalize(statement);
@@ -208,6 +223,24 @@ uint64_t weft_recdb_digest_rpcs(const struct weft_recdb_digest *digest)
         rpcs += digest->kinds[k].total.count + digest->kinds[k].failed;
     }
     return rpcs;
+}
+
+uint64_t weft_recdb_digest_dropped(const struct weft_recdb_digest *digest)
+{
+    uint64_t dropped = 0;
+    for (unsigned r = 0; r < WEFT_RECDB_ROLES; r++) {
+        dropped += digest->roles[r].dropped;
+    }
+    return dropped;
+}
+
+uint64_t weft_recdb_digest_cut(const struct weft_recdb_digest *digest)
+{
+    uint64_t cut = 0;
+    for (unsigned r = 0; r < WEFT_RECDB_ROLES; r++) {
+        cut += digest->roles[r].cut;
+    }
+    return cut;
 }
 
 double weft_recdb_share(const struct weft_recdb_kind_digest *kind, unsigned stage)

@@ -5,7 +5,7 @@
  * this head, and records in the formats of rpc/rpc_record.h:
  *
  *   offset bytes  head
- *     0     8    magic "WEFTREC2"
+ *     0     8    magic "WEFTREC3"
  *     8     8    hash: XXH3 of the units, then of the head from offset 16 with that as the seed
  *    16     8    records of the process before this block, texts included
  *    24     8    records dropped so far (full rings, full disk)
@@ -14,13 +14,13 @@
  *    48     8    when it was opened, ns since 1970
  *    56     8    window of active workers, ns
  *    64     4    records that follow
- *    68     4    rank, or number of the first shard
+ *    68     4    rank, number of the first shard, or number of the aggregator
  *    72     4    process id
  *    76     4    0x01020304
- *    80     8    role: "worker", "server"; ends with zero
- *    88     1    1 = the last block: the process ended normally
- *    92     4    units that follow
- *    96    32    zero
+ *    80    16    role: "worker", "server", "aggregator"; ends with zero
+ *    96     1    1 = the last block: the process ended normally
+ *   100     4    units that follow
+ *   104    24    zero
  *
  * Every block has all of these fields. So if the process is killed, only the records in its rings
  * are lost, and a damaged block does not affect the others.
@@ -30,9 +30,10 @@
 
 #include "rpc/rpc_record.h"
 
-enum { WEFT_SPOOL_ROLE_BYTES = 8, WEFT_SPOOL_UNITS_MAX = 1 << 17 };
+enum { WEFT_SPOOL_ROLE_BYTES = 16, WEFT_SPOOL_UNITS_MAX = 1 << 17 };
 
-#define WEFT_SPOOL_MAGIC "WEFTREC2"
+#define WEFT_SPOOL_MAGIC       "WEFTREC3"
+#define WEFT_SPOOL_MAGIC_START "WEFTREC" /* of this and other versions */
 #define WEFT_SPOOL_ORDER UINT32_C(0x01020304)
 
 /* A record written by the recorder itself: bytes[0] is a key, the text follows; the texts of one
@@ -58,7 +59,7 @@ struct weft_spool_head {
     uint8_t last;
     uint8_t zero[3];
     uint32_t units;
-    uint8_t zero_too[32];
+    uint8_t zero_too[24];
 };
 
 static_assert(sizeof(struct weft_spool_head) == 128, "the file's format");

@@ -28,8 +28,8 @@ enum { WEFT_RECORDS_PATH_BYTES = 4096 };
 
 struct weft_recorder_config {
     const char *path;    /* of the database to create */
-    const char *role;    /* "worker", "server" */
-    uint32_t rank;       /* of a server: its first shard's number */
+    const char *role;    /* "worker", "server", "aggregator" */
+    uint32_t rank;       /* of a server: its first shard's number; of an aggregator: its number */
     const char *version; /* version and command are for the database's `meta`; NULL = "" */
     const char *command;
     uint64_t window_ns; /* of active workers; 0 = this process has none */

@@ -81,6 +81,14 @@ static weft_status spool_meta(struct records_sink *sink, const struct spool_fact
     return status;
 }
 
+static bool is_other_spool(const char *path)
+{
+    char start[8];
+    return weft_records_start(path, start, sizeof(start)) == sizeof(start) &&
+           memcmp(start, WEFT_SPOOL_MAGIC_START, sizeof(WEFT_SPOOL_MAGIC_START) - 1) == 0 &&
+           memcmp(start, WEFT_SPOOL_MAGIC, sizeof(start)) != 0;
+}
+
 static weft_status add_spool(struct records_sink *sink, const char *path)
 {
     struct weft_spool_reader reader;
@@ -107,7 +115,10 @@ static weft_status add_spool(struct records_sink *sink, const char *path)
         return status; /* a process that was killed before its first block */
     }
     if (blocks == 0) {
-        return weft_fail(sink->error, WEFT_DATA, "%.400s holds no records", path);
+        return weft_fail(sink->error, WEFT_DATA, "%.400s %s", path,
+                         is_other_spool(path)
+                             ? "is a spool of another release, whose `weft trace merge` reads it"
+                             : "holds no records");
     }
     const struct records_process row = {
         .id = process,
@@ -160,20 +171,22 @@ static const char *text_of(sqlite3_stmt *stmt, int column)
     return text != NULL ? text : "";
 }
 
-static weft_status copy_table(sqlite3 *from, const char *path, struct records_sink *sink,
+static weft_status copy_table(struct weft_recdb *from, const char *path, struct records_sink *sink,
                               enum weft_records_table table, int64_t process_add)
 {
     const struct records_table *about = &weft_records_tables[table];
     char text[1024] = "SELECT ";
     for (unsigned c = 0; c < about->column_count; c++) {
         size_t used = strlen(text);
-        snprintf(text + used, sizeof(text) - used, "%s%s", c > 0 ? ", " : "", about->columns[c]);
+        const bool is_there = weft_recdb_has_column(from, about->name, about->columns[c]);
+        snprintf(text + used, sizeof(text) - used, "%s%s", c > 0 ? ", " : "",
+                 is_there ? about->columns[c] : "0");
     }
     size_t used = strlen(text);
     snprintf(text + used, sizeof(text) - used, " FROM %s", about->name);
     sqlite3_stmt *stmt = NULL;
     int code = SQLITE_DONE;
-    weft_status status = select_open(from, path, text, sink, &stmt);
+    weft_status status = select_open(from->sqlite, path, text, sink, &stmt);
     while (status == WEFT_OK && (code = sqlite3_step(stmt)) == SQLITE_ROW) {
         int64_t values[RECORDS_COLUMNS_MAX];
         for (unsigned c = 0; c < about->column_count; c++) {
@@ -182,7 +195,7 @@ static weft_status copy_table(sqlite3 *from, const char *path, struct records_si
         }
         status = weft_records_sink_row(sink, table, values);
     }
-    return select_close(from, path, code, sink, stmt, status);
+    return select_close(from->sqlite, path, code, sink, stmt, status);
 }
 
 static weft_status copy_processes(sqlite3 *from, const char *path, struct records_sink *sink,
@@ -234,7 +247,7 @@ static weft_status add_database(struct records_sink *sink, const char *path)
         status = copy_meta(from.sqlite, path, sink);
     }
     for (int t = 0; status == WEFT_OK && t < TABLE_COUNT; t++) {
-        status = copy_table(from.sqlite, path, sink, (enum weft_records_table)t, add);
+        status = copy_table(&from, path, sink, (enum weft_records_table)t, add);
     }
     if (status == WEFT_OK) {
         status = copy_processes(from.sqlite, path, sink, add);

@@ -15,6 +15,8 @@ enum weft_records_table {
     TABLE_ACTIVE,
     TABLE_HOT,
     TABLE_HOT_TOTAL,
+    TABLE_AGGREGATE_IN,
+    TABLE_AGGREGATE_OUT,
     TABLE_COUNT,
 };
 

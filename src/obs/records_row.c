@@ -16,9 +16,17 @@ const struct records_table weft_records_tables[TABLE_COUNT] = {
               "ps_proc_ns", "ps_overlap_ns", "ps_wait_ns", "ps_queue_ns", "n_tx_ns", "process"),
     [TABLE_SERVED] = TABLE("served", 9, "server", "worker", "rpc", "kind", "arrival_ns",
                            "departure_ns", "ps_proc_ns", "ps_wait_ns", "ps_queue_ns", "process"),
-    [TABLE_ACTIVE] = TABLE("active", 4, "server", "start_ns", "window_ns", "workers", "process"),
+    [TABLE_ACTIVE] =
+        TABLE("active", 4, "server", "start_ns", "window_ns", "workers", "process", "connections"),
     [TABLE_HOT] = TABLE("hot", 5, "server", "tbl", "id", "updates", "error"),
     [TABLE_HOT_TOTAL] = TABLE("hot_total", 4, "server", "tbl", "updates", "exact"),
+    [TABLE_AGGREGATE_IN] = TABLE("aggregate_in", 14, "aggregator", "server", "child", "sender",
+                                 "rpc", "tbl", "status", "reason", "pushes", "rows", "bytes",
+                                 "arrival_ns", "answer_ns", "aggregate", "process"),
+    [TABLE_AGGREGATE_OUT] =
+        TABLE("aggregate_out", 16, "aggregator", "server", "rpc", "tbl", "clock", "status",
+              "reason", "messages", "pushes", "rows_in", "rows_out", "bytes_in", "bytes_out",
+              "first_ns", "sent_ns", "answer_ns", "process"),
 };
 
 static void rpc_row(const struct weft_rpc_record *record, int64_t process, int64_t *out)
@@ -68,6 +76,54 @@ static void served_row(const struct weft_rpc_record *record, int64_t process, in
     memcpy(out, row, sizeof(row));
 }
 
+static void aggregate_in_row(const struct weft_rpc_record *record, int64_t process, int64_t *out)
+{
+    const struct weft_rpc_record_aggregate_in *in = &record->aggregate_in;
+    const int64_t row[] = {
+        in->aggregator,
+        in->server,
+        in->is_child,
+        in->sender,
+        in->rpc,
+        record->table,
+        in->status,
+        in->reason,
+        in->pushes,
+        in->rows,
+        (int64_t)in->bytes,
+        (int64_t)in->arrival_ns,
+        (int64_t)in->answer_ns,
+        in->aggregate,
+        process,
+    };
+    memcpy(out, row, sizeof(row));
+}
+
+static void aggregate_out_row(const struct weft_rpc_record *record, int64_t process, int64_t *out)
+{
+    const struct weft_rpc_record_aggregate_out *sum = &record->aggregate_out;
+    const int64_t row[] = {
+        sum->aggregator,
+        sum->server,
+        sum->rpc,
+        record->table,
+        sum->clock,
+        sum->status,
+        sum->reason,
+        sum->messages,
+        sum->pushes,
+        sum->rows_in,
+        sum->rows_out,
+        (int64_t)sum->bytes_in,
+        (int64_t)sum->bytes_out,
+        (int64_t)sum->first_ns,
+        (int64_t)sum->sent_ns,
+        (int64_t)sum->answer_ns,
+        process,
+    };
+    memcpy(out, row, sizeof(row));
+}
+
 bool weft_records_row(const struct weft_rpc_record *record, int64_t process,
                       enum weft_records_table *table_p, int64_t values_p[RECORDS_COLUMNS_MAX])
 {
@@ -87,8 +143,8 @@ bool weft_records_row(const struct weft_rpc_record *record, int64_t process,
         *table_p = TABLE_ACTIVE;
         memcpy(values_p,
                (int64_t[]){active->server, (int64_t)active->start_ns, (int64_t)active->window_ns,
-                           active->workers, process},
-               5 * sizeof(int64_t));
+                           active->workers, process, active->connections},
+               6 * sizeof(int64_t));
         return true;
     case WEFT_RPC_RECORD_HOT:
         *table_p = TABLE_HOT;
@@ -102,6 +158,14 @@ bool weft_records_row(const struct weft_rpc_record *record, int64_t process,
         memcpy(values_p,
                (int64_t[]){total->server, record->table, (int64_t)total->updates, total->exact},
                4 * sizeof(int64_t));
+        return true;
+    case WEFT_RPC_RECORD_AGGREGATE_IN:
+        *table_p = TABLE_AGGREGATE_IN;
+        aggregate_in_row(record, process, values_p);
+        return true;
+    case WEFT_RPC_RECORD_AGGREGATE_OUT:
+        *table_p = TABLE_AGGREGATE_OUT;
+        aggregate_out_row(record, process, values_p);
         return true;
     default:
         return false;

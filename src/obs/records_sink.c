@@ -264,6 +264,10 @@ weft_status weft_records_sink_end(struct records_sink *sink)
                      "CREATE INDEX IF NOT EXISTS rpc_time ON rpc(kind, t0_ns);"
                      "CREATE INDEX IF NOT EXISTS active_time ON active(server, start_ns);"
                      "CREATE INDEX IF NOT EXISTS hot_updates ON hot(tbl, updates);"
+                     "CREATE INDEX IF NOT EXISTS aggregate_in_name ON"
+                     " aggregate_in(server, sender, rpc);"
+                     "CREATE INDEX IF NOT EXISTS aggregate_out_name ON"
+                     " aggregate_out(aggregator, server, rpc);"
                      "COMMIT");
 }
 

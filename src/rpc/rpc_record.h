@@ -11,7 +11,7 @@
  *
  *   form      units
  *   0         1      padding before the end of the ring
- *   1-5, 255  4      struct weft_rpc_record in the full form (255: obs/record_spool.h)
+ *   1-7, 255  4      struct weft_rpc_record in the full form (255: obs/record_spool.h)
  *   64-79     2      struct weft_rpc_record_client_short; 64 + kind
  *   128-143   1      struct weft_rpc_record_served_short; 128 + kind
  *
@@ -29,11 +29,36 @@
 #include <stdatomic.h>
 
 enum weft_rpc_record_type {
-    WEFT_RPC_RECORD_CLIENT = 1,    /* by the worker, when the reply is delivered */
-    WEFT_RPC_RECORD_SERVED = 2,    /* by the server, when the reply is passed to the transport */
-    WEFT_RPC_RECORD_ACTIVE = 3,    /* by the server, at the end of a window with requests */
-    WEFT_RPC_RECORD_HOT = 4,       /* by the server, at the end: one id with many updates */
-    WEFT_RPC_RECORD_HOT_TOTAL = 5, /* by the server, at the end: all updates of a table */
+    WEFT_RPC_RECORD_CLIENT = 1,       /* by the worker, when the reply is delivered */
+    WEFT_RPC_RECORD_SERVED = 2,       /* by the server, when the reply is passed to the transport */
+    WEFT_RPC_RECORD_ACTIVE = 3,       /* by the server, at the end of a window with requests */
+    WEFT_RPC_RECORD_HOT = 4,          /* by the server, at the end: one id with many updates */
+    WEFT_RPC_RECORD_HOT_TOTAL = 5,    /* by the server, at the end: all updates of a table */
+    WEFT_RPC_RECORD_AGGREGATE_IN = 6, /* by an aggregator, with its reply to a push of a worker or
+                                       * to an aggregate of a child */
+    WEFT_RPC_RECORD_AGGREGATE_OUT = 7, /* by an aggregator, when an aggregate has its reply or is
+                                        * dropped */
+};
+
+/* Why an aggregator had a message sent to the server by its sender. */
+enum weft_rpc_record_direct {
+    WEFT_RPC_RECORD_ABSORBED, /* it had not: the server has committed it inside an aggregate */
+    WEFT_RPC_RECORD_DIRECT_TABLE,
+    WEFT_RPC_RECORD_DIRECT_FORM,
+    WEFT_RPC_RECORD_DIRECT_LARGE,
+    WEFT_RPC_RECORD_DIRECT_SHARD,
+    WEFT_RPC_RECORD_DIRECT_REFUSED,
+    WEFT_RPC_RECORD_DIRECTS,
+};
+
+/* Why an aggregate was sent. */
+enum weft_rpc_record_flush {
+    WEFT_RPC_RECORD_UNFLUSHED, /* it was not: the connection to the server ended before */
+    WEFT_RPC_RECORD_FLUSH_ALL,
+    WEFT_RPC_RECORD_FLUSH_COUNT,
+    WEFT_RPC_RECORD_FLUSH_AGE,
+    WEFT_RPC_RECORD_FLUSH_PRESSURE,
+    WEFT_RPC_RECORD_FLUSHES,
 };
 
 struct weft_rpc_record_client {
@@ -71,6 +96,9 @@ struct weft_rpc_record_active {
                        * window_ns) */
     uint64_t start_ns;
     uint64_t window_ns;
+    uint32_t connections; /* number of distinct connections, of workers and aggregators, on which a
+                           * request began in it */
+    uint32_t zero;
 };
 
 struct weft_rpc_record_hot {
@@ -86,6 +114,42 @@ struct weft_rpc_record_hot_total {
     uint64_t updates;
 };
 
+struct weft_rpc_record_aggregate_in {
+    uint32_t server;
+    uint32_t aggregator; /* its number */
+    uint32_t sender;     /* rank of the worker, or number of the child */
+    uint32_t rpc;        /* rpc_id of the sender */
+    uint32_t aggregate;  /* rpc_id of the aggregate that contained it; 0 = none was sent */
+    uint32_t pushes;     /* 1, or those in the child's aggregate */
+    uint32_t rows;
+    uint16_t status;     /* enum weft_rpc_status of the reply */
+    uint8_t is_child;    /* from a child */
+    uint8_t reason;      /* enum weft_rpc_record_direct */
+    uint64_t bytes;      /* of the message */
+    uint64_t arrival_ns; /* of the chunk that completed it */
+    uint64_t answer_ns;
+};
+
+struct weft_rpc_record_aggregate_out {
+    uint32_t server;
+    uint32_t aggregator;
+    uint32_t rpc;   /* rpc_id of the aggregate; 0 = it was not sent */
+    uint32_t clock; /* highest clock of its pushes */
+    uint32_t messages;
+    uint32_t pushes;
+    uint32_t rows_in; /* of those messages */
+    uint32_t rows_out;
+    uint16_t status; /* enum weft_rpc_status of the server's reply */
+    uint8_t reason;  /* enum weft_rpc_record_flush */
+    uint8_t zero;
+    uint32_t zero_too;
+    uint64_t first_ns; /* when its first push was added */
+    uint64_t sent_ns;  /* 0 = it was not sent */
+    uint64_t answer_ns;
+    uint64_t bytes_in;
+    uint64_t bytes_out;
+};
+
 struct weft_rpc_record {
     uint8_t type; /* enum weft_rpc_record_type */
     uint8_t zero;
@@ -97,6 +161,8 @@ struct weft_rpc_record {
         struct weft_rpc_record_active active;
         struct weft_rpc_record_hot hot;
         struct weft_rpc_record_hot_total hot_total;
+        struct weft_rpc_record_aggregate_in aggregate_in;
+        struct weft_rpc_record_aggregate_out aggregate_out;
         uint8_t bytes[120];
     };
 };

@@ -122,13 +122,45 @@ static void ring_fill(struct weft_rpc_record_ring *ring)
 
 static const struct weft_rpc_record others[] = {
     {.type = WEFT_RPC_RECORD_ACTIVE,
-     .active = {.server = 2, .workers = 3, .start_ns = 4000, .window_ns = 1000}},
+     .active = {.server = 2, .workers = 3, .start_ns = 4000, .window_ns = 1000, .connections = 4}},
     {.type = WEFT_RPC_RECORD_HOT,
      .table = 7,
      .hot = {.server = 2, .id = 99, .updates = 5, .error = 1}},
     {.type = WEFT_RPC_RECORD_HOT_TOTAL,
      .table = 7,
      .hot_total = {.server = 2, .exact = true, .updates = 6}},
+    {.type = WEFT_RPC_RECORD_AGGREGATE_IN,
+     .table = 7,
+     .aggregate_in = {.server = 2,
+                      .aggregator = 3,
+                      .sender = 4,
+                      .rpc = 5,
+                      .aggregate = 6,
+                      .pushes = 8,
+                      .rows = 9,
+                      .status = WEFT_RPC_SEND_DIRECT,
+                      .is_child = 1,
+                      .reason = WEFT_RPC_RECORD_DIRECT_REFUSED,
+                      .bytes = 10,
+                      .arrival_ns = 11,
+                      .answer_ns = 12}},
+    {.type = WEFT_RPC_RECORD_AGGREGATE_OUT,
+     .table = 7,
+     .aggregate_out = {.server = 2,
+                       .aggregator = 3,
+                       .rpc = 4,
+                       .clock = 5,
+                       .messages = 6,
+                       .pushes = 8,
+                       .rows_in = 9,
+                       .rows_out = 10,
+                       .status = WEFT_RPC_SEND_DIRECT,
+                       .reason = WEFT_RPC_RECORD_FLUSH_PRESSURE,
+                       .first_ns = 11,
+                       .sent_ns = 12,
+                       .answer_ns = 13,
+                       .bytes_in = 14,
+                       .bytes_out = 15}},
 };
 
 /* Convert records through a process's spool into a database. */
@@ -211,6 +243,8 @@ void golden_records(void **state)
     query_add(g, db, "active", "SELECT * FROM active");
     query_add(g, db, "hot", "SELECT * FROM hot");
     query_add(g, db, "hot_total", "SELECT * FROM hot_total");
+    query_add(g, db, "aggregate_in", "SELECT * FROM aggregate_in");
+    query_add(g, db, "aggregate_out", "SELECT * FROM aggregate_out");
     sqlite3_close(db);
     golden_folder_remove(folder);
     golden_end(g);

@@ -1,5 +1,6 @@
 /* Reading a database of records: invalid rows are skipped, several files are merged, and the output
  * matches the rows. The verbs are tested in tests/cli/trace_records.sh. */
+#include "obs/recdb_aggregation.h"
 #include "obs/recdb_chrome.h"
 #include "obs/recdb_digest.h"
 #include "obs/recdb_hotness.h"
@@ -77,7 +78,9 @@ static void a_digest_is_the_sum_of_the_rows(void **state)
     const char *file = place->first;
     struct weft_recdb db;
     run_sql(place->first, "INSERT INTO process VALUES(1, 'server', 0, 9, 20, 2, 500, 1000, 1);"
-                          "INSERT INTO active VALUES(5, 0, 1000000, 7, 1);"
+                          "INSERT INTO process VALUES(2, 'aggregator', 0, 9, 20, 3, 70, 1000, 0);"
+                          "INSERT INTO active VALUES(5, 0, 1000000, 7, 1, 2),"
+                          " (5, 1000000, 1000000, 0, 1, 1);"
                           "UPDATE rpc SET status = -1 WHERE rpc = 1");
     assert_int_equal(weft_recdb_open(&file, 1, &db), WEFT_OK);
     assert_string_equal(weft_recdb_meta(&db, "command"), "a test");
@@ -95,8 +98,15 @@ static void a_digest_is_the_sum_of_the_rows(void **state)
     assert_int_equal(digest.servers.list[0].id, 5);
     assert_int_equal(digest.servers.list[0].max_ns, 106000);
     assert_int_equal(digest.workers.list[0].rpcs, 19);
-    assert_int_equal(digest.roles[1].dropped, 2);
+    assert_int_equal(digest.roles[WEFT_RECDB_SERVERS].dropped, 2);
+    assert_int_equal(digest.roles[WEFT_RECDB_AGGREGATORS].cpu_ns, 70);
+    assert_int_equal(digest.roles[WEFT_RECDB_WORKERS].processes, 0);
+    assert_int_equal(weft_recdb_digest_dropped(&digest), 5);
+    assert_int_equal(weft_recdb_digest_cut(&digest), 1);
     assert_int_equal(digest.active.max, 7);
+    assert_int_equal(digest.active.count, 1); /* the other window has no worker's request */
+    assert_int_equal(digest.connections.count, 2);
+    assert_int_equal(digest.connections.max, 2);
     weft_recdb_digest_fini(&digest);
     weft_recdb_close(&db);
 }
@@ -185,6 +195,142 @@ static void several_files_are_one(void **state)
     weft_recdb_close(&db);
 }
 
+/* ---- aggregators ----------------------------------------------------------------------------- */
+
+/* Of the 20 pushes of 10 rows, each with 1 us of PS_proc, 12 came through aggregator 2: in two sums
+ * of six, which have 40 of their 60 rows. One was refused with its sum, and one was too large; 6
+ * never came there. */
+#define AGGREGATED                                                                                 \
+    "UPDATE rpc SET ps_proc_ns = 400, n_tx_ns = n_tx_ns + 600, ps_overlap_ns = 100"                \
+    " WHERE rpc <= 12;"                                                                            \
+    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 12)"                 \
+    " INSERT INTO aggregate_in"                                                                    \
+    " SELECT 2, 5, 0, 3, i, 0, 0, 0, 1, 10, 80, i * 1000, 9000000, 1 + i / 7, 1 FROM n;"           \
+    "INSERT INTO aggregate_in VALUES"                                                              \
+    " (2, 5, 0, 3, 13, 0, 16, 5, 1, 10, 80, 7, 9, 9, 1),"                                          \
+    " (2, 5, 0, 3, 14, 0, 16, 3, 1, 10, 80, 7, 9, 0, 1);"                                          \
+    "INSERT INTO aggregate_out VALUES"                                                             \
+    " (2, 5, 1, 0, 1, 0, 1, 6, 6, 60, 40, 500, 400, 1000, 3000, 9000, 1),"                         \
+    " (2, 5, 2, 0, 1, 0, 3, 6, 6, 60, 40, 500, 400, 2000, 8000, 9000, 1),"                         \
+    " (2, 5, 9, 0, 1, 16, 3, 1, 1, 10, 10, 90, 95, 2000, 4000, 9000, 1),"                          \
+    " (2, 5, 0, 0, 1, 16, 0, 3, 3, 30, 30, 500, 0, 2000, 0, 9000, 1)"
+
+static void what_aggregators_absorb(void **state)
+{
+    const struct place *place = *state;
+    struct weft_recdb_aggregation a;
+    const char *file = place->first;
+    struct weft_recdb db;
+    run_sql(place->first, AGGREGATED);
+    assert_int_equal(weft_recdb_open(&file, 1, &db), WEFT_OK);
+    assert_int_equal(weft_recdb_aggregation_make(&db, &a), WEFT_OK);
+    weft_recdb_close(&db);
+    assert_int_equal(a.count, 1);
+    const struct weft_recdb_aggregator *one = &a.list[0];
+    assert_int_equal(one->number, 2);
+    assert_int_equal(one->server, 5);
+    assert_int_equal(one->pushes, 14);
+    assert_int_equal(one->direct[WEFT_RPC_RECORD_ABSORBED], 12);
+    assert_int_equal(one->direct[WEFT_RPC_RECORD_DIRECT_LARGE], 1);
+    assert_int_equal(one->direct[WEFT_RPC_RECORD_DIRECT_REFUSED], 1);
+    assert_int_equal(weft_recdb_direct(one), 2);
+    assert_int_equal(one->sums, 3); /* not the one that was dropped */
+    assert_int_equal(one->flushed[WEFT_RPC_RECORD_FLUSH_AGE], 2);
+    assert_int_equal(one->messages, 13);
+    assert_int_equal(one->rows_in, 130);
+    assert_int_equal(one->rows_out, 90);
+    assert_int_equal(one->age_ns, 2000 + 6000 + 2000);
+    assert_int_equal(one->age_ns_max, 6000);
+    assert_true(weft_recdb_absorbed(one) == 1 - 5.0 / 14);
+    assert_true(weft_recdb_combined(one) == 1 - 90.0 / 130);
+    assert_true(weft_recdb_removed(&a) == 40.0 / 200);
+    assert_int_equal(a.paths[WEFT_RECDB_AGGREGATED].pushes, 12);
+    assert_int_equal(a.paths[WEFT_RECDB_AGGREGATED].updates, 120);
+    assert_int_equal(a.paths[WEFT_RECDB_DIRECT].updates, 80);
+    assert_true(weft_recdb_path_ns(&a, WEFT_RECDB_AGGREGATED) == 50);
+    assert_true(weft_recdb_path_ns(&a, WEFT_RECDB_DIRECT) == 100);
+    assert_true(weft_recdb_path_ns(&a, WEFT_RECDB_PATHS) == 70);
+    assert_int_equal(a.refused, 0);
+    weft_recdb_aggregation_fini(&a);
+}
+
+static void invalid_rows_of_aggregators_are_refused(void **state)
+{
+    const struct place *place = *state;
+    static const char *const changes[] = {
+        "aggregate_in SET reason = 6 WHERE rpc = 2",
+        "aggregate_in SET pushes = -1 WHERE rpc = 2",
+        "aggregate_in SET server = -1 WHERE rpc = 2",
+        "aggregate_out SET reason = 5 WHERE rpc = 2",
+        "aggregate_out SET rows_in = 4294967296 WHERE rpc = 2",
+        "aggregate_out SET sent_ns = 1999 WHERE rpc = 2",
+        "aggregate_out SET sent_ns = 9223372036854775807 WHERE rpc = 2"};
+    const char *file = place->first;
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(changes); i++) {
+        char sql[160];
+        struct weft_recdb db;
+        struct weft_recdb_aggregation a;
+        run_sql(place->first, "DELETE FROM aggregate_in; DELETE FROM aggregate_out;" AGGREGATED);
+        snprintf(sql, sizeof(sql), "UPDATE %s", changes[i]);
+        run_sql(place->first, sql);
+        assert_int_equal(weft_recdb_open(&file, 1, &db), WEFT_OK);
+        assert_int_equal(weft_recdb_aggregation_make(&db, &a), WEFT_OK);
+        assert_int_equal(a.refused, 1);
+        assert_int_equal(a.all.pushes + a.all.sums, 14 + 3 - 1);
+        weft_recdb_aggregation_fini(&a);
+        weft_recdb_close(&db);
+    }
+}
+
+/* Files of earlier releases have neither tables of aggregators nor counts of connections. */
+static void files_of_earlier_releases(void **state)
+{
+    const struct place *place = *state;
+    static struct weft_recdb_digest digest;
+    const char *const both[] = {place->second, place->first};
+    struct weft_recdb_aggregation a;
+    struct weft_records_sum sum;
+    struct weft_error error = {.text = ""};
+    struct weft_recdb db;
+    run_sql(place->second, "DROP TABLE aggregate_in; DROP TABLE aggregate_out;"
+                           "ALTER TABLE active DROP COLUMN connections;"
+                           "ALTER TABLE process DROP COLUMN ended;"
+                           "INSERT INTO process VALUES(1, 'server', 0, 9, 20, 2, 500, 1000);"
+                           "INSERT INTO active VALUES(5, 0, 1000000, 7, 1)");
+    assert_int_equal(weft_recdb_open(both, 1, &db), WEFT_OK);
+    assert_int_equal(weft_recdb_digest_make(&db, NULL, &digest), WEFT_OK);
+    assert_int_equal(digest.active.count, 1);
+    assert_int_equal(digest.connections.count, 0);
+    assert_int_equal(weft_recdb_digest_cut(&digest), 0);
+    weft_recdb_digest_fini(&digest);
+    assert_int_equal(weft_recdb_aggregation_make(&db, &a), WEFT_OK);
+    assert_int_equal(a.count, 0);
+    assert_true(weft_recdb_removed(&a) == -1);
+    weft_recdb_aggregation_fini(&a);
+    weft_recdb_close(&db);
+
+    /* Together with a file that has them. */
+    run_sql(place->first, AGGREGATED ";ALTER TABLE active DROP COLUMN connections;"
+                                     "ALTER TABLE process DROP COLUMN ended");
+    assert_int_equal(weft_recdb_open(both, 2, &db), WEFT_OK);
+    assert_int_equal(weft_recdb_aggregation_make(&db, &a), WEFT_OK);
+    assert_int_equal(a.all.pushes, 14);
+    weft_recdb_aggregation_fini(&a);
+    weft_recdb_close(&db);
+
+    /* Merged into a file of this release: the counts are zero, which means unknown. */
+    run_sql(place->second, "ALTER TABLE process ADD COLUMN ended INTEGER");
+    const char *old = place->second;
+    assert_int_equal(weft_records_make(&old, 1, place->first, true, NULL, &sum, &error), WEFT_OK);
+    const char *made = place->first;
+    assert_int_equal(weft_recdb_open(&made, 1, &db), WEFT_OK);
+    assert_int_equal(
+        weft_recdb_number(&db, weft_recdb_query(&db, "SELECT sum(workers) * 10 + sum(connections)"
+                                                     " FROM active")),
+        70);
+    weft_recdb_close(&db);
+}
+
 /* The first failure is kept; later calls neither hide it nor crash. */
 static void a_failure_is_kept(void **state)
 {
@@ -247,6 +393,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_slowest_are_found_and_why, place_make, place_clear),
         cmocka_unit_test_setup_teardown(rows_that_cannot_be_are_refused, place_make, place_clear),
         cmocka_unit_test_setup_teardown(several_files_are_one, place_make, place_clear),
+        cmocka_unit_test_setup_teardown(what_aggregators_absorb, place_make, place_clear),
+        cmocka_unit_test_setup_teardown(invalid_rows_of_aggregators_are_refused, place_make,
+                                        place_clear),
+        cmocka_unit_test_setup_teardown(files_of_earlier_releases, place_make, place_clear),
         cmocka_unit_test_setup_teardown(a_failure_is_kept, place_make, place_clear),
         cmocka_unit_test_setup_teardown(a_chrome_trace_has_every_stage, place_make, place_clear),
     };

@@ -309,6 +309,26 @@ static void several_are_read_as_one(void **state)
     weft_recdb_close(&db);
 }
 
+static void spool_of_another_release_is_refused(void **state)
+{
+    const struct place *place = *state;
+    struct weft_records_sum sum;
+    struct weft_error error = {.text = ""};
+    struct weft_recdb db;
+    uint8_t head[128] = "WEFTREC2";
+    FILE *file = fopen(place->spool, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(head, sizeof(head), 1, file), 1);
+    assert_int_equal(fclose(file), 0);
+    const char *spool = place->spool;
+    assert_int_equal(weft_records_make(&spool, 1, place->file, false, NULL, &sum, &error),
+                     WEFT_DATA);
+    assert_non_null(strstr(error.text, "is a spool of another release"));
+    assert_int_equal(weft_recdb_open(&spool, 1, &db), WEFT_DATA);
+    assert_non_null(strstr(db.error.text, "weft trace merge"));
+    weft_recdb_close(&db);
+}
+
 static void spool_in_use_is_refused(void **state)
 {
     const struct place *place = *state;
@@ -640,6 +660,7 @@ int main(void)
         TEST(dropped_are_counted),
         TEST(one_file_of_several),
         TEST(several_are_read_as_one),
+        TEST(spool_of_another_release_is_refused),
         TEST(spool_in_use_is_refused),
         TEST(deleted_spool_is_made_again),
         TEST(spool_without_a_folder_is_counted),
