@@ -37,6 +37,7 @@
 #include "base/hash_key.h"
 #include "core/msg.h"
 #include "ps/aggregate.h"
+#include "rpc/rpc_record.h"
 
 struct weft_aggregator;
 
@@ -66,6 +67,9 @@ struct weft_aggregator_config {
     uint8_t key[WEFT_HASH_KEY_BYTES]; /* random, chosen by the driver */
     uint64_t (*clock_ns)(void *arg);  /* same clock as now_ns */
     void *clock_arg;
+    struct weft_rpc_record_ring *records; /* receives a record of every message from below that
+                                           * contains pushes, and of every aggregate; borrowed until
+                                           * free. NULL = none */
 };
 
 /* Cumulative. */

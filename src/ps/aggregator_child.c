@@ -249,7 +249,11 @@ static void received(struct weft_aggregator *agg, struct agg_below *below,
     answer->table = tag.table;
     answer->rpc_id = request.rpc_id;
     answer->t0_ns = request.t0_ns;
+    answer->rows = request.rows;
+    answer->message_bytes = bytes;
+    answer->arrival_ns = event->at_ns;
     uint64_t *why = look_at(agg, below, &tag, bytes, &view, members, &input);
+    answer->pushes = view.members;
     if (why == NULL && !agg_takes_sums(agg, tag.table)) {
         why = &agg->counters.direct_shard;
     }
@@ -262,6 +266,9 @@ static void received(struct weft_aggregator *agg, struct agg_below *below,
     if (why != NULL) {
         *why += ends ? 0 : view.members;
         *(ends ? &agg->counters.clocks_direct : &agg->counters.pushes_direct) += view.members;
+        if (!ends) {
+            weft_agg_record_direct(agg, below->answer, why);
+        }
         weft_agg_answer(agg, below->answer, WEFT_RPC_SEND_DIRECT, NULL);
     }
     release(agg, below, true);

@@ -104,7 +104,10 @@ static struct agg_group *group_new(struct weft_aggregator *agg, const struct agg
     group->clock = input->clock;
     group->sum = input->sum;
     group->born_ns = now_ns;
+    group->sent_ns = group->bytes_in = 0;
     group->members = group->rows = group->count_max = group->ranks_count = group->newest = 0;
+    group->messages = group->rows_in = group->rpc_id = 0;
+    group->flushed = NULL;
     group->rows_max = rows_max_of(agg->tables[input->table].spec.dim);
     memset(group->ranks, 0, WEFT_BITS_WORDS((size_t)agg->ranks_max) * sizeof(*group->ranks));
     if (!group->ends && ++group->life == 0) {
@@ -201,6 +204,9 @@ static void add(struct weft_aggregator *agg, struct agg_group *group, const stru
         *ended = clock > *ended ? clock : *ended;
         group->newest = clock > group->newest ? clock : group->newest;
     }
+    group->messages++;
+    group->rows_in += input->rows;
+    group->bytes_in += input->bytes;
     agg->counters.rows_in += input->rows;
     agg->counters.bytes_in += input->bytes;
 }
@@ -209,6 +215,7 @@ static void add(struct weft_aggregator *agg, struct agg_group *group, const stru
 static void group_close(struct agg_group *group, uint64_t *why)
 {
     group->state = AGG_GROUP_CLOSED;
+    group->flushed = why;
     *why += !group->ends;
 }
 
@@ -481,6 +488,7 @@ static bool group_send(struct weft_aggregator *agg, struct agg_group *group, uin
         return false; /* retried later, or PEER_DOWN follows */
     }
     group->state = AGG_GROUP_SENT;
+    group->sent_ns = now_ns;
     if (group->ends) {
         agg->counters.clocks_out++;
         return true;
@@ -497,6 +505,7 @@ static void tell_members(struct weft_aggregator *agg, struct agg_group *group,
                          enum weft_rpc_status status, const struct weft_rpc_reply *reply,
                          uint64_t *why)
 {
+    weft_agg_record_out(agg, group, status, why);
     for (uint32_t i = 0; i < group->members; i++) {
         if (group->member[i].answer != AGG_NONE) {
             weft_agg_answer(agg, group->member[i].answer, status, reply);
@@ -667,24 +676,4 @@ uint64_t weft_aggregator_deadline(const struct weft_aggregator *agg)
         }
     }
     return first_ns;
-}
-
-void weft_aggregator_gauges(const struct weft_aggregator *agg,
-                            struct weft_aggregator_gauges *gauges_p)
-{
-    *gauges_p = (struct weft_aggregator_gauges){.shard_up = agg->shard_up,
-                                                .pulls_waiting = agg->pulls_waiting};
-    for (uint32_t t = 0; t < agg->config.tables_max; t++) {
-        gauges_p->rows_cached += agg->tables[t].kept.count;
-    }
-    for (uint32_t i = 0; i < agg->sums_count; i++) {
-        gauges_p->groups_open += agg->groups[i].state == AGG_GROUP_OPEN;
-        gauges_p->groups_sent += agg->groups[i].state >= AGG_GROUP_CLOSED;
-    }
-    for (uint32_t i = 0; i < agg->config.workers_max; i++) {
-        gauges_p->workers_connected += agg->workers[i].up;
-    }
-    for (uint32_t i = agg->config.workers_max; i < agg->ranks_max; i++) {
-        gauges_p->children_connected += agg->workers[i].up;
-    }
 }

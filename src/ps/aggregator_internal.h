@@ -1,8 +1,8 @@
 /* Private state of an aggregator, shared by aggregator.c (lifecycle, peers, tables, replies),
  * aggregator_push.c (pushes), aggregator_clock.c (ended clocks), aggregator_child.c (sums of
  * aggregators below), aggregator_group.c (sums, and sending them up), aggregator_parent.c (messages
- * to an aggregator above), aggregator_pull.c (pulls), aggregator_fetch.c (rows that pulls lack) and
- * aggregator_cache.c (cached rows). Internal to these files.
+ * to an aggregator above), aggregator_pull.c (pulls), aggregator_fetch.c (rows that pulls lack),
+ * aggregator_cache.c (cached rows) and aggregator_record.c (records). Internal to these files.
  *
  * In these files "the shard" is the process that this aggregator is connected to: the shard itself
  * or the parent. "Below" are the connected workers and children, and the aggregators below those
@@ -43,6 +43,10 @@ struct agg_answer {
     uint16_t table;
     uint32_t rpc_id;
     uint64_t t0_ns;
+    uint32_t pushes; /* in the request; this and the next three: for its record, not of a CLOCK */
+    uint32_t rows;
+    uint64_t message_bytes;
+    uint64_t arrival_ns;
     uint32_t next; /* next in the free or ready list */
     uint8_t bytes[WEFT_RPC_REPLY_BYTES];
 };
@@ -266,6 +270,11 @@ struct agg_group {
     uint32_t rpc_id;
     uint32_t sum; /* the sum assigned by a scheduler, from its members' heads; 0 = none */
     uint64_t born_ns;
+    uint64_t sent_ns;        /* 0 = not sent */
+    const uint64_t *flushed; /* counter of the reason why it was closed; NULL = it is open */
+    uint32_t messages;       /* added to it; their rows and bytes: */
+    uint32_t rows_in;
+    uint64_t bytes_in;
     uint32_t life;   /* generation of its entries in `index` */
     uint32_t newest; /* highest ended clock */
     uint32_t members;
@@ -490,6 +499,15 @@ void weft_agg_fetches_void(struct weft_aggregator *agg, uint16_t table);
 void weft_agg_fetches_drop(struct weft_aggregator *agg);
 
 enum { AGG_FROM_NOWHERE = 255 };
+
+/* aggregator_record.c */
+
+/* A message from below is answered with SEND_DIRECT and was in no group. why: the counter of the
+ * reason. */
+void weft_agg_record_direct(struct weft_aggregator *agg, uint32_t answer, const uint64_t *why);
+/* A group is done, with this reply to its members, which follows. */
+void weft_agg_record_out(struct weft_aggregator *agg, const struct agg_group *group,
+                         enum weft_rpc_status status, const uint64_t *why);
 
 /* aggregator_child.c */
 

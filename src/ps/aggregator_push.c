@@ -252,6 +252,10 @@ static void push_closed(struct weft_aggregator *agg, struct agg_slot *slot,
     answer->table = slot->table;
     answer->rpc_id = slot->request.rpc_id;
     answer->t0_ns = slot->request.t0_ns;
+    answer->pushes = 1;
+    answer->rows = slot->dead ? slot->request.rows : slot->rows;
+    answer->message_bytes = slot->bytes;
+    answer->arrival_ns = event->at_ns;
     agg->counters.pushes_in++;
     if (!slot->dead && !agg_takes_sums(agg, slot->table)) {
         slot_kill(slot, &agg->counters.direct_shard);
@@ -262,6 +266,7 @@ static void push_closed(struct weft_aggregator *agg, struct agg_slot *slot,
     if (slot->dead) {
         (*slot->why)++;
         agg->counters.pushes_direct++;
+        weft_agg_record_direct(agg, slot->answer, slot->why);
         weft_agg_answer(agg, slot->answer, WEFT_RPC_SEND_DIRECT, NULL);
     }
     slot_release(agg, slot, true);

@@ -86,7 +86,7 @@ struct weft_shard_config {
     uint64_t (*clock_ns)(void *arg); /* same clock as now_ns */
     void *clock_arg;
     struct weft_rpc_record_ring *records; /* receives a record of every reply, and of every window
-                                           * in which workers were active; borrowed until free. NULL
+                                           * with a request; borrowed until free. NULL
                                            * = none */
     uint64_t active_window_ns;            /* length of those windows; >= 1 */
 };
@@ -134,6 +134,11 @@ struct weft_shard_counters {
     uint64_t
         aggregate_clocks; /* ended clocks reported by aggregators, including repeated reports */
     uint64_t aggregates_refused;  /* aggregates refused as a whole */
+    uint64_t direct_proc_ns;      /* ps_proc and ps_overlap of pushes outside aggregates */
+    uint64_t aggregate_proc_ns;   /* the same of aggregates */
+    uint64_t active_windows;      /* windows of active_window_ns in which a request began */
+    uint64_t active_workers;      /* sum over them of the workers that began one */
+    uint64_t active_connections;  /* and of the connections on which one began */
     uint64_t aggregators_refused; /* aggregator connections refused because the number was in use */
     uint64_t hot_selections;      /* selections of hot sets */
     uint64_t hot_epochs;          /* selections that changed a hot set */

@@ -515,6 +515,7 @@ static void record(struct weft_shard *shard, uint16_t table, uint64_t at_ns,
                    const struct weft_aggregate_view *view, struct weft_rpc_reply *reply,
                    uint64_t departure_ns)
 {
+    shard->counters.aggregate_proc_ns += reply->ps_proc_ns;
     reply->ps_proc_ns /= view->members;
     for (uint32_t i = 0; i < view->members; i++) {
         struct weft_aggregate_member member = weft_aggregate_member_at(view, i);
@@ -522,7 +523,7 @@ static void record(struct weft_shard *shard, uint16_t table, uint64_t at_ns,
         own.rpc_id = member.rpc_id;
         const struct shard_slot push = {
             .op = WEFT_RPC_PUSH, .worker = member.rank, .table = table, .b_ns = at_ns};
-        weft_shard_record_open(shard, member.rank, at_ns);
+        weft_shard_record_member(shard, member.rank, at_ns);
         weft_shard_record_served(shard, &push, &own, departure_ns);
     }
 }
@@ -661,7 +662,9 @@ bool weft_shard_aggregate_event(struct weft_shard *shard, const struct weft_msg_
         slot->stale = false;
         slot->open_ns = event->at_ns;
         slot->came = weft_shard_updates_came(shard);
-        shard->workers[shard->config.workers_max + index_of(all, slot)].request_ns = now_ns;
+        const uint32_t rank = shard->config.workers_max + index_of(all, slot);
+        weft_shard_record_open(shard, rank, event->at_ns);
+        shard->workers[rank].request_ns = now_ns;
         shard->busy_count++;
     } else if (event->type == WEFT_EVENT_RECEIVED) {
         received(shard, slot, event, now_ns);

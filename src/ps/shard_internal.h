@@ -121,6 +121,7 @@ struct shard_worker {
     uint64_t begun_ns;          /* first packet of its first reply since then; 0 = none */
     uint64_t return_ns;         /* from a reply to the next CLOCK; 0 = not known; shard_wait.c */
     uint64_t active_window;     /* the last window in which it began a request */
+    uint64_t connection_window; /* the same of its connection: not in an aggregate */
     uint64_t request_ns;        /* when it began its last request */
     struct weft_id_lists lists; /* lists of its pulls */
     uint32_t given;             /* the list in the memory of its LIST slot; 0 = none */
@@ -204,6 +205,7 @@ struct weft_shard {
     uint64_t active_window;             /* number of windows begun; the last is in progress */
     uint64_t active_start_ns;           /* start of the window in progress */
     uint32_t active_count;              /* workers that have begun a request in it */
+    uint32_t connection_count;          /* connections on which a request has begun in it */
     struct weft_table_row **chunk_rows; /* (WEFT_PS_CHUNK_ROWS_MAX,) scratch, like the next */
     uint64_t *chunk_hashes;
     uint64_t *chunk_ids;
@@ -566,8 +568,10 @@ bool weft_transfer_holds_steps(const struct weft_shard *shard);
 
 /* shard_record.c */
 
-/* A worker's request has begun. */
-void weft_shard_record_open(struct weft_shard *shard, uint32_t worker, uint64_t at_ns);
+/* A request of this rank has begun on its own connection. */
+void weft_shard_record_open(struct weft_shard *shard, uint32_t rank, uint64_t at_ns);
+/* A push of this worker has arrived in an aggregate. */
+void weft_shard_record_member(struct weft_shard *shard, uint32_t rank, uint64_t at_ns);
 /* Its reply was passed to the transport. */
 void weft_shard_record_served(struct weft_shard *shard, const struct shard_slot *slot,
                               const struct weft_rpc_reply *reply, uint64_t departure_ns);

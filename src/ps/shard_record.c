@@ -1,7 +1,12 @@
-/* Records of a shard: each reply, and the number of active workers in each window.
+/* Records of a shard: each reply, and the number of active workers and connections in each window.
+ * The windows are also counted without a recorder.
  *
- * To count the workers of a window, each worker is stamped with the last window in which it began a
- * request: 8 bytes per worker, and nothing to clear when a window ends. Windows are numbered
+ * A worker is active if it began a request, on its own connection or in an aggregate. A connection
+ * is active if a request began on it: that of such a worker, or that of an aggregator, whatever the
+ * number of workers in its request. Aggregators have the ranks from workers_max.
+ *
+ * To count them, each rank is stamped with the last window in which it was active: 16 bytes, and
+ * nothing to clear when a window ends. Windows are numbered
  * consecutively, so a request in the window in progress, the usual case, needs no division. Arrival
  * stamps of one socket ascend, except for the error of the clock mapping; a request slightly too
  * late for its window is counted in the window in progress.
@@ -19,37 +24,48 @@ static void window_begin(struct weft_shard *shard, uint64_t at_ns)
     shard->active_start_ns = at_ns - at_ns % shard->config.active_window_ns;
 }
 
-void weft_shard_record_open(struct weft_shard *shard, uint32_t rank, uint64_t at_ns)
+void weft_shard_record_member(struct weft_shard *shard, uint32_t rank, uint64_t at_ns)
 {
     struct shard_worker *worker = &shard->workers[rank];
     worker->request_ns = at_ns;
-    if (shard->config.records == NULL) {
-        return;
-    }
     if (shard->active_window == 0 ||
         at_ns - shard->active_start_ns >= shard->config.active_window_ns) {
         window_begin(shard, at_ns);
     }
-    if (worker->active_window != shard->active_window) {
+    if (rank < shard->config.workers_max && worker->active_window != shard->active_window) {
         worker->active_window = shard->active_window;
         shard->active_count++;
     }
 }
 
+void weft_shard_record_open(struct weft_shard *shard, uint32_t rank, uint64_t at_ns)
+{
+    struct shard_worker *worker = &shard->workers[rank];
+    weft_shard_record_member(shard, rank, at_ns);
+    if (worker->connection_window != shard->active_window) {
+        worker->connection_window = shard->active_window;
+        shard->connection_count++;
+    }
+}
+
 void weft_shard_records_end(struct weft_shard *shard)
 {
-    if (shard->config.records == NULL || shard->active_count == 0) {
+    if (shard->active_count + shard->connection_count == 0) {
         return;
     }
+    shard->counters.active_windows++;
+    shard->counters.active_workers += shard->active_count;
+    shard->counters.active_connections += shard->connection_count;
     const struct weft_rpc_record record = {
         .type = WEFT_RPC_RECORD_ACTIVE,
         .active = {.server = shard->config.shard,
                    .workers = shard->active_count,
+                   .connections = shard->connection_count,
                    .start_ns = shard->active_start_ns,
                    .window_ns = shard->config.active_window_ns},
     };
     weft_rpc_record_put(shard->config.records, &record);
-    shard->active_count = 0;
+    shard->active_count = shard->connection_count = 0;
 }
 
 static void count_latency(struct weft_shard_latencies *of, const struct weft_rpc_reply *reply)
@@ -69,6 +85,10 @@ void weft_shard_record_served(struct weft_shard *shard, const struct shard_slot 
         return;
     }
     count_latency(slot->op == WEFT_RPC_PUSH ? &shard->push : &shard->pull, reply);
+    /* Of the slot, not of the reply: that of a push in an aggregate has none, and is counted
+     * there. */
+    shard->counters.direct_proc_ns +=
+        slot->op == WEFT_RPC_PUSH ? slot->proc_ns + slot->overlap_ns : 0;
     if (shard_slot_is_aggregators(shard, slot)) {
         return; /* not a worker's request: the other end writes no record */
     }

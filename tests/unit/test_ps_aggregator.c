@@ -136,6 +136,183 @@ static void all_there(void **state)
     bench_close(&b);
 }
 
+/* ---- records --------------------------------------------------------------------------------- */
+
+enum { RECORDS = 4096 };
+
+/* The records of one type; returns their number. */
+static uint32_t records_of(struct weft_rpc_record_ring *ring, uint8_t type,
+                           struct weft_rpc_record *records_p)
+{
+    uint32_t count, found = 0;
+    const struct weft_rpc_record_unit *units = weft_rpc_record_ring_peek(ring, &count);
+    struct weft_rpc_record record;
+    for (uint32_t at = 0; at < count;) {
+        const uint32_t used = weft_rpc_record_read(units + at, count - at, &record);
+        assert_true(used > 0);
+        at += used;
+        if (record.type == type) {
+            assert_true(found < RECORDS);
+            records_p[found++] = record;
+        }
+    }
+    return found;
+}
+
+static struct weft_rpc_record records[RECORDS];
+
+/* Check the records against the counters, which count the same messages. */
+static void check_records(struct weft_rpc_record_ring *ring,
+                          const struct weft_aggregator_counters *counters)
+{
+    struct weft_aggregator_counters in = {0}, out = {0};
+    uint64_t *const direct[WEFT_RPC_RECORD_DIRECTS] = {&in.pushes_absorbed, &in.direct_table,
+                                                       &in.direct_form,     &in.direct_large,
+                                                       &in.direct_shard,    &in.direct_refused};
+    uint64_t *const flushed[WEFT_RPC_RECORD_FLUSHES] = {&out.pulls_in, &out.flushed_all,
+                                                        &out.flushed_count, &out.flushed_age,
+                                                        &out.flushed_pressure};
+    uint32_t count = records_of(ring, WEFT_RPC_RECORD_AGGREGATE_IN, records);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct weft_rpc_record_aggregate_in *r = &records[i].aggregate_in;
+        assert_int_equal(r->status == WEFT_RPC_OK, r->reason == WEFT_RPC_RECORD_ABSORBED);
+        assert_true(r->reason != WEFT_RPC_RECORD_ABSORBED || r->aggregate > 0);
+        assert_true(r->answer_ns >= r->arrival_ns && r->bytes > 0);
+        in.pushes_in += r->pushes;
+        *direct[r->reason] += r->pushes;
+    }
+    assert_int_equal(in.pushes_in, counters->pushes_in);
+    assert_int_equal(in.pushes_absorbed, counters->pushes_absorbed);
+    assert_int_equal(in.direct_table, counters->direct_table);
+    assert_int_equal(in.direct_form, counters->direct_form);
+    assert_int_equal(in.direct_large, counters->direct_large);
+    assert_int_equal(in.direct_shard, counters->direct_shard);
+    assert_int_equal(in.direct_refused, counters->direct_refused);
+    count = records_of(ring, WEFT_RPC_RECORD_AGGREGATE_OUT, records);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct weft_rpc_record_aggregate_out *r = &records[i].aggregate_out;
+        *flushed[r->reason] += 1;
+        assert_true(r->answer_ns >= r->first_ns && r->rows_in >= r->rows_out);
+        assert_int_equal(r->sent_ns > 0, r->rpc > 0);
+        if (r->sent_ns > 0) {
+            assert_true(r->sent_ns >= r->first_ns && r->answer_ns >= r->sent_ns);
+            out.aggregates_out++;
+            out.rows_out += r->rows_out;
+            out.bytes_out += r->bytes_out;
+        }
+        out.rows_in += r->rows_in;
+        out.bytes_in += r->bytes_in;
+    }
+    assert_int_equal(out.aggregates_out, counters->aggregates_out);
+    assert_int_equal(out.flushed_all, counters->flushed_all);
+    assert_int_equal(out.flushed_count, counters->flushed_count);
+    assert_int_equal(out.flushed_age, counters->flushed_age);
+    assert_int_equal(out.flushed_pressure, counters->flushed_pressure);
+    assert_int_equal(out.rows_in, counters->rows_in);
+    assert_int_equal(out.rows_out, counters->rows_out);
+    assert_int_equal(out.bytes_in, counters->bytes_in);
+    assert_int_equal(out.bytes_out, counters->bytes_out);
+}
+
+/* ASP, with all workers connected: each aggregate has the four pushes of a clock. In BSP workers
+ * without pulls would also ask the shard whether the next clock has begun. */
+static void recorded(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct weft_rpc_record_ring *ring;
+    bench_open(&b, 4, WEFT_TABLE_ASP, 5);
+    assert_int_equal(weft_rpc_record_ring_new(RECORDS, &ring), WEFT_OK);
+    b.box[0].config.push_bytes_max = 4096;
+    b.box[0].config.push_slots = 2;
+    b.box[0].config.count_max = 0;
+    b.box[0].config.age_ns = WEFT_NS_PER_S;
+    b.box[0].config.records = ring;
+    box_again(&b, &b.box[0]);
+    weft_shard_records_end(b.c.shard[SHARD]); /* the window in which the table was opened */
+    const struct weft_shard_counters before = *weft_shard_counters(b.c.shard[SHARD]);
+    for (uint32_t round = 0; round < 5; round++) {
+        for (uint32_t w = 0; w < 4; w++) {
+            push(&b, w, 0);
+        }
+        end_clock(&b);
+        wait_all(&b);
+    }
+    const struct weft_aggregator_counters *counters = weft_aggregator_counters(b.box[0].agg);
+    assert_int_equal(counters->pushes_in, 20);
+    check_records(ring, counters);
+    assert_int_equal(records_of(ring, WEFT_RPC_RECORD_AGGREGATE_OUT, records), 5);
+    const struct weft_rpc_record_aggregate_out first = records[0].aggregate_out;
+    assert_int_equal(first.pushes, 4);
+    assert_int_equal(first.messages, 4);
+    assert_int_equal(first.clock, 1);
+    assert_int_equal(first.reason, WEFT_RPC_RECORD_FLUSH_ALL);
+    assert_int_equal(records_of(ring, WEFT_RPC_RECORD_AGGREGATE_IN, records), 20);
+    uint32_t ranks = 0, rows = 0;
+    for (uint32_t i = 0; i < 20; i++) {
+        const struct weft_rpc_record_aggregate_in *in = &records[i].aggregate_in;
+        if (in->aggregate == first.rpc) {
+            ranks |= 1u << in->sender;
+            rows += in->rows;
+            assert_int_equal(in->answer_ns, first.answer_ns);
+            assert_int_equal(in->pushes, 1);
+            assert_false(in->is_child);
+        }
+    }
+    assert_int_equal(ranks, 15);
+    assert_int_equal(rows, first.rows_in);
+    /* The shard counts requests of four workers on one connection, and their time as that of
+     * aggregates. */
+    weft_shard_records_end(b.c.shard[SHARD]);
+    const struct weft_shard_counters *after = weft_shard_counters(b.c.shard[SHARD]);
+    const uint64_t windows = after->active_windows - before.active_windows;
+    assert_true(windows > 0);
+    assert_int_equal(after->active_connections - before.active_connections, windows);
+    assert_true(after->active_workers - before.active_workers > windows);
+    assert_true(after->aggregate_proc_ns > before.aggregate_proc_ns);
+    assert_int_equal(after->direct_proc_ns, before.direct_proc_ns);
+    bench_close(&b);
+    weft_rpc_record_ring_free(ring);
+}
+
+/* Pushes that the aggregator does not take, and a shard that goes away with a sum. */
+static void recorded_direct(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct weft_rpc_record_ring *ring;
+    bench_open(&b, 4, WEFT_TABLE_ASP, 5);
+    assert_int_equal(weft_rpc_record_ring_new(RECORDS, &ring), WEFT_OK);
+    b.box[0].config.push_bytes_max = 400; /* of up to 40 rows of 20 bytes */
+    b.box[0].config.push_slots = OPS;
+    b.box[0].config.count_max = 3;
+    b.box[0].config.age_ns = 50000;
+    b.box[0].config.by_age_asp = true;
+    b.box[0].config.records = ring;
+    box_again(&b, &b.box[0]);
+    for (uint32_t i = 0; i < 100; i++) {
+        push(&b, i % 4, 0);
+    }
+    wait_all(&b);
+    b.box[0].config.age_ns = WEFT_NS_PER_S;
+    for (uint32_t i = 0; i < 2; i++) {
+        push(&b, i, 0);
+    }
+    const struct weft_aggregator_counters *counters = weft_aggregator_counters(b.box[0].agg);
+    for (uint32_t steps = 0; counters->pushes_in < 102 && steps < 50; steps++) {
+        bench_step(&b);
+    }
+    fake_break(b.c.net, SHARD, b.box[0].node);
+    wait_all(&b);
+    check_sums(&b);
+    assert_true(counters->direct_large > 10 && counters->pushes_absorbed > 10);
+    assert_true(counters->flushed_count > 0 && counters->flushed_age > 0);
+    check_records(ring, counters);
+    assert_true(weft_shard_counters(b.c.shard[SHARD])->direct_proc_ns > 0);
+    bench_close(&b);
+    weft_rpc_record_ring_free(ring);
+}
+
 /* Ended clocks wait at the aggregator for a worker that has not ended its clock, but only for a
  * short time. If the aggregator dies with them, or a worker's connection to the shard breaks
  * meanwhile, each worker sends CLOCK to the shard itself. */
@@ -427,6 +604,28 @@ static void bench_open_pulls(struct bench *b, uint32_t workers, uint8_t mode)
     bench_quiet(b);
 }
 
+/* An aggregator that requests rows is an active connection, not an active worker. */
+static void a_fetch_is_of_no_worker(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct pull pull;
+    bench_open_pulls(&b, 2, WEFT_TABLE_ASP);
+    push(&b, 0, 0);
+    wait_all(&b);
+    weft_shard_records_end(b.c.shard[SHARD]);
+    const struct weft_shard_counters before = *weft_shard_counters(b.c.shard[SHARD]);
+    pull_start(&b, 1, &pull, 0);
+    pull_check(&b, 1, &pull);
+    weft_shard_records_end(b.c.shard[SHARD]);
+    const struct weft_shard_counters *after = weft_shard_counters(b.c.shard[SHARD]);
+    assert_int_equal(weft_aggregator_counters(b.box[0].agg)->pulls_answered, 1);
+    assert_int_equal(after->active_windows - before.active_windows, 1);
+    assert_int_equal(after->active_connections - before.active_connections, 1);
+    assert_int_equal(after->active_workers - before.active_workers, 0);
+    bench_close(&b);
+}
+
 static struct fake_message *to_box(struct bench *b)
 {
     for (uint32_t i = 0; i < FAKE_MESSAGES; i++) {
@@ -672,6 +871,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_there),
+        cmocka_unit_test(recorded),
+        cmocka_unit_test(recorded_direct),
+        cmocka_unit_test(a_fetch_is_of_no_worker),
         cmocka_unit_test(clocks_that_wait),
         cmocka_unit_test(a_new_process_is_not_slow),
         cmocka_unit_test(granted_sums),

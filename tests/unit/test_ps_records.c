@@ -570,6 +570,7 @@ static void workers_of_each_window(void **state)
             windows++;
             last_ns = records[i].active.start_ns;
             assert_int_equal(records[i].active.workers, 1);
+            assert_int_equal(records[i].active.connections, 1);
             assert_int_equal(records[i].active.window_ns, WEFT_NS_PER_MS);
         }
     }
@@ -595,6 +596,7 @@ static void both_workers_in_one_window(void **state)
     assert_int_equal(records_of(rig, SERVER, records), 3); /* two replies, one window */
     assert_int_equal(records[2].type, WEFT_RPC_RECORD_ACTIVE);
     assert_int_equal(records[2].active.workers, 2);
+    assert_int_equal(records[2].active.connections, 2);
     rig_close(rig);
 }
 
