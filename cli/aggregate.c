@@ -10,11 +10,12 @@
 #include "cli/stop.h"
 #include "cli/train/job.h"
 #include "cli/verbs.h"
-#include "metrics/text.h"
 #include "io/member_thread.h"
 #include "io/resolve.h"
+#include "metrics/text.h"
 #include "node/aggregator_thread.h"
 #include "node/membership.h"
+#include "node/recording.h"
 #include "node/worker.h"
 #include "ps/shard.h"
 
@@ -46,6 +47,7 @@ struct verb {
     struct weft_transport_options transport;
     struct weft_security security;
     struct weft_metrics_options metrics_options;
+    struct weft_recording recording;
     struct weft_aggregator_thread_config each;
     char host[WEFT_METRICS_HOST_BYTES];
     uint16_t port;                         /* 0 = any */
@@ -172,7 +174,8 @@ static void add_families(void *arg, struct weft_exposition *text)
 }
 
 /* Send the counters to a parent. Its report has the counters of all its processes in one object. */
-static void tell_parent(struct verb *verb, const struct weft_aggregator_counters *sum)
+static void tell_parent(struct verb *verb, const struct weft_aggregator_counters *sum,
+                        const struct weft_recorder_counts *records)
 {
     cJSON *event = weft_channel_event("done");
     cJSON *counters = cJSON_AddObjectToObject(event, "counters");
@@ -181,6 +184,7 @@ static void tell_parent(struct verb *verb, const struct weft_aggregator_counters
         snprintf(name, sizeof(name), "aggregator_%s", figures[f].name);
         cJSON_AddNumberToObject(counters, name, (double)figure_of(&figures[f], sum));
     }
+    cJSON_AddNumberToObject(counters, "records_dropped", (double)records->dropped);
     (void)weft_channel_send(&verb->channel, event);
 }
 
@@ -196,8 +200,9 @@ static bool tell_counters(struct verb *verb)
         }
         cpu_ns += verb->threads[i].stats.cpu_ns;
     }
+    const struct weft_recorder_counts records = weft_recording_finish(&verb->recording);
     if (verb->channel.fd >= 0) {
-        tell_parent(verb, &sum);
+        tell_parent(verb, &sum, &records);
         return true;
     }
     if (!verb->json) {
@@ -263,8 +268,14 @@ static weft_status start(struct verb *verb, struct weft_error *error)
     verb->each.aggregator.cache_bytes = (uint64_t)verb->cache_mib << 20;
     verb->each.aggregator.pull_age_ns = verb->pull_age_us * WEFT_NS_PER_US;
     verb->each.log = (struct weft_node_log){.say = say};
+    weft_status opened = weft_recording_open(&verb->recording, "aggregator",
+                                             verb->each.aggregator.number, verb->each.log, error);
+    if (opened != WEFT_OK) {
+        return opened;
+    }
     for (uint32_t i = 0; i < verb->count; i++) {
         struct weft_aggregator_thread_config config = verb->each;
+        config.aggregator.records = weft_recording_ring(&verb->recording);
         config.aggregator.shard = i;
         config.server = verb->addresses[i];
         config.driver.udp.port = port_of(verb, i);
@@ -432,6 +443,9 @@ static int serve(struct verb *verb)
         weft_aggregator_thread_join(&verb->threads[i]);
     }
     bool told = status != WEFT_OK || tell_counters(verb);
+    if (!weft_recording_close(&verb->recording) && status == WEFT_OK) {
+        status = weft_fail(&error, WEFT_IO, "no file of records was made");
+    }
     weft_security_fini(&verb->security);
     close(signal_fd);
     int code = weft_child_exit(&verb->channel, "aggregate", status, &error);
@@ -551,7 +565,8 @@ int weft_cli_aggregate(int argc, char **argv)
                          .pull_age_us = 2000,
                          .channel = {.fd = -1},
                          .transport = WEFT_TRANSPORT_DEFAULTS,
-                         .security = WEFT_SECURITY_DEFAULTS};
+                         .security = WEFT_SECURITY_DEFAULTS,
+                         .recording = WEFT_RECORDING_DEFAULTS};
     weft_aggregator_thread_config_default(&verb.each);
     verb.each.aggregator.workers_max = DEFAULT_WORKERS;
     struct weft_aggregator_config *aggregator = &verb.each.aggregator;
@@ -610,9 +625,8 @@ int weft_cli_aggregate(int argc, char **argv)
          "messages bypass the aggregator. Memory for each worker: up to eight\n"
          "times MIB",
          WEFT_OPTION_U32, .value = &verb.push_mib, .min = 1, .max = 8},
-        {"pulls", "N",
-         "outstanding pulls per worker; 0 = send pulls to the servers", WEFT_OPTION_U32,
-         .value = &aggregator->pull_slots, .max = 16},
+        {"pulls", "N", "outstanding pulls per worker; 0 = send pulls to the servers",
+         WEFT_OPTION_U32, .value = &aggregator->pull_slots, .max = 16},
         {"cache-mib", "MIB",
          "memory per server for rows cached for pulls; the oldest are evicted. 0\n"
          "= no cache: request each row again, once for all waiting pulls",
@@ -625,6 +639,11 @@ int weft_cli_aggregate(int argc, char **argv)
         WEFT_TRANSPORT_ROWS(&verb.transport),
         WEFT_SECURITY_NETWORK_ROWS(&verb.security),
         WEFT_METRICS_OPTIONS(&verb.metrics_options),
+        {"records", "FILE",
+         "record every push in and every sum out, for `weft trace figures`: a\n"
+         "SQLite database, or JSON lines if FILE ends in .jsonl (docs/RECORDS.md)",
+         WEFT_OPTION_STRING, .value = &verb.recording.path, .fallback = "none"},
+        WEFT_RECORDING_CHILD_ROW(&verb.recording),
         {"json", NULL, "print the counters at the end as a JSON object", WEFT_OPTION_FLAG,
          .value = &verb.json},
         {"xdp", "IFACE,...",

@@ -130,7 +130,11 @@ weft_status weft_train_start_aggregator(struct train *train, uint32_t number)
     if (train->flush_age_us > 0) {
         weft_args_add(args, "--flush-age-us=%u", train->flush_age_us);
     }
-    return start_process(train, slot); /* it sends no RPCs */
+    if (train->job.recording.path != NULL) {
+        weft_args_add(args, "--records=%s", train->job.recording.path);
+        weft_args_add(args, "--records-spool");
+    }
+    return start_process(train, slot); /* it writes no trace */
 }
 
 weft_status weft_train_start_worker(struct train *train, uint32_t rank)

@@ -288,7 +288,8 @@ static bool make_records(struct train *train)
 {
     const struct weft_recording_spools spools = {.servers = train->servers,
                                                  .shards_per_server = train->shards_per_server,
-                                                 .workers = train->job.workers};
+                                                 .workers = train->job.workers,
+                                                 .aggregators = train->aggregators};
     const char *path = train->job.recording.path;
     struct weft_records_sum sum;
     if (path == NULL) {

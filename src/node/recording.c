@@ -178,7 +178,8 @@ bool weft_recording_merge(const char *path, const struct weft_recording_spools *
 {
     uint32_t count = 0;
     *sum_p = (struct weft_records_sum){0};
-    char **names = calloc(spools->servers + spools->workers + 1, sizeof(*names));
+    char **names =
+        calloc(spools->servers + spools->workers + spools->aggregators + 1, sizeof(*names));
     if (names == NULL) {
         return false;
     }
@@ -187,6 +188,9 @@ bool weft_recording_merge(const char *path, const struct weft_recording_spools *
     }
     for (uint32_t w = 0; w < spools->workers; w++) {
         count = add_spool(names, count, path, "worker", w);
+    }
+    for (uint32_t a = 0; a < spools->aggregators; a++) {
+        count = add_spool(names, count, path, "aggregator", a);
     }
     bool good = count > 0 && make((const char *const *)names, count, path, true, &log, sum_p);
     for (uint32_t i = 0; i < count; i++) {

@@ -22,7 +22,8 @@ struct weft_recording {
         .window_us = 1000                                                                          \
     }
 
-/* Start, when --records was given.
+/* Start, when --records was given. rank: of a worker; of a server, its first shard; the number of
+ * an aggregator.
  * Errors:  WEFT_EXISTS, WEFT_IO, WEFT_NOMEM with error->text. */
 weft_status weft_recording_open(struct weft_recording *recording, const char *role, uint32_t rank,
                                 struct weft_node_log log, struct weft_error *error);
@@ -51,6 +52,7 @@ struct weft_recording_spools {
     uint32_t servers; /* processes; the rank of server i is i x shards_per_server */
     uint32_t shards_per_server;
     uint32_t workers;
+    uint32_t aggregators;
 };
 bool weft_recording_merge(const char *path, const struct weft_recording_spools *spools,
                           struct weft_node_log log, struct weft_records_sum *sum_p);

@@ -137,13 +137,13 @@ static void spools_of_several_processes_are_merged(void **state)
 {
     struct place *place = *state;
     const struct weft_recording_spools spools = {
-        .servers = 2, .shards_per_server = 2, .workers = 1};
+        .servers = 2, .shards_per_server = 2, .workers = 1, .aggregators = 2};
     struct weft_records_sum sum;
     static const struct {
         const char *role;
         uint32_t rank;
-    } parts[] = {{"server", 2}, {"worker", 0}}; /* server 0 never started */
-    for (int i = 0; i < 2; i++) {
+    } parts[] = {{"server", 2}, {"worker", 0}, {"aggregator", 1}}; /* server 0 never started */
+    for (int i = 0; i < 3; i++) {
         struct weft_recording recording = WEFT_RECORDING_DEFAULTS;
         recording.path = place->file;
         recording.spool_only = true;
@@ -154,8 +154,8 @@ static void spools_of_several_processes_are_merged(void **state)
     }
     assert_true(
         weft_recording_merge(place->file, &spools, (struct weft_node_log){hear, place}, &sum));
-    assert_int_equal(sum.processes, 2);
-    assert_int_equal(sum.rpcs, 2);
+    assert_int_equal(sum.processes, 3);
+    assert_int_equal(sum.rpcs, 3);
     assert_string_equal(place->heard, "");
     assert_int_equal(unlink(place->file), 0);
     /* The spools were removed: nothing is left to merge. */
