@@ -274,6 +274,57 @@ static void draw_replicas(const struct picture *p)
     }
 }
 
+/* ---- aggregation at servers ------------------------------------------------------------------ */
+
+static double over(double part, double whole)
+{
+    return whole > 0 ? part / whole : 0;
+}
+
+/* Nothing for servers without aggregators. */
+static void draw_aggregation(const struct picture *p)
+{
+    bool begun = false;
+    for (uint32_t i = 0; i < p->count; i++) {
+        const struct weft_top_target *target = &p->targets[i];
+        const double boxes = weft_samples_sum(&target->now, "weft_aggregators_connected", NULL);
+        const double sums = weft_samples_sum(&target->now, "weft_aggregates_total", NULL);
+        if (!is_role(target, "server") || target->is_gone || !(boxes + sums > 0)) {
+            continue;
+        }
+        if (!begun) {
+            head(p,
+                 "AGGREGATION AT         n absorb% remove% direct   sums    cpu   conns  workers");
+            begun = true;
+        }
+        struct cells cells = {.used = 0};
+        const double updates = weft_top_rate(target, "weft_updates_applied_total", NULL);
+        const double summed = weft_top_rate(target, "weft_aggregate_updates_total", NULL);
+        const double ns[] = {
+            over(1e9 *
+                     weft_top_rate(target, "weft_push_processing_seconds_total", "path=\"direct\""),
+                 updates - summed),
+            over(1e9 * weft_top_rate(target, "weft_push_processing_seconds_total",
+                                     "path=\"aggregated\""),
+                 summed),
+            over(1e9 * weft_top_rate(target, "process_cpu_seconds_total", NULL), updates),
+        };
+        const double windows = weft_top_rate(target, "weft_active_windows_total", NULL);
+        add(p, "%-21.21s %3.0f %7.1f %7.1f %6s %6s %6s %7.1f %8.1f", target->name, boxes,
+            100 * over(weft_top_rate(target, "weft_aggregate_pushes_total", NULL) -
+                           weft_top_rate(target, "weft_aggregates_total", NULL),
+                       weft_top_rate(target, "weft_requests_total", "kind=\"push\"")),
+            100 * over(summed - weft_top_rate(target, "weft_aggregate_rows_total", NULL), updates),
+            short_text(ns[0], cells.text[0]), short_text(ns[1], cells.text[1]),
+            short_text(ns[2], cells.text[2]),
+            over(weft_top_rate(target, "weft_active_connections_total", NULL), windows),
+            over(weft_top_rate(target, "weft_active_workers_total", NULL), windows));
+    }
+    if (begun) {
+        add(p, "(ns for an update: direct, in sums, CPU; connections, workers in a window)");
+    }
+}
+
 /* ---- time by stage --------------------------------------------------------------------------- */
 
 static const struct {
@@ -433,6 +484,7 @@ void weft_top_view_draw(struct weft_top_view *view, const struct weft_top_target
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(roles); i++) {
         draw_role(&picture, &roles[i]);
     }
+    draw_aggregation(&picture);
     draw_replicas(&picture);
     draw_times(&picture);
     draw_network(&picture);

@@ -70,11 +70,18 @@ static const struct weft_metrics_family shard[] = {
      "Ends of clocks in aggregates, one for each rank and table."},
     {"weft_aggregates_refused_total", "counter", "", SHARD(aggregates_refused),
      "Aggregates refused; their pushes are sent directly."},
+    {"weft_active_windows_total", "counter", "", SHARD(active_windows),
+     "Windows (1 ms, or --active-window-us) in which a request began."},
+    {"weft_active_workers_total", "counter", "", SHARD(active_workers),
+     "Sum over them of the workers that began one, directly or through an aggregator."},
+    {"weft_active_connections_total", "counter", "", SHARD(active_connections),
+     "Sum over them of the connections, of workers and aggregators, on which one began."},
     {"weft_hot_selections_total", "counter", "", SHARD(hot_selections),
      "Selections of the hot rows of a table."},
     {"weft_hot_epochs_total", "counter", "", SHARD(hot_epochs), "Of these, that changed the set."},
     {"weft_hot_rows_entered_total", "counter", "", SHARD(hot_rows_came), "Rows that became hot."},
-    {"weft_hot_rows_left_total", "counter", "", SHARD(hot_rows_left), "Rows that ceased to be hot."},
+    {"weft_hot_rows_left_total", "counter", "", SHARD(hot_rows_left),
+     "Rows that ceased to be hot."},
     {"weft_hot_updates_total", "counter", "", SHARD(hot_updates),
      "Updates of rows while they were hot."},
     {"weft_hot_updates_seen_total", "counter", "", SHARD(hot_updates_of),
@@ -154,6 +161,27 @@ static void add_replication(struct weft_exposition *text, const struct weft_shar
             double value;
             memcpy(&value, (const char *)&stats[i].replication + family->at, sizeof(value));
             weft_exposition_real(text, family->name, stats[i].labels, value);
+        }
+    }
+}
+
+static void add_push_processing(struct weft_exposition *text, const struct weft_shard_stats *stats,
+                                uint32_t count)
+{
+    static const char name[] = "weft_push_processing_seconds_total";
+    weft_exposition_family(text, name, "counter",
+                           "Processing time of pushes (PS_proc and PS_overlap), by their path.");
+    for (uint32_t i = 0; i < count; i++) {
+        const struct weft_shard_counters *counters = &stats[i].shard;
+        const struct {
+            const char *path;
+            uint64_t ns;
+        } paths[] = {{"direct", counters->direct_proc_ns},
+                     {"aggregated", counters->aggregate_proc_ns}};
+        for (size_t p = 0; p < WEFT_ARRAY_COUNT(paths); p++) {
+            char labels[WEFT_METRICS_LABELS_BYTES + 32];
+            snprintf(labels, sizeof(labels), "%s,path=\"%s\"", stats[i].labels, paths[p].path);
+            weft_exposition_real(text, name, labels, (double)paths[p].ns / WEFT_NS_PER_S);
         }
     }
 }
@@ -254,6 +282,7 @@ void weft_metrics_text_shards(struct weft_exposition *text, const struct weft_sh
     WEFT_METRICS_FAMILIES(text, replication, stats, AT(replication), count);
 #undef AT
     add_replication(text, stats, count);
+    add_push_processing(text, stats, count);
     add_tables(text, stats, count);
     weft_exposition_family(text, "weft_served_latency_seconds", "histogram",
                            "Latency of requests by part, measured at the server.");

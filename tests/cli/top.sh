@@ -37,6 +37,27 @@ tap_is "a server with replicas: norms over its shards" "$(sed -n '/^REPLICA/,/^$
 "REPLICA OF          ready diverges  highest    bound waits/s trans/s    B/s
 ./replicated.prom       2     0.05      0.5    0.499       2      20   2.5M"
 tap_is "nothing about replicas of a server without" "$(grep -c REPLICA seen.txt)" 0
+cat server.prom - >summed.prom <<'END'
+weft_aggregators_connected{shard="0"} 1
+weft_aggregators_connected{shard="1"} 1
+weft_aggregates_total{shard="0"} 2000
+weft_aggregate_pushes_total{shard="0"} 14170
+weft_aggregate_updates_total{shard="0"} 16000000
+weft_aggregate_rows_total{shard="0"} 4000000
+weft_push_processing_seconds_total{shard="0",path="direct"} 0.8
+weft_push_processing_seconds_total{shard="0",path="aggregated"} 0.8
+weft_active_windows_total{shard="0"} 1000
+weft_active_workers_total{shard="0"} 5500
+weft_active_connections_total{shard="0"} 1500
+END
+"$WEFT_BIN" top --once ./summed.prom >summed.txt
+tap_is "a server with aggregators: what they save, and active connections" \
+    "$(sed -n '/^AGGREGATION/,/^$/p' summed.txt)" \
+"AGGREGATION AT         n absorb% remove% direct   sums    cpu   conns  workers
+./summed.prom           2    50.0    50.0    100     50    521     1.5      5.5
+(ns for an update: direct, in sums, CPU; connections, workers in a window)"
+tap_is "nothing about aggregators of a server without" "$(grep -c AGGREGATION seen.txt)" 0
+tap_is "80 columns at most" "$(awk 'length > 80' summed.txt)" ""
 tap_is "80 columns at most" "$(awk 'length > 80' seen.txt)" ""
 "$WEFT_BIN" top --once --width 120 ./server.prom ./worker.prom >wide.txt
 tap_is "120 columns for whom wants them" "$(awk 'length > most {most = length} END {print (most <= 120 && most > 80)}' wide.txt)" 1
