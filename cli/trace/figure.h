@@ -1,5 +1,6 @@
 /* Figures 4 to 10 of [imc20] from the records of runs: the data of each, its picture, and the
- * paper's finding compared with the run's.
+ * paper's finding compared with the run's. 10b and 10c have no picture in the paper: they measure
+ * what it predicts from Fig. 10, the effect of summing updates of hot parameters on the way.
  *
  * A figure is a gnuplot script that contains its data and is kept beside the picture: `gnuplot
  * NAME.gp` draws it again. Each function writes the body of one script and the text; a figure that
@@ -10,14 +11,20 @@
 
 #include "cli/gnuplot.h"
 #include "cli/trace/trace.h"
+#include "obs/recdb_aggregation.h"
 #include "obs/recdb_digest.h"
 #include "obs/recdb_hotness.h"
+
+#define WEFT_FIGURE_NUMBERS "4, 5, 6, 7a, 7b, 8, 9, 10, 10b, 10c"
+#define WEFT_FIGURE_PREDICTION                                                                     \
+    "if the top 20,000 parameters are summed on the way, half of the operations do not reach the " \
+    "servers, and 50 % of PS_proc is saved (a prediction, section 4)"
 
 enum {
     WEFT_FIGURE_WORDS = 640,
     WEFT_FIGURE_NAME = 96,
     WEFT_FIGURE_RUNS_MAX = 64,
-    WEFT_FIGURES_MAX = 6 * WEFT_FIGURE_RUNS_MAX + 2,
+    WEFT_FIGURES_MAX = 7 * WEFT_FIGURE_RUNS_MAX + 3,
 };
 
 /* The data of one run's records. */
@@ -29,6 +36,7 @@ struct weft_figure_run {
     struct weft_recdb_digest digest;
     struct weft_hist intervals_ns; /* between requests of one worker to one server */
     struct weft_recdb_hotness hotness;
+    struct weft_recdb_aggregation aggregation;
     uint64_t refused;
 };
 
@@ -51,9 +59,20 @@ struct weft_figure_kind {
                     FILE *body);
 };
 
-/* 4, 5, 6, 7a, 7b, 10 of each run; 8, 9, which compare runs. Both end with a NULL number. */
+/* 4, 5, 6, 7a, 7b, 10, 10b of each run; 8, 9, 10c, which compare runs. Both end with a NULL
+ * number. */
 extern const struct weft_figure_kind weft_figures_of_one[];
 extern const struct weft_figure_kind weft_figures_of_runs[];
+
+/* 10b, 10c */
+void weft_figure_aggregators(const struct weft_figure_run *run, struct weft_figure *figure,
+                             FILE *body);
+void weft_figure_with_and_without(const struct weft_figure_run *runs, unsigned count,
+                                  struct weft_figure *figure, FILE *body);
+/* One line for each aggregator and server; nothing for a run without aggregators. */
+void weft_figure_aggregators_text(FILE *out, const struct weft_figure_run *run);
+/* "aggregators" and "aggregation", of a run with aggregators. */
+void weft_figure_aggregators_json(cJSON *into, const struct weft_figure_run *run);
 
 struct weft_figure {
     const struct weft_figure_kind *kind;

@@ -1,6 +1,6 @@
 /* The figures of one run: latencies (4), their stages (5), sizes of replies (6), intervals and
- * active workers (7), hot parameters (10). The thresholds for "heavy", "much" and "mostly" are
- * defined here, and in docs/TRACING.md. */
+ * active workers (7), hot parameters (10). Aggregators (10b) are in figure_aggregators.c. The
+ * thresholds for "heavy", "much" and "mostly" are defined here, and in docs/TRACING.md. */
 #include "base/units.h"
 #include "cli/trace/figure.h"
 
@@ -196,7 +196,7 @@ static void active(const struct weft_figure_run *run, struct weft_figure *figure
     figure->verdict = all < 50                        ? WEFT_FIGURE_OPEN
                       : median >= 50 && median <= 200 ? WEFT_FIGURE_AGREES
                                                       : WEFT_FIGURE_DIFFERS;
-    snprintf(
+    int used = snprintf(
         figure->here, sizeof(figure->here),
         "a server receives from %.0f workers within %.0f us (median of the windows with any), 99 "
         "%% of "
@@ -207,8 +207,17 @@ static void active(const struct weft_figure_run *run, struct weft_figure *figure
     fprintf(body,
             "set xlabel 'distinct workers that a server receives from within %.0f us'\n"
             "set ylabel 'fraction of windows with any'\nset xrange [0:*]\nset yrange [0:1]\n"
-            "set grid\nunset key\nplot $active with steps lw 2\n",
+            "set grid\nset key right bottom\n",
             (double)run->digest.window_ns / 1e3);
+    const struct weft_hist *connections = &run->digest.connections;
+    if (connections->count > 0) {
+        snprintf(figure->here + used, sizeof(figure->here) - (size_t)used,
+                 "; on %.0f connections (median), of workers and aggregators",
+                 quantile(connections, 0.5));
+        weft_figure_cdf(body, "connections", connections, 1);
+    }
+    fprintf(body, "plot $active with steps lw 2 title 'workers'%s\n",
+            connections->count > 0 ? ", $connections with steps lw 2 title 'connections'" : "");
 }
 
 /* ---- 10: hot parameters ---------------------------------------------------------------------- */
@@ -282,5 +291,6 @@ const struct weft_figure_kind weft_figures_of_one[] = {
      "the top 20,000 parameters get 50 % (R1) and 70 % (R2) of all updates; R2 has 150 million "
      "(Table 1)",
      .of_one = hot},
+    {"10b", "aggregators", WEFT_FIGURE_PREDICTION, .of_one = weft_figure_aggregators},
     {0},
 };

@@ -93,7 +93,10 @@ static void print_head(FILE *script, const struct weft_figure *figure)
     char title[512];
     fprintf(script, "set terminal pngcairo size 1000,600 font 'sans,11'\nset output '%s'\n",
             figure->png);
-    snprintf(title, sizeof(title), "[imc20] Figure %s, here: %s", figure->kind->number,
+    const bool is_predicted = strcmp(figure->kind->paper, WEFT_FIGURE_PREDICTION) == 0;
+    snprintf(title, sizeof(title), "[imc20] %s%s, here: %s",
+             is_predicted ? "section 4, a prediction" : "Figure ",
+             is_predicted ? "" : figure->kind->number,
              figure->run != NULL ? figure->run->title : "several runs");
     fprintf(script, "set title ");
     print_quoted(script, title);

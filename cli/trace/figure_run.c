@@ -62,7 +62,8 @@ bool weft_figure_run_make(const char *file, struct weft_figure_run *run_p)
         (void)weft_recdb_digest_make(&db, NULL, &run_p->digest);
         take_intervals(&db, run_p);
         (void)weft_recdb_hotness_make(&db, UINT32_MAX, &run_p->hotness);
-        run_p->refused = db.refused;
+        (void)weft_recdb_aggregation_make(&db, &run_p->aggregation);
+        run_p->refused = db.refused + run_p->aggregation.refused;
     }
     if (db.status != WEFT_OK) {
         fprintf(stderr, "weft trace figures: %s\n", db.error.text);
@@ -75,4 +76,5 @@ void weft_figure_run_fini(struct weft_figure_run *run)
 {
     weft_recdb_digest_fini(&run->digest);
     weft_recdb_hotness_fini(&run->hotness);
+    weft_recdb_aggregation_fini(&run->aggregation);
 }

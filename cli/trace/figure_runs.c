@@ -50,8 +50,9 @@ static unsigned sorted(const struct weft_figure_run *runs, unsigned count,
     unsigned kept = 0;
     for (unsigned i = 0; i < count; i++) {
         const struct weft_recdb_role *roles = runs[i].digest.roles;
-        bool good = roles[0].processes > 0 && roles[1].wall_ns > 0 && roles[1].cpu_ns > 0 &&
-                    weft_recdb_digest_rpcs(&runs[i].digest) > 0;
+        const struct weft_recdb_role *servers = &roles[WEFT_RECDB_SERVERS];
+        bool good = roles[WEFT_RECDB_WORKERS].processes > 0 && servers->wall_ns > 0 &&
+                    servers->cpu_ns > 0 && weft_recdb_digest_rpcs(&runs[i].digest) > 0;
         if (good) {
             sorted_p[kept++] = &runs[i];
         }
@@ -102,7 +103,8 @@ static void cpu(const struct weft_figure_run *runs, unsigned count, struct weft_
         const struct weft_figure_run *run = in_order[i];
         fprintf(body, "\"%zu+%zu%s\" %.4f %.4f\n", scale_of(run), run->digest.servers.count,
                 strcmp(run->transport, "weft") == 0 ? "" : " tcp",
-                utilisation(&run->digest.roles[0]), utilisation(&run->digest.roles[1]));
+                utilisation(&run->digest.roles[WEFT_RECDB_WORKERS]),
+                utilisation(&run->digest.roles[WEFT_RECDB_SERVERS]));
     }
     fprintf(body, "EOD\nset style data histogram\nset style histogram clustered gap 1\n"
                   "set style fill solid 0.8\nset yrange [0:*]\nset grid y\nset key outside top "
@@ -115,7 +117,8 @@ static void cpu(const struct weft_figure_run *runs, unsigned count, struct weft_
 
 static double cpu_us_per_rpc(const struct weft_figure_run *run)
 {
-    return (double)run->digest.roles[1].cpu_ns / 1e3 / (double)weft_recdb_digest_rpcs(&run->digest);
+    return (double)run->digest.roles[WEFT_RECDB_SERVERS].cpu_ns / 1e3 /
+           (double)weft_recdb_digest_rpcs(&run->digest);
 }
 
 static double mean_us(const struct weft_figure_run *run)
@@ -216,5 +219,6 @@ const struct weft_figure_kind weft_figures_of_runs[] = {
      "the cost of an RPC grows linearly with the number of connections, even when requests are "
      "empty",
      .of_runs = cost},
+    {"10c", "with-and-without", WEFT_FIGURE_PREDICTION, .of_runs = weft_figure_with_and_without},
     {0},
 };

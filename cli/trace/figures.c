@@ -50,7 +50,7 @@ static const char *parse_only(const char *text, void *value)
     for (const char *word = text; word != NULL; word = strchr(word, ',')) {
         word += *word == ',';
         if (!has_number(weft_figures_of_one, word) && !has_number(weft_figures_of_runs, word)) {
-            return "a comma-separated list of 4, 5, 6, 7a, 7b, 8, 9, 10";
+            return "a comma-separated list of " WEFT_FIGURE_NUMBERS;
         }
     }
     *(const char **)value = text;
@@ -147,12 +147,21 @@ static void print_text(FILE *out, const void *arg)
     }
     for (unsigned i = 0; i < album->run_count; i++) {
         const struct weft_recdb_digest *d = &album->runs[i].digest;
-        uint64_t dropped = d->roles[0].dropped + d->roles[1].dropped;
+        const uint64_t dropped = weft_recdb_digest_dropped(d), cut = weft_recdb_digest_cut(d);
+        if (wanted(album->only, "10b") || wanted(album->only, "10c")) {
+            weft_figure_aggregators_text(out, &album->runs[i]);
+        }
         if (dropped + album->runs[i].refused > 0) {
             fprintf(out,
                     "%s: %" PRIu64 " records were DROPPED during the run, and %" PRIu64
                     " rows are invalid; the figures do not include them\n",
                     album->runs[i].file, dropped, album->runs[i].refused);
+        }
+        if (cut > 0) {
+            fprintf(out,
+                    "%s: the records of %" PRIu64 " processes are INCOMPLETE: they were killed, or "
+                    "had not ended; the figures do not include what is missing\n",
+                    album->runs[i].file, cut);
         }
     }
 }
@@ -169,9 +178,11 @@ static void print_json(FILE *out, const void *arg)
         cJSON_AddStringToObject(one, "command", run->title);
         cJSON_AddStringToObject(one, "transport", run->transport);
         cJSON_AddNumberToObject(one, "rpcs", (double)weft_recdb_digest_rpcs(&run->digest));
-        cJSON_AddNumberToObject(
-            one, "dropped", (double)(run->digest.roles[0].dropped + run->digest.roles[1].dropped));
+        cJSON_AddNumberToObject(one, "dropped", (double)weft_recdb_digest_dropped(&run->digest));
         cJSON_AddNumberToObject(one, "refused", (double)run->refused);
+        cJSON_AddNumberToObject(one, "processes_incomplete",
+                                (double)weft_recdb_digest_cut(&run->digest));
+        weft_figure_aggregators_json(one, run);
         cJSON_AddItemToArray(runs, one);
     }
     cJSON *figures = cJSON_AddArrayToObject(object, "figures");
@@ -243,9 +254,8 @@ int weft_cli_trace_figures(int argc, char **argv)
     struct weft_trace_files files;
     const struct weft_option options[] = {
         {"out", "DIR", "directory for the plots, created if needed; also -o DIR",
-         WEFT_OPTION_STRING,
-         .value = &folder, .letter = 'o'},
-        {"only", "LIST", "only these figures: comma-separated, from 4, 5, 6, 7a, 7b, 8, 9, 10",
+         WEFT_OPTION_STRING, .value = &folder, .letter = 'o'},
+        {"only", "LIST", "only these figures: comma-separated, from\n" WEFT_FIGURE_NUMBERS,
          WEFT_OPTION_CUSTOM, &only, .parse = parse_only, .fallback = "all"},
         {"json", NULL, "print the findings as one JSON object", WEFT_OPTION_FLAG, .value = &json},
         {0},
@@ -256,9 +266,10 @@ int weft_cli_trace_figures(int argc, char **argv)
         .description =
             "Each FILE is the database written by --records in one run (merge the parts of a run\n"
             "first). For each run: latencies (Fig. 4), their stages (5), sizes of replies (6),\n"
-            "intervals and active workers (7), hot parameters (10). For several runs with "
-            "different\n"
-            "numbers of workers: CPU (8) and cost of an RPC (9).\n"
+            "intervals and active workers (7), hot parameters (10), what aggregators absorb (10b,\n"
+            "if `weft aggregate --records` was part of the run). For several runs with different\n"
+            "numbers of workers: CPU (8) and cost of an RPC (9); for runs with and without\n"
+            "aggregators: the servers' CPU and PS_proc for an update (10c).\n"
             "\n"
             "Writes to DIR a PNG and its gnuplot script for each figure, findings.txt and\n"
             "figures.json. Each finding of the paper is listed with the result of the run and one\n"

@@ -124,7 +124,7 @@ sql empty.db "DELETE FROM rpc; DELETE FROM served; DELETE FROM active; DELETE FR
     DELETE FROM hot; DELETE FROM hot_total"
 tap_run "a run without RPCs" "$WEFT_BIN" trace figures empty.db -o empty
 tap_is "has no pictures" "$(no_pngs empty)" 0
-tap_is "and a reason for each" "$(grep -c 'is omitted: ..*' empty/findings.txt)" 8
+tap_is "and a reason for each" "$(grep -c 'is omitted: ..*' empty/findings.txt)" 10
 tap_run_fails "no such file" 1 "$WEFT_BIN" trace figures missing.db -o x
 tap_run_fails "no such folder" 1 "$WEFT_BIN" trace figures run.db -o no/such/folder
 tap_run_fails "no file" 2 "$WEFT_BIN" trace figures
