@@ -373,16 +373,48 @@ void planner_announce_due(struct weft_planner *planner)
     }
 }
 
+/* Sums that were to follow this one on the server's link, in order, have not begun: the aggregators
+ * send when the link is free. They are booked again behind it; otherwise a link without gaps in its
+ * plan would stay late. Direct updates begin at their granted time, and are not moved. */
+static void move_behind(struct weft_planner *planner, struct planner_transfer *sum)
+{
+    const uint64_t end_ns = sum->booking.end_ns;
+    const uint32_t all = over_link(planner, sum->to_host, false);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < all; i++) {
+        struct planner_transfer *next = &planner->transfers[planner->scratch[i]];
+        if (next->kind == WEFT_PLANNER_GRANT_GROUP && next != sum &&
+            next->booking.start_ns >= end_ns) {
+            struct weft_path path = planner_path(planner, next->from_host, next->to_host);
+            planner->counters.full +=
+                !weft_path_release(&path, &next->booking, planner->now_ns);
+            planner->scratch[count++] = planner->scratch[i];
+        }
+    }
+    planner_rebook(planner, sum, weft_max_u64(sum->bytes / 8, 1));
+    for (uint32_t i = 0; i < count; i++) {
+        struct planner_transfer *next = &planner->transfers[planner->scratch[i]];
+        const uint64_t sent = weft_min_u64(next->sent, next->bytes);
+        planner_rebook(planner, next, weft_max_u64(next->bytes - sent, 1));
+        next->needs_announce = next->needs_announce || next->is_announced;
+    }
+}
+
 /* If a transfer should have ended but no report has arrived, an eighth of its bytes is assumed to
  * remain. */
 void planner_overdue(struct weft_planner *planner)
 {
     for (uint32_t i = 0; i < planner->active_count; i++) {
         struct planner_transfer *transfer = &planner->transfers[planner->active[i]];
-        if (transfer->late_ns <= planner->now_ns) {
-            transfer->sent = transfer->bytes - transfer->bytes / 8;
+        if (transfer->late_ns > planner->now_ns) {
+            continue;
+        }
+        planner->counters.overdue++;
+        transfer->sent = transfer->bytes - transfer->bytes / 8;
+        if (transfer->kind == WEFT_PLANNER_GRANT_GROUP) {
+            move_behind(planner, transfer);
+        } else {
             planner_rebook(planner, transfer, weft_max_u64(transfer->bytes / 8, 1));
-            planner->counters.overdue++;
         }
     }
 }
