@@ -2,7 +2,7 @@
 
 #include "io/clock.h"
 #include "ps/update.h"
-#include "sched/timeline.h"
+#include "sched/planner.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -76,6 +76,8 @@ static void report_committed(struct serving *serving, const struct weft_shard_co
         .rate_bps = weft_min_u64(committed->rate_bps, WEFT_TIMELINE_BPS_MAX),
         .alone_bps = weft_min_u64(committed->alone_bps, WEFT_TIMELINE_BPS_MAX),
         .all_bps = weft_min_u64(committed->all_bps, WEFT_TIMELINE_BPS_MAX),
+        .members = committed->members,
+        .sum_bytes = weft_min_u64(committed->sum_bytes, WEFT_PLANNER_BYTES_MAX),
     };
     weft_sched_daemon_committed(weft_sched_link_daemon(serving->link), &event);
 }

@@ -395,10 +395,17 @@ void weft_shard_update_applied(struct weft_shard *shard, const struct shard_slot
                                double squares);
 /* Total bytes of updates received in messages of their own. */
 uint64_t weft_shard_updates_came(const struct weft_shard *shard);
-/* The push was in an aggregate of `bytes` bytes, received in took_ns; `all` bytes arrived in that
- * time. */
+/* An aggregate that was applied. */
+struct shard_sum {
+    uint32_t members;
+    uint64_t bytes;
+    uint64_t all;     /* bytes of all updates that arrived while it did */
+    uint64_t took_ns; /* 0 = unknown */
+};
+
+/* The push was in this aggregate. */
 void weft_shard_update_in_sum(struct weft_shard *shard, const struct shard_slot *slot,
-                              uint64_t bytes, uint64_t all, uint64_t took_ns);
+                              const struct shard_sum *sum);
 /* A chunk of a push of an update has arrived, in this many bytes. */
 void weft_shard_update_arrived(struct weft_shard *shard, const struct shard_slot *slot,
                                uint32_t bytes, uint64_t now_ns);

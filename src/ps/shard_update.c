@@ -57,6 +57,8 @@ struct shard_update {
     uint64_t number;
     uint64_t base;
     double squares; /* of the applied values */
+    uint32_t members; /* in its largest sum */
+    uint64_t sum_bytes;
     struct arrival arrival;
 };
 
@@ -159,6 +161,8 @@ static void tell(struct weft_shard *shard, uint32_t rank, const struct shard_upd
         .rate_bps = rate_bps(update->arrival.total.bytes, update->arrival.total.took_ns),
         .alone_bps = rate_bps(update->arrival.alone.bytes, update->arrival.alone.took_ns),
         .all_bps = rate_bps(update->arrival.total.all, update->arrival.total.took_ns),
+        .members = update->members,
+        .sum_bytes = update->sum_bytes,
     };
 }
 
@@ -277,11 +281,16 @@ uint64_t weft_shard_updates_came(const struct weft_shard *shard)
 }
 
 void weft_shard_update_in_sum(struct weft_shard *shard, const struct shard_slot *slot,
-                              uint64_t bytes, uint64_t all, uint64_t took_ns)
+                              const struct shard_sum *sum)
 {
     struct shard_update *update = find(shard, slot->worker, slot->clock);
-    if (update != NULL && bytes >= WINDOW_BYTES) {
-        const struct came came = {bytes, all, took_ns};
+    if (update == NULL) {
+        return;
+    }
+    update->members = sum->members > update->members ? sum->members : update->members;
+    update->sum_bytes += sum->bytes;
+    if (sum->took_ns > 0 && sum->bytes >= WINDOW_BYTES) {
+        const struct came came = {sum->bytes, sum->all, sum->took_ns};
         add(&update->arrival.total, &came);
     }
 }

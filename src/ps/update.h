@@ -164,6 +164,9 @@ struct weft_shard_committed {
     uint64_t rate_bps;  /* of this update */
     uint64_t alone_bps; /* of this update, while no other update arrived */
     uint64_t all_bps;   /* of all updates, while this one arrived */
+    uint32_t members;   /* pushes in the AGGREGATE that contained its push, the most if its pushes
+                         * were in several; 0 = in none */
+    uint64_t sum_bytes; /* of these AGGREGATEs */
 };
 
 /* The oldest closed update that was not taken yet. False: there is none. The queue holds 1,024, or

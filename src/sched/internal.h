@@ -101,6 +101,9 @@ struct weft_planner {
     uint64_t commit_ns[PLANNER_COMMITS]; /* times of the last commits, a ring */
     uint32_t *due_count;                 /* (workers,): scratch of order.c */
     struct planner_partition *partition; /* scratch of partition.c */
+    /* By number of members, as reported (weft_planner_sum_share). */
+    bool has_sum_ppm[WEFT_PLANNER_WINDOW_MAX + 1];
+    uint32_t sum_ppm[WEFT_PLANNER_WINDOW_MAX + 1];
     struct planner_reduce *reduce;       /* of mode ALL_REDUCE */
 
     /* Norms committed at the servers and not sent to the replicas, and those being sent. */

@@ -155,6 +155,23 @@ static void place_members(struct weft_planner *planner, struct planner_trial_gro
     }
 }
 
+/* The share of its bytes that each further member adds to a sum of `members`: as reported for that
+ * number, else for the nearest smaller one, else for the nearest larger one. */
+static uint32_t share_ppm(const struct weft_planner *planner, uint32_t members)
+{
+    for (uint32_t m = members; m >= 2; m--) {
+        if (planner->has_sum_ppm[m]) {
+            return planner->sum_ppm[m];
+        }
+    }
+    for (uint32_t m = members + 1; m <= WEFT_PLANNER_WINDOW_MAX; m++) {
+        if (planner->has_sum_ppm[m]) {
+            return planner->sum_ppm[m];
+        }
+    }
+    return planner->config.aggregate_ppm;
+}
+
 /* Bytes of the sum at one server: the largest member, plus the contribution of each other
  * member. */
 static uint64_t sum_bytes(const struct weft_planner *planner, const uint32_t *members,
@@ -167,7 +184,8 @@ static uint64_t sum_bytes(const struct weft_planner *planner, const uint32_t *me
         largest = weft_max_u64(largest, bytes);
         all += bytes;
     }
-    return largest + planner_share(all - largest, planner->config.aggregate_ppm);
+    return weft_min_u64(largest + planner_share(all - largest, share_ppm(planner, count)),
+                        WEFT_PLANNER_BYTES_MAX);
 }
 
 /* The transfers of the sum to the servers. They may start at begin_ns. They cannot end before the

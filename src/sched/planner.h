@@ -58,6 +58,8 @@ enum {
 #define WEFT_PLANNER_NONE UINT32_MAX
 /* Largest update or model: 1 TB. */
 #define WEFT_PLANNER_BYTES_MAX (UINT64_C(1) << 40)
+/* Largest share of weft_planner_sum_share: 16. */
+#define WEFT_PLANNER_SHARE_MAX UINT32_C(16000000)
 
 enum weft_planner_mode {
     WEFT_PLANNER_ASYNC,
@@ -120,7 +122,7 @@ struct weft_planner_config {
                             * weft_planner_read_at */
     uint64_t chunk_bytes;  /* size of a chunk in cut-through */
     /* Bytes that each further member adds to a sum, as a share of its own bytes: 0 = dense, 10^6 =
-     * disjoint. */
+     * disjoint. For sums until a report (weft_planner_sum_share). */
     uint32_t aggregate_ppm;
     bool groups_of_a_clock; /* all members of a group have the same clock; needed in BSP only */
     double div_max;         /* divergence bound, in the norm of the model */
@@ -212,6 +214,13 @@ weft_status weft_planner_aggregator(struct weft_planner *planner, uint32_t idx, 
  * reports. */
 weft_status weft_planner_capacity(struct weft_planner *planner, uint32_t host, bool is_up,
                                   uint64_t capacity_bps, uint64_t now_ns);
+
+/* In sums of this number of members each further member has added this share of its bytes to those
+ * of the largest; it replaces aggregate_ppm for later sums of this number, and for those of other
+ * numbers without a report of their own. At most WEFT_PLANNER_SHARE_MAX: a sum may have more bytes
+ * than its members together, because it has a count for each row. */
+weft_status weft_planner_sum_share(struct weft_planner *planner, uint32_t members,
+                                   uint32_t share_ppm);
 
 /* Make all decisions that are possible now. Call also at weft_planner_deadline. */
 void weft_planner_plan(struct weft_planner *planner, uint64_t now_ns);

@@ -348,6 +348,17 @@ weft_status weft_planner_aggregator(struct weft_planner *planner, uint32_t idx, 
     return WEFT_OK;
 }
 
+weft_status weft_planner_sum_share(struct weft_planner *planner, uint32_t members,
+                                   uint32_t share_ppm)
+{
+    if (members < 2 || members > WEFT_PLANNER_WINDOW_MAX || share_ppm > WEFT_PLANNER_SHARE_MAX) {
+        return refuse(&planner->counters.refused_range);
+    }
+    planner->has_sum_ppm[members] = true;
+    planner->sum_ppm[members] = share_ppm;
+    return WEFT_OK;
+}
+
 weft_status weft_planner_capacity(struct weft_planner *planner, uint32_t host, bool is_up,
                                   uint64_t capacity_bps, uint64_t now_ns)
 {

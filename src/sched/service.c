@@ -438,16 +438,21 @@ static bool is_in_sum(const struct service_worker *w, const struct service_worke
 static void count_members(struct weft_sched_service *service, struct service_worker *w)
 {
     uint32_t all = 0, members[WEFT_SCHED_SHARDS_MAX] = {0};
+    uint64_t largest[WEFT_SCHED_SHARDS_MAX] = {0}, bytes[WEFT_SCHED_SHARDS_MAX] = {0};
     for (uint32_t i = 0; i < service->config.workers; i++) {
         const struct service_worker *other = &service->workers[i];
         all += is_in_sum(other, w);
         for (uint32_t s = 0; is_in_sum(other, w) && s < service->config.shards; s++) {
             members[s] += other->shares[s].bytes > 0;
+            largest[s] = weft_max_u64(largest[s], other->shares[s].bytes);
+            bytes[s] += other->shares[s].bytes;
         }
     }
     w->is_new_member = false;
     for (uint32_t s = 0; all == w->members && s < service->config.shards; s++) {
         w->grants[s].members = w->shares[s].bytes > 0 ? members[s] : 0;
+        w->grants[s].largest = largest[s];
+        w->grants[s].others = bytes[s] - largest[s];
     }
 }
 

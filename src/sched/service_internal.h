@@ -39,6 +39,8 @@ struct service_grant {
     uint64_t booked_bps; /* mean rate of the transfer's fastest booking */
     uint64_t rate_bps;   /* rate sent to the worker; 0 = no grant */
     uint32_t members;    /* with a hop: of the sum, with bytes for this shard */
+    uint64_t largest;    /* with a hop: the bytes of the largest of these members */
+    uint64_t others;     /* with a hop: the bytes of all other members together */
 };
 
 /* A worker's read, in a job with read credits. */
@@ -131,6 +133,8 @@ struct weft_sched_service {
     uint32_t aggregators;      /* of the planner */
     uint32_t aggregator_host;  /* host index of the first aggregator; the others follow it */
     uint32_t aggregators_here; /* one bit each: all connected workers reach it */
+    uint32_t sum_ppm[WEFT_PLANNER_WINDOW_MAX + 1]; /* service_sum_measured, by number of members */
+    bool has_sum_ppm[WEFT_PLANNER_WINDOW_MAX + 1];
     uint64_t batch_ns; /* a plan waits until then for further requests; 0 = it does not wait */
     uint32_t flying;
     uint32_t due_next; /* next connection for poll to examine */
@@ -193,6 +197,9 @@ void service_rate_init(struct weft_sched_service *service);
 /* A shard has closed a granted share. Called before the planner is updated. */
 void service_rate_measured(struct weft_sched_service *service, uint32_t worker, uint32_t shard,
                            const struct weft_sched_event *event, uint64_t now_ns);
+/* The same for an update that was granted as a member of a sum: learn the sizes of sums. */
+void service_sum_measured(struct weft_sched_service *service, uint32_t worker, uint32_t shard,
+                          const struct weft_sched_event *event);
 /* The rate to send to the worker for a booking of this mean rate. */
 uint64_t service_rate_of(struct weft_sched_service *service, uint32_t worker, uint32_t shard,
                          uint64_t booked_bps);

@@ -1,4 +1,4 @@
-/* Estimation of link capacities from the receive rates of updates.
+/* Estimation of link capacities from the receive rates of updates, and of the sizes of sums.
  *
  * A shard measures the rate between the first and the last chunk of an update (ps/update.h). The
  * worker's interval, from the granted start to the shard's acknowledgement, is not used: it
@@ -153,6 +153,33 @@ void service_rate_measured(struct weft_sched_service *service, uint32_t worker, 
     if (up_bps > 0) {
         learn(service, up, worker, true, (struct service_sample){now_ns, up_bps, worker});
     }
+}
+
+/* ---- sizes of sums --------------------------------------------------------------------------- */
+
+/* A sum of sparse updates has the rows of all its members, so it is larger than one of them. How
+ * much each further member adds depends on the data, and decreases with the number of members: it
+ * is learned for each number, as a moving average. A sum that was sent before all its members had
+ * arrived has another number of members than granted, and is ignored. */
+void service_sum_measured(struct weft_sched_service *service, uint32_t worker, uint32_t shard,
+                          const struct weft_sched_event *event)
+{
+    enum { WEIGHT = 8 };
+    const struct service_worker *w = &service->workers[worker];
+    const struct service_grant *grant = &w->grants[shard];
+    const uint32_t members = event->members;
+    if (w->hop == 0 || members < 2 || members > WEFT_PLANNER_WINDOW_MAX ||
+        members != grant->members || grant->others == 0) {
+        return;
+    }
+    const uint64_t more = event->sum_bytes - weft_min_u64(grant->largest, event->sum_bytes);
+    const u128 share_ppm = (u128)more * WEFT_PPM / grant->others;
+    const uint32_t sample =
+        share_ppm < WEFT_PLANNER_SHARE_MAX ? (uint32_t)share_ppm : WEFT_PLANNER_SHARE_MAX;
+    const uint32_t before = service->has_sum_ppm[members] ? service->sum_ppm[members] : sample;
+    service->sum_ppm[members] = before - before / WEIGHT + sample / WEIGHT;
+    service->has_sum_ppm[members] = true;
+    (void)weft_planner_sum_share(service->planner, members, service->sum_ppm[members]);
 }
 
 /* ---- granted rates --------------------------------------------------------------------------- */

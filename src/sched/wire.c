@@ -65,12 +65,14 @@ static void write_entries(struct weft_writer *w, const struct weft_sched_report 
         }
         weft_write_u32(w, event->worker);
         weft_write_u8(w, event->flags);
-        weft_write_zeros(w, 3);
+        weft_write_zeros(w, 1);
+        weft_write_u16(w, (uint16_t)event->members);
         weft_write_u64(w, event->clock);
         write_f64(w, event->norm);
         weft_write_u64(w, event->rate_bps);
         weft_write_u64(w, event->alone_bps);
         weft_write_u64(w, event->all_bps);
+        weft_write_u64(w, event->sum_bytes);
     }
 }
 
@@ -126,16 +128,20 @@ static bool read_events(struct weft_reader *r, struct weft_sched_report *q)
         struct weft_sched_event *event = &q->events[i];
         event->worker = weft_read_u32(r);
         event->flags = weft_read_u8(r);
-        bool zero = (weft_read_u8(r) | weft_read_u16(r)) == 0;
+        bool zero = weft_read_u8(r) == 0;
+        event->members = weft_read_u16(r);
         event->clock = weft_read_u64(r);
         event->norm = read_f64(r);
         event->rate_bps = weft_read_u64(r);
         event->alone_bps = weft_read_u64(r);
         event->all_bps = weft_read_u64(r);
+        event->sum_bytes = weft_read_u64(r);
         if (!zero || event->worker >= WEFT_SCHED_WORKERS_MAX || event->clock == 0 ||
             (event->flags & ~WEFT_SCHED_LATE) != 0 ||
             !(is_norm(event->norm) || event->norm == -1) || event->rate_bps > event->all_bps ||
-            event->alone_bps > WEFT_TIMELINE_BPS_MAX || event->all_bps > WEFT_TIMELINE_BPS_MAX) {
+            event->alone_bps > WEFT_TIMELINE_BPS_MAX || event->all_bps > WEFT_TIMELINE_BPS_MAX ||
+            event->members > WEFT_SCHED_MEMBERS_MAX || event->sum_bytes > WEFT_PLANNER_BYTES_MAX ||
+            (event->members == 0) != (event->sum_bytes == 0)) {
             return false;
         }
     }

@@ -29,7 +29,7 @@ enum {
     WEFT_SCHED_REPORT_BYTES = 120,
     WEFT_SCHED_PLAN_BYTES = 64,
     WEFT_SCHED_SHARE_BYTES = 24,
-    WEFT_SCHED_EVENT_BYTES = 48,
+    WEFT_SCHED_EVENT_BYTES = 56,
     WEFT_SCHED_GRANT_BYTES = 24,
     WEFT_SCHED_SHARDS_MAX = 64,
     WEFT_SCHED_WORKERS_MAX = 2048,
@@ -79,6 +79,9 @@ struct weft_sched_event {
     uint64_t rate_bps;  /* receive rate of the update; 0 = unknown, also for the next two */
     uint64_t alone_bps; /* receive rate while no other update arrived */
     uint64_t all_bps;   /* receive rate of all updates in that time */
+    uint32_t members;   /* updates in the sum that contained it, <= MEMBERS_MAX; 0 = it was not in
+                         * one */
+    uint64_t sum_bytes; /* of the messages of that sum, <= 2^40; 0 without members */
 };
 
 enum weft_sched_report_flag {

@@ -3,6 +3,7 @@
 #include "ps/aggregate.h"
 #include "ps/id_pack.h"
 #include "ps/shard_journal.h"
+#include "ps/update.h"
 #include "shard_rig.h"
 
 enum { SHARD = 0, WORKER = 1, OTHER = 2, BOX = 3, ROWS = 50, SESSION = 7 };
@@ -316,6 +317,33 @@ static void counts_once_whichever_way(void **state)
     assert_int_equal(counters->aggregate_rows, ROWS);
     assert_int_equal(counters->aggregate_gradients, 2 * ROWS);
     assert_int_equal(counters->pushes, 4);
+    bench_free(b);
+}
+
+/* Each member's update reports the size of the sum that contained it. */
+static void sizes_are_reported(void **state)
+{
+    (void)state;
+    struct bench *b = opened(asp);
+    struct weft_shard_committed of[2];
+    uint8_t scratch[4096];
+    const size_t bytes = lay_out(b, &usual, scratch);
+    assert_int_equal(aggregate(b, 1, usual), WEFT_RPC_OK);
+    clock_of(b, WORKER, 1);
+    clock_of(b, OTHER, 1);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_true(weft_shard_take_committed(b->shard, &of[i]));
+        assert_int_equal(of[i].rank, i);
+        assert_int_equal(of[i].members, 2);
+        assert_int_equal(of[i].sum_bytes, bytes);
+    }
+    struct aggregate a = usual;
+    a.number = 2;
+    a.ranks = 1;
+    assert_int_equal(aggregate(b, 2, a), WEFT_RPC_OK);
+    clock_of(b, WORKER, 2);
+    assert_true(weft_shard_take_committed(b->shard, &of[0]));
+    assert_int_equal(of[0].members, 1);
     bench_free(b);
 }
 
@@ -750,6 +778,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_once_whichever_way),
+        cmocka_unit_test(sizes_are_reported),
         cmocka_unit_test(the_other_way_round),
         cmocka_unit_test(begun_direct),
         cmocka_unit_test(clocks_together),

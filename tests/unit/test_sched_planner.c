@@ -453,6 +453,55 @@ static void refused(const struct weft_planner_update *update, const uint64_t *co
     assert_int_equal(*counter, before + 1);
 }
 
+/* Bytes of the sum of three updates of 1 MB, sent behind one of 10 MB. `members`, `share_ppm`:
+ * reported before; 0 = nothing. */
+static uint64_t bytes_of_sum(uint32_t members, uint32_t share_ppm)
+{
+    struct weft_planner_decision d;
+    uint64_t bytes = 0;
+    rig_hosts(&rig, 4, 1, 1, GBIT);
+    rig.config.policy = WEFT_PLAN_ORDER | WEFT_PLAN_AGGREGATE | WEFT_PLAN_CUT_THROUGH;
+    rig.config.aggregate_ppm = 100000;
+    make();
+    if (members > 0) {
+        assert_int_equal(weft_planner_sum_share(rig.planner, members, share_ppm), WEFT_OK);
+    }
+    ask_rig(3, 0, 10000000, 0);
+    weft_planner_plan(rig.planner, 0);
+    for (uint32_t w = 0; w < 3; w++) {
+        ask_rig(w, 0, 1000000, 0);
+    }
+    weft_planner_plan(rig.planner, 0);
+    while (weft_planner_poll(rig.planner, &d)) {
+        if (d.kind == WEFT_PLANNER_GRANT_GROUP) {
+            assert_int_equal(d.members, 3);
+            assert_int_equal(bytes, 0);
+            bytes = d.bytes;
+        }
+    }
+    weft_planner_free(rig.planner);
+    return bytes;
+}
+
+/* Sums are booked with what was reported for their number of members, or the nearest. */
+static void sizes_of_sums(void **state)
+{
+    (void)state;
+    assert_int_equal(bytes_of_sum(0, 0), 1200000);
+    assert_int_equal(bytes_of_sum(3, 500000), 2000000);
+    assert_int_equal(bytes_of_sum(3, 0), 1000000);
+    assert_int_equal(bytes_of_sum(2, 600000), 2200000);
+    assert_int_equal(bytes_of_sum(5, 300000), 1600000);
+    assert_int_equal(bytes_of_sum(3, 1100000), 0); /* a sum would take longer than its members */
+    make();
+    assert_int_equal(weft_planner_sum_share(rig.planner, 1, 0), WEFT_DATA);
+    assert_int_equal(weft_planner_sum_share(rig.planner, WEFT_PLANNER_WINDOW_MAX + 1, 0),
+                     WEFT_DATA);
+    assert_int_equal(weft_planner_sum_share(rig.planner, 2, WEFT_PLANNER_SHARE_MAX + 1), WEFT_DATA);
+    assert_int_equal(weft_planner_counters(rig.planner)->refused_range, 3);
+    weft_planner_free(rig.planner);
+}
+
 static void bad_updates_are_refused(void **state)
 {
     (void)state;
@@ -576,6 +625,7 @@ int main(void)
         cmocka_unit_test(a_replica_is_fed_when_it_must_be),
         cmocka_unit_test(steps_beyond_the_divergence_bound),
         cmocka_unit_test(the_documented_example),
+        cmocka_unit_test(sizes_of_sums),
         cmocka_unit_test(bad_updates_are_refused),
         cmocka_unit_test(bad_events_are_refused),
         cmocka_unit_test(bad_configurations_are_refused),

@@ -32,6 +32,7 @@ struct worker {
     uint64_t at_hop_ns; /* arrival time at an aggregator; 0 = arrived, or sent directly */
     uint64_t done_ns;   /* arrival time at the shard; 0 = not known yet */
     uint32_t hop, group, members;
+    uint64_t sum_bytes; /* of the sum that contained it; 0 = none */
 };
 
 struct net {
@@ -44,7 +45,11 @@ struct net {
     uint64_t hop_ns[WEFT_SCHED_AGGREGATORS_MAX]; /* the same for aggregators' downlinks */
     uint64_t link_bps, down_bps;                 /* true rates */
     uint64_t now_ns, opened, closed, sums, in_sums, compute_ns;
+    uint64_t delay_sum, delay_max; /* of commits */
+    uint64_t drops, dropped_sum;   /* updates that were dropped, and their delays by then */
     uint32_t slow_ppm; /* share of steps with three times the computation time */
+    bool is_sparse;    /* a sum is larger than one update */
+    bool hides_sums;   /* the shard does not report the sizes of sums */
     struct weft_prng prng;
 };
 
@@ -104,25 +109,59 @@ static void exchange(struct net *net)
 }
 
 /* Append to the queue of the link. */
-static uint64_t passes(uint64_t *busy_ns, uint64_t from_ns, uint64_t bps)
+static uint64_t passes(uint64_t *busy_ns, uint64_t from_ns, uint64_t bytes, uint64_t bps)
 {
-    *busy_ns = weft_max_u64(*busy_ns, from_ns) + BYTES * 8 * 1000 / (bps / MBIT);
+    *busy_ns = weft_max_u64(*busy_ns, from_ns) + bytes * 8 * 1000 / (bps / MBIT);
     return *busy_ns;
+}
+
+/* Sparse: each update has 48 % of the rows, independently of the others, so two have 1.52 times the
+ * rows of one. */
+static uint64_t bytes_of_sum(const struct net *net, uint32_t members)
+{
+    uint64_t bytes = BYTES, rest = BYTES;
+    for (uint32_t i = 1; net->is_sparse && i < members; i++) {
+        rest = rest * 52 / 100;
+        bytes += rest;
+    }
+    return bytes;
 }
 
 static void send(struct net *net, struct worker *w)
 {
     if (w->hop > 0) {
-        w->at_hop_ns = passes(&net->hop_ns[w->hop - 1], net->now_ns, net->link_bps);
+        w->at_hop_ns = passes(&net->hop_ns[w->hop - 1], net->now_ns, BYTES, net->link_bps);
     } else if (w->done_ns == 0 && net->now_ns >= w->begin_ns) {
-        w->done_ns = passes(&net->down_ns, net->now_ns, net->down_bps);
+        w->done_ns = passes(&net->down_ns, net->now_ns, BYTES, net->down_bps);
     }
+}
+
+/* Time when a worker that starts now has read the model and computed. */
+static uint64_t computes_until(struct net *net)
+{
+    uint64_t ns = net->compute_ns * (weft_prng_chance(&net->prng, net->slow_ppm) ? 3 : 1);
+    return passes(&net->reading_ns, net->now_ns, BYTES, net->link_bps) + ns;
+}
+
+static void read_again(struct net *net, struct worker *w)
+{
+    weft_sched_daemon_ended(w->daemon);
+    w->phase = COMPUTING;
+    w->base = net->opened;
+    w->until_ns = computes_until(net);
 }
 
 static void take_answers(struct net *net, struct worker *w)
 {
     struct weft_sched_answer answer;
     while (weft_sched_daemon_answer(w->daemon, net->now_ns, &answer)) {
+        if (answer.kind == WEFT_SCHED_DROP) {
+            assert_int_equal(w->phase, ASKING); /* no byte was sent */
+            net->drops++;
+            net->dropped_sum += net->opened - w->base;
+            read_again(net, w);
+            continue;
+        }
         assert_int_equal(answer.kind, WEFT_SCHED_SEND);
         if (w->phase == ASKING) {
             w->begin_ns = answer.start_ns;
@@ -131,7 +170,7 @@ static void take_answers(struct net *net, struct worker *w)
             w->members = answer.members;
             assert_true(w->hop <= net->aggregators && (w->hop > 0) == (w->members >= 2));
             w->phase = SENDING;
-            w->done_ns = w->at_hop_ns = 0;
+            w->done_ns = w->at_hop_ns = w->sum_bytes = 0;
             if (w->hop > 0) {
                 send(net, w);
             }
@@ -154,22 +193,17 @@ static void hop_look(struct net *net, const struct worker *of)
         return;
     }
     assert_int_equal(there, of->members);
-    uint64_t done_ns = passes(&net->down_ns, net->now_ns, net->down_bps);
+    uint64_t bytes = bytes_of_sum(net, there);
+    uint64_t done_ns = passes(&net->down_ns, net->now_ns, bytes, net->down_bps);
     net->sums++;
     for (uint32_t i = 0; i < WORKERS; i++) {
         struct worker *w = &net->worker[i];
         if (w->phase == SENDING && w->hop == of->hop && w->group == of->group) {
             w->done_ns = done_ns;
+            w->sum_bytes = bytes;
             net->in_sums++;
         }
     }
-}
-
-/* Time when a worker that starts now has read the model and computed. */
-static uint64_t computes_until(struct net *net)
-{
-    uint64_t ns = net->compute_ns * (weft_prng_chance(&net->prng, net->slow_ppm) ? 3 : 1);
-    return passes(&net->reading_ns, net->now_ns, net->link_bps) + ns;
 }
 
 static void turn(struct net *net, uint32_t i)
@@ -189,19 +223,22 @@ static void turn(struct net *net, uint32_t i)
     }
     if (w->phase == SENDING && w->done_ns != 0 && net->now_ns >= w->done_ns) {
         const uint64_t rate = net->down_bps;
+        const bool is_in_sum = w->sum_bytes > 0 && !net->hides_sums;
+        const uint64_t delay = net->opened - w->base;
+        net->delay_sum += delay;
+        net->delay_max = weft_max_u64(net->delay_max, delay);
         weft_sched_daemon_counts(net->shard, ++net->opened, ++net->closed);
         const struct weft_sched_event event = {.worker = i,
                                                .clock = w->clock,
                                                .norm = 1,
                                                .rate_bps = rate,
                                                .alone_bps = rate,
-                                               .all_bps = rate};
+                                               .all_bps = rate,
+                                               .members = is_in_sum ? w->members : 0,
+                                               .sum_bytes = is_in_sum ? w->sum_bytes : 0};
         weft_sched_daemon_committed(net->shard, &event);
         weft_sched_daemon_delivered(w->daemon, 0, net->now_ns - w->begin_ns);
-        weft_sched_daemon_ended(w->daemon);
-        w->phase = COMPUTING;
-        w->base = net->opened;
-        w->until_ns = computes_until(net);
+        read_again(net, w);
     }
 }
 
@@ -299,6 +336,45 @@ static void clocks_apart(void **state)
     assert_true(in_sums * 10 >= planned * 9);
 }
 
+/* Deadlines of transfers that passed before a report, in the second half of a run. */
+static uint64_t overdue(bool is_sparse, bool hides_sums, uint64_t *sums_p)
+{
+    struct net net;
+    net_new(&net, WEFT_SCHED_ASP, 3, WEFT_NEVER);
+    net.is_sparse = is_sparse;
+    net.hides_sums = hides_sums;
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        weft_sched_daemon_aggregators(net.worker[i].daemon, 3, 7);
+    }
+    run(&net, 15, false);
+    const struct weft_planner_counters *counters =
+        weft_planner_counters(weft_sched_service_planner(net.service));
+    uint64_t before = counters->overdue, sums = net.sums;
+    run(&net, 15, false);
+    uint64_t overdue = counters->overdue - before;
+    print_message("# %s, sizes %s: %llu commits, %llu overdue in %llu sums\n",
+                  is_sparse ? "sparse" : "dense", hides_sums ? "not reported" : "reported",
+                  (unsigned long long)net.closed, (unsigned long long)overdue,
+                  (unsigned long long)(net.sums - sums));
+    assert_true(net.sums - sums >= 20);
+    *sums_p = net.sums - sums;
+    net_free(&net);
+    return overdue;
+}
+
+/* Sums of sparse updates are larger than one update. Booked as one, each ends later than planned;
+ * the planner learns their sizes from the shard's reports. */
+static void sparse_sums(void **state)
+{
+    (void)state;
+    uint64_t sums;
+    const uint64_t blind = overdue(true, true, &sums);
+    assert_true(blind >= sums);
+    assert_int_equal(overdue(true, false, &sums), 0);
+    const uint64_t of_dense = overdue(false, false, &sums);
+    assert_true(of_dense * 2 < sums);
+}
+
 /* Sums use only aggregators that every worker can reach, and no sums are formed with a delay
  * bound. */
 static void who_is_reached(void **state)
@@ -394,6 +470,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(more_commits),
         cmocka_unit_test(clocks_apart),
+        cmocka_unit_test(sparse_sums),
         cmocka_unit_test(who_is_reached),
         cmocka_unit_test(who_has_nothing_for_a_shard),
     };

@@ -52,7 +52,9 @@ static struct weft_sched_report server_report(void)
                                             .norm = 0.5,
                                             .rate_bps = 900000,
                                             .alone_bps = 1000000,
-                                            .all_bps = 3000000};
+                                            .all_bps = 3000000,
+                                            .members = WEFT_SCHED_MEMBERS_MAX,
+                                            .sum_bytes = 380000};
     q.events[1] =
         (struct weft_sched_event){.worker = 0, .flags = WEFT_SCHED_LATE, .clock = 1, .norm = -1};
     return q;
@@ -89,6 +91,9 @@ static void reports_come_back(void **state)
     assert_int_equal(back.events[0].rate_bps, 900000);
     assert_int_equal(back.events[0].alone_bps, 1000000);
     assert_int_equal(back.events[0].all_bps, 3000000);
+    assert_int_equal(back.events[0].members, WEFT_SCHED_MEMBERS_MAX);
+    assert_int_equal(back.events[0].sum_bytes, 380000);
+    assert_int_equal(back.events[1].members, 0);
     assert_int_equal(back.events[1].flags, WEFT_SCHED_LATE);
     assert_true(back.events[1].norm == -1);
 }
@@ -140,6 +145,10 @@ static void contradictions_are_refused(void **state)
     REFUSED(server_report, q.events[0].rate_bps = 3000001);
     REFUSED(server_report, q.events[0].alone_bps = WEFT_TIMELINE_BPS_MAX + 1);
     REFUSED(server_report, q.events[0].all_bps = UINT64_MAX);
+    REFUSED(server_report, q.events[0].members = WEFT_SCHED_MEMBERS_MAX + 1);
+    REFUSED(server_report, q.events[0].members = 0); /* bytes of no sum */
+    REFUSED(server_report, q.events[0].sum_bytes = 0);
+    REFUSED(server_report, q.events[0].sum_bytes = WEFT_PLANNER_BYTES_MAX + 1);
     REFUSED(server_report, q.role = (enum weft_sched_role)3);
 }
 
