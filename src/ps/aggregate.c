@@ -3,7 +3,10 @@
 
 #include "ps/id_pack.h"
 
+#include <assert.h>
 #include <string.h>
+
+static_assert((int)WEFT_AGGREGATE_BASE_BYTES == (int)WEFT_AGGREGATE_CLOCK_BYTES);
 
 /* An aggregator is declared dead if it has sent no request for this long while another process
  * requests its number. */
@@ -21,7 +24,9 @@ uint64_t weft_aggregate_bytes_max(uint32_t members, uint32_t rows, uint32_t dim)
     /* Ascending ids need at most 8 bytes each plus the block headers. */
     uint64_t ids = (uint64_t)rows * 9 + 32 * ((uint64_t)rows / WEFT_IDS_BLOCK + 1);
     return WEFT_AGGREGATE_HEAD_BYTES +
-           (uint64_t)members * (WEFT_AGGREGATE_MEMBER_BYTES + WEFT_AGGREGATE_CLOCK_BYTES) + ids +
+           (uint64_t)members * (WEFT_AGGREGATE_MEMBER_BYTES + WEFT_AGGREGATE_CLOCK_BYTES +
+                                WEFT_AGGREGATE_BASE_BYTES) +
+           ids +
            (uint64_t)rows * (sizeof(uint16_t) + sizeof(float) * dim);
 }
 
@@ -35,10 +40,10 @@ void weft_aggregate_head_pack(const struct weft_rpc_request *request, uint32_t m
     memcpy(out + WEFT_RPC_REQUEST_BYTES + 4, &size, sizeof(size));
 }
 
-void weft_aggregate_head_clocks(uint8_t *head, uint32_t members)
+void weft_aggregate_head_columns(uint8_t *head, uint32_t columns)
 {
-    const uint16_t clocks = (uint16_t)members;
-    memcpy(head + WEFT_RPC_REQUEST_BYTES + 2, &clocks, sizeof(clocks));
+    const uint16_t numbers = (uint16_t)columns;
+    memcpy(head + WEFT_RPC_REQUEST_BYTES + 2, &numbers, sizeof(numbers));
 }
 
 void weft_aggregate_member_pack(const struct weft_aggregate_member *member, uint8_t *out)
@@ -62,6 +67,9 @@ struct weft_aggregate_member weft_aggregate_member_at(const struct weft_aggregat
     memcpy(&member.rpc_id, at + 20, 4);
     if (view->clocks != NULL) {
         memcpy(&member.clock, view->clocks + (size_t)i * WEFT_AGGREGATE_CLOCK_BYTES, 4);
+    }
+    if (view->bases != NULL) {
+        memcpy(&member.base, view->bases + (size_t)i * WEFT_AGGREGATE_BASE_BYTES, 4);
     }
     return member;
 }
@@ -129,19 +137,20 @@ static bool members_ascend(const struct weft_aggregate_view *view)
     return true;
 }
 
-static bool flags_good(const struct weft_aggregate_view *view, uint32_t clocks)
+static bool flags_good(const struct weft_aggregate_view *view, uint32_t columns)
 {
     const uint32_t flags = view->request.flags;
     return flags == 0 || flags == WEFT_RPC_CUT ||
            (flags == WEFT_AGGREGATE_ENDS && view->request.rows == 0 && view->ids_bytes == 0 &&
-            clocks == 0);
+            columns == 0);
 }
 
-static bool clocks_good(const struct weft_aggregate_view *view)
+static bool columns_good(const struct weft_aggregate_view *view)
 {
     bool good = true;
     for (uint32_t i = 0; view->clocks != NULL && i < view->members; i++) {
-        good &= weft_aggregate_member_at(view, i).clock > 0;
+        const struct weft_aggregate_member member = weft_aggregate_member_at(view, i);
+        good &= member.clock > 0 && member.base <= WEFT_RPC_BASE_MASK;
     }
     return good;
 }
@@ -160,24 +169,28 @@ weft_status weft_aggregate_unpack(const void *bytes, size_t count, uint32_t dim,
     memcpy(numbers, at + WEFT_RPC_REQUEST_BYTES, sizeof(numbers));
     memcpy(&size, at + WEFT_RPC_REQUEST_BYTES + 4, sizeof(size));
     const uint64_t rows = view.request.rows;
-    const uint64_t clocks = numbers[1];
+    const uint64_t columns = numbers[1];
     view.members = numbers[0];
     view.ids_bytes = size;
     if (view.members == 0 || view.members > WEFT_AGGREGATE_MEMBERS_MAX ||
-        (clocks != 0 && clocks != view.members) || rows > WEFT_AGGREGATE_ROWS_MAX ||
+        (columns != 0 && columns != view.members && columns != 2 * view.members) ||
+        rows > WEFT_AGGREGATE_ROWS_MAX ||
         !flags_good(&view, numbers[1]) ||
         count != WEFT_AGGREGATE_HEAD_BYTES + (uint64_t)view.members * WEFT_AGGREGATE_MEMBER_BYTES +
-                     clocks * WEFT_AGGREGATE_CLOCK_BYTES + size +
+                     columns * WEFT_AGGREGATE_CLOCK_BYTES + size +
                      rows * (sizeof(uint16_t) + sizeof(float) * dim)) {
         return WEFT_PROTO;
     }
     view.member = at + WEFT_AGGREGATE_HEAD_BYTES;
     view.ids = view.member + (size_t)view.members * WEFT_AGGREGATE_MEMBER_BYTES;
-    view.clocks = clocks > 0 ? view.ids : NULL;
-    view.ids += clocks * WEFT_AGGREGATE_CLOCK_BYTES;
+    view.clocks = columns > 0 ? view.ids : NULL;
+    view.bases = columns > view.members
+                     ? view.ids + (size_t)view.members * WEFT_AGGREGATE_CLOCK_BYTES
+                     : NULL;
+    view.ids += columns * WEFT_AGGREGATE_CLOCK_BYTES;
     view.counts = view.ids + view.ids_bytes;
     view.sums = view.counts + rows * sizeof(uint16_t);
-    if (!members_ascend(&view) || !clocks_good(&view)) {
+    if (!members_ascend(&view) || !columns_good(&view)) {
         return WEFT_PROTO;
     }
     *view_p = view;

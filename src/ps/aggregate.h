@@ -7,10 +7,12 @@
  *     bytes         field
  *     40            head of a request; worker = number of the aggregator, rows = rows below
  *     2             members, 1 .. 256
- *     2             clocks: 0 = all members' pushes are of the tag's clock; members = each has its own
+ *     2             columns: 0 = all members' pushes are of the tag's clock; members = each has its
+ *                   own; 2 x members = and a base
  *     4             size: bytes of the packed ids
  *     24 each       members: rank u32, session u32, incarnation u64, number u32, rpc_id u32
  *     4 each        clocks of the members, if there are any: 1 .. that of the tag
+ *     4 each        bases of the members' updates, if there are any: 1 + base modulo 2^24, 0 = none
  *     size          ids, packed as one list (ps/id_pack.h)
  *     2 each        count of each row: gradients in it, >= 1
  *     4 x dim each  sums, float32
@@ -49,6 +51,7 @@ enum {
     WEFT_AGGREGATE_HEAD_BYTES = WEFT_RPC_REQUEST_BYTES + 8,
     WEFT_AGGREGATE_MEMBER_BYTES = 24,
     WEFT_AGGREGATE_CLOCK_BYTES = 4,
+    WEFT_AGGREGATE_BASE_BYTES = 4,
 };
 
 /* One push in an aggregate. */
@@ -60,6 +63,7 @@ struct weft_aggregate_member {
     uint32_t number; /* of the push, modulo 2^32 */
     uint32_t rpc_id;
     uint32_t clock; /* of the push; 0 = that of the message's tag. Not in its 24 bytes */
+    uint32_t base;  /* 1 + the base of its update modulo 2^24; 0 = none. Not in its 24 bytes */
 };
 
 struct weft_aggregate_view {
@@ -68,6 +72,7 @@ struct weft_aggregate_view {
     size_t ids_bytes;
     const uint8_t *member; /* (members,), unaligned, like the pointers below */
     const uint8_t *clocks; /* (members,) u32; NULL: the message has none */
+    const uint8_t *bases;  /* the same */
     const uint8_t *ids;
     const uint8_t *counts; /* (rows,) u16 */
     const uint8_t *sums;   /* (rows, dim) */
@@ -105,8 +110,9 @@ uint64_t weft_aggregate_bytes_max(uint32_t members, uint32_t rows, uint32_t dim)
 
 void weft_aggregate_head_pack(const struct weft_rpc_request *request, uint32_t members,
                               size_t ids_bytes, uint8_t *out);
-/* Mark the head: the members are followed by their clocks. */
-void weft_aggregate_head_clocks(uint8_t *head, uint32_t members);
+/* Mark the head: the members are followed by `columns` numbers: their clocks, or their clocks and
+ * their bases. */
+void weft_aggregate_head_columns(uint8_t *head, uint32_t columns);
 void weft_aggregate_member_pack(const struct weft_aggregate_member *member, uint8_t *out);
 struct weft_aggregate_member weft_aggregate_member_at(const struct weft_aggregate_view *view,
                                                       uint32_t i);
@@ -133,7 +139,7 @@ bool weft_aggregate_rival_refused(uint64_t *since_ns_p, uint64_t used_ns, uint64
 /* Shape: bytes (count,): untrusted input; dim: of the table. Owns: *view_p borrows bytes. Errors:
  * WEFT_PROTO the length is not the sum of the parts; members are not in ascending order of
  *                      rank and number; ended clocks are combined with rows or with clocks of
- *                      pushes; or a clock is 0. The ids are not checked. */
+ *                      pushes; a clock is 0; or a base is out of range. The ids are not checked. */
 weft_status weft_aggregate_unpack(const void *bytes, size_t count, uint32_t dim,
                                   struct weft_aggregate_view *view_p);
 

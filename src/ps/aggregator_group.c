@@ -408,13 +408,17 @@ static size_t pack_ids(const struct agg_sort *order, uint32_t rows, uint8_t *out
     return bytes;
 }
 
-static bool is_of_its_clock(const struct agg_group *group)
+/* Number of the columns' entries: with bases each member also has its clock. */
+static uint32_t columns_of(const struct agg_group *group)
 {
-    bool is = true;
+    bool has_clocks = false, has_bases = false;
     for (uint32_t i = 0; i < group->members; i++) {
-        is &= group->member[i].push.clock == group->clock;
+        has_clocks |= group->member[i].push.clock != group->clock;
+        has_bases |= group->member[i].push.base != 0;
     }
-    return is;
+    return group->ends ? 0
+           : has_bases ? 2 * group->members
+                       : has_clocks * group->members;
 }
 
 static void lay_out(struct weft_aggregator *agg, struct agg_group *group)
@@ -426,9 +430,10 @@ static void lay_out(struct weft_aggregator *agg, struct agg_group *group)
     for (uint32_t i = 0; i < group->members; i++, at += WEFT_AGGREGATE_MEMBER_BYTES) {
         weft_aggregate_member_pack(&group->member[i].push, at);
     }
-    const bool has_clocks = !group->ends && !is_of_its_clock(group);
-    for (uint32_t i = 0; has_clocks && i < group->members; i++, at += WEFT_AGGREGATE_CLOCK_BYTES) {
-        memcpy(at, &group->member[i].push.clock, WEFT_AGGREGATE_CLOCK_BYTES);
+    const uint32_t columns = columns_of(group);
+    for (uint32_t i = 0; i < columns; i++, at += WEFT_AGGREGATE_CLOCK_BYTES) {
+        const struct weft_aggregate_member *push = &group->member[i % group->members].push;
+        memcpy(at, i < group->members ? &push->clock : &push->base, WEFT_AGGREGATE_CLOCK_BYTES);
     }
     const size_t ids_bytes = pack_ids(order, group->rows, at);
     uint8_t *counts = at + ids_bytes, *sums = counts + (size_t)group->rows * sizeof(uint16_t);
@@ -450,9 +455,7 @@ static void lay_out(struct weft_aggregator *agg, struct agg_group *group)
                                     : 0,
     };
     weft_aggregate_head_pack(&request, group->members, ids_bytes, group->message);
-    if (has_clocks) {
-        weft_aggregate_head_clocks(group->message, group->members);
-    }
+    weft_aggregate_head_columns(group->message, columns);
     group->message_bytes =
         (size_t)(sums - group->message) + (size_t)group->rows * dim * sizeof(float);
     WEFT_ASSERT(group->message_bytes <=

@@ -174,7 +174,8 @@ static void read_head(struct weft_aggregator *agg, struct agg_pull *pull,
         return;
     }
     pull->head_seen = true;
-    if (pull->request.worker != who || pull->request.flags != flags) {
+    if (pull->request.worker != who || pull->request.flags != flags ||
+        pull->request.rows_critical > pull->request.rows) {
         kill(pull, why);
     }
 }

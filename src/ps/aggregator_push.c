@@ -135,8 +135,9 @@ static void read_head(struct weft_aggregator *agg, struct agg_slot *slot,
         return;
     }
     slot->head_seen = true;
-    if (slot->request.need_clock == 0 || slot->request.after_seq == 0) {
-        slot_kill(slot, &agg->counters.direct_form); /* no session or no push number */
+    if (slot->request.need_clock == 0 || slot->request.after_seq == 0 ||
+        slot->request.rows_critical > WEFT_RPC_BASE_MASK) {
+        slot_kill(slot, &agg->counters.direct_form); /* no session, no push number, or no base */
     }
 }
 
@@ -212,7 +213,8 @@ static void push_add(struct weft_aggregator *agg, struct agg_slot *slot, uint64_
                  .incarnation = agg->workers[slot->rank].incarnation,
                  .number = slot->request.after_seq,
                  .rpc_id = slot->request.rpc_id,
-                 .clock = slot->clock},
+                 .clock = slot->clock,
+                 .base = slot->request.rows_critical},
         .answer = slot->answer,
     };
     const struct agg_input input = {

@@ -53,6 +53,17 @@ static bool is_of_update(const struct ps_part *part, const struct ps_link *link)
            part->clock > link->clock_passed && (link->can & WEFT_RPC_CAN_UPDATE) != 0;
 }
 
+/* In the head of a push to an aggregator: the shard checks the delay of the update when it opens in
+ * a sum. */
+static uint32_t base_of(const struct ps_part *part, const struct ps_link *link)
+{
+    const uint32_t base = part->base & WEFT_RPC_BASE_MASK;
+    return part->kind == WEFT_RPC_PUSH && ps_part_is_via(part) &&
+                   (link->can & WEFT_RPC_CAN_UPDATE) != 0 && base != WEFT_RPC_BASE_NONE
+               ? 1 + base
+               : 0;
+}
+
 static uint32_t flags_of(const struct weft_ps_client *client, const struct ps_part *part,
                          const struct ps_link *link, uint8_t id_bytes)
 {
@@ -83,7 +94,7 @@ static void write_head(struct weft_ps_client *client, const struct ps_part *part
         .rpc_id = part->rpc_id,
         .worker = client->config.worker,
         .t0_ns = ps_clock_ns(client),
-        .rows_critical = is_pull ? part->rows_critical : 0,
+        .rows_critical = is_pull ? part->rows_critical : base_of(part, link),
         .after_seq = is_pull && is_via ? weft_ps_via_age(client, part)
                      : after           ? after_rpc_id
                      : is_table        ? session

@@ -61,6 +61,7 @@ struct weft_shard_aggregates {
     uint64_t *ids;      /* (WEFT_AGGREGATE_ROWS_MAX,) scratch, like the next two */
     uint64_t *hashes;
     struct weft_table_row **rows;
+    uint8_t order[WEFT_AGGREGATE_MEMBERS_MAX]; /* in which the members' updates open */
     struct shard_aggregator *aggregators; /* (aggregators_max,) */
     struct shard_aggregate *slots;        /* ordered by aggregator */
     uint32_t slot_count;
@@ -163,6 +164,7 @@ static struct shard_slot push_of(struct weft_shard *shard, uint16_t table, uint3
                                .worker = member->rank,
                                .clock = clock,
                                .partial = WEFT_SHARD_NONE,
+                               .base = member->base != 0 ? member->base - 1 : WEFT_RPC_BASE_NONE,
                                .number = weft_push_window_number_of(window, member->number)};
 }
 
@@ -246,6 +248,22 @@ static float fresh_of(const struct weft_table *table, uint32_t clock,
     return (float)(sum / view->members);
 }
 
+/* A sum cannot be taken apart: false if the update of one member would be, or was, refused. */
+static bool updates_check(struct weft_shard *shard, uint16_t index, uint32_t clock,
+                          const struct weft_aggregate_view *view)
+{
+    struct shard_opening of[WEFT_AGGREGATE_MEMBERS_MAX];
+    for (uint32_t i = 0; i < view->members; i++) {
+        const struct weft_aggregate_member member = weft_aggregate_member_at(view, i);
+        const struct shard_slot push = push_of(shard, index, clock, &member);
+        of[i] = (struct shard_opening){.rank = member.rank,
+                                       .clock = push.clock,
+                                       .base = push.base,
+                                       .has_update = *updates_of(shard, index, member.rank)};
+    }
+    return weft_shard_updates_fit(shard, of, view->members, shard->aggregates->order);
+}
+
 /* Everything that can be wrong with it. */
 static enum weft_rpc_status validate(struct weft_shard *shard, uint16_t index, uint32_t clock,
                                      const struct weft_aggregate_view *view, bool again)
@@ -263,6 +281,9 @@ static enum weft_rpc_status validate(struct weft_shard *shard, uint16_t index, u
     if (newest != clock) {
         return WEFT_RPC_BAD_REQUEST;
     }
+    if (!updates_check(shard, index, clock, view)) {
+        return WEFT_RPC_SEND_DIRECT;
+    }
     weft_table_begin_sums(table, fresh_of(table, clock, view));
     return rows_check(shard, table, view);
 }
@@ -272,10 +293,7 @@ static void member_close(struct weft_shard *shard, uint16_t index, uint32_t cloc
 {
     struct shard_slot push = push_of(shard, index, clock, member);
     if (*updates_of(shard, index, member->rank)) {
-        /* With bounded delays no worker is granted an aggregator, and the base of the update is not
-         * in the message. */
-        push.base = WEFT_RPC_BASE_NONE;
-        (void)weft_shard_update_open(shard, &push);
+        (void)weft_shard_update_open(shard, &push); /* not late: see updates_check */
     }
     struct weft_push_window *window = shard_pushes(shard, index, member->rank);
     weft_shard_dedup_close(shard, index, member->rank, push.number);
@@ -296,7 +314,7 @@ static void apply(struct weft_shard *shard, uint16_t index, uint32_t clock,
     shard->counters.aggregate_gradients += gradients;
     shard->counters.pushes += view->members;
     for (uint32_t i = 0; i < view->members; i++) {
-        struct weft_aggregate_member member = weft_aggregate_member_at(view, i);
+        struct weft_aggregate_member member = weft_aggregate_member_at(view, all->order[i]);
         member_close(shard, index, clock, &member);
     }
     shard->counters.aggregate_pushes += view->members;

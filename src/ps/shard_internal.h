@@ -388,6 +388,18 @@ weft_status weft_shard_updates_init(struct weft_shard *shard);
 void weft_shard_updates_fini(struct weft_shard *shard);
 /* The first chunk of a push of an update is about to be applied: WEFT_RPC_OK, or LATE. */
 enum weft_rpc_status weft_shard_update_open(struct weft_shard *shard, struct shard_slot *slot);
+/* A member of a sum. */
+struct shard_opening {
+    uint32_t rank;
+    uint32_t clock;
+    uint32_t base;
+    bool has_update; /* its pushes belong to updates */
+};
+
+/* Determine the order in which the updates of a sum open, one after the other. False: the update of
+ * a member would be too late then, or was refused before. *order_p: (count,). */
+bool weft_shard_updates_fit(const struct weft_shard *shard, const struct shard_opening *of,
+                            uint32_t count, uint8_t *order_p);
 /* True: the update of this push was refused when it opened. */
 bool weft_shard_update_is_late(const struct weft_shard *shard, const struct shard_slot *slot);
 /* Values of the push were applied, with this sum of squares. */

@@ -168,7 +168,7 @@ static void read_head(struct weft_shard *shard, struct shard_slot *slot,
     if (slot->request.worker != worker) {
         shard_slot_reject(slot, WEFT_RPC_WRONG_WORKER);
     } else if (slot->request.rows != rows || (slot->request.flags & ~free_flags) != flags ||
-               (slot->op != WEFT_RPC_PULL && slot->request.rows_critical != 0) ||
+               slot->request.rows_critical > (slot->op == WEFT_RPC_PULL ? rows : 0) ||
                (is_aggregators && slot->request.after_seq != 0) ||
                (slot->update && slot->request.need_clock != slot->clock) ||
                (slot->op == WEFT_RPC_PUSH && !slot->dead &&

@@ -199,14 +199,21 @@ static struct shard_update *take(struct weft_shard *shard, uint32_t rank)
     return of;
 }
 
+/* Updates opened since a base: the delay of an update with this base that opens now. 0 if the base
+ * is not known. */
+static uint64_t behind_of(const struct weft_shard *shard, uint32_t base)
+{
+    uint64_t opened = shard->counters.updates_opened;
+    uint32_t apart = (uint32_t)(opened - base) & WEFT_RPC_BASE_MASK;
+    return base == WEFT_RPC_BASE_NONE || apart > WEFT_RPC_BASE_MASK / 2 || apart > opened ? 0
+                                                                                          : apart;
+}
+
 static void open_update(struct weft_shard *shard, struct shard_update *update, uint32_t clock,
                         uint32_t base)
 {
-    uint64_t opened = shard->counters.updates_opened, behind = 0;
-    if (base != WEFT_RPC_BASE_NONE) {
-        uint32_t apart = (uint32_t)(opened - base) & WEFT_RPC_BASE_MASK;
-        behind = apart > WEFT_RPC_BASE_MASK / 2 || apart > opened ? 0 : apart;
-    }
+    uint64_t opened = shard->counters.updates_opened;
+    uint64_t behind = behind_of(shard, base);
     *update = (struct shard_update){.live = true, .clock = clock, .base = opened - behind};
     update->late = shard->config.delay_max > 0 && behind > shard->config.delay_max;
     shard->counters.updates_late += update->late;
@@ -234,6 +241,38 @@ enum weft_rpc_status weft_shard_update_open(struct weft_shard *shard, struct sha
     update->tables += is_first;
     *clock_p = slot->clock;
     return update->late ? WEFT_RPC_LATE : WEFT_RPC_OK;
+}
+
+/* The oldest base is first: if any order keeps the bound, this one does. */
+bool weft_shard_updates_fit(const struct weft_shard *shard, const struct shard_opening *of,
+                            uint32_t count, uint8_t *order_p)
+{
+    uint64_t behind[WEFT_AGGREGATE_MEMBERS_MAX];
+    uint32_t opens = 0, others = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct shard_update *update = find(shard, of[i].rank, of[i].clock);
+        const bool is_same =
+            i > 0 && of[i].rank == of[i - 1].rank && of[i].clock == of[i - 1].clock;
+        if (update != NULL && update->late) {
+            return false;
+        }
+        if (!of[i].has_update || update != NULL || is_same) {
+            order_p[count - ++others] = (uint8_t)i;
+            continue;
+        }
+        behind[i] = behind_of(shard, of[i].base);
+        uint32_t at = opens++;
+        for (; at > 0 && behind[order_p[at - 1]] < behind[i]; at--) {
+            order_p[at] = order_p[at - 1];
+        }
+        order_p[at] = (uint8_t)i;
+    }
+    for (uint32_t k = 0; shard->config.delay_max > 0 && k < opens; k++) {
+        if (behind[order_p[k]] + k > shard->config.delay_max) {
+            return false;
+        }
+    }
+    return true;
 }
 
 bool weft_shard_update_is_late(const struct weft_shard *shard, const struct shard_slot *slot)

@@ -53,7 +53,7 @@ weft_status weft_rpc_request_unpack(const void *bytes, size_t count,
         .flags = weft_read_u32(&r),
     };
     if (r.bad || (request.flags & ~(uint32_t)WEFT_RPC_FLAGS_ALL) != 0 || request.rpc_id == 0 ||
-        request.rows_critical > request.rows || request.reply_bound_ppm >= WEFT_PPM) {
+        request.reply_bound_ppm >= WEFT_PPM) {
         return WEFT_PROTO;
     }
     *request_p = request;

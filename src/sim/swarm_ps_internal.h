@@ -152,6 +152,7 @@ struct swarm_ps {
     bool drops;                 /* and may be dropped */
     uint64_t update_bytes_min;
     uint32_t delay_max;
+    uint64_t positions[SHARDS_MAX]; /* of closed updates in the order of opening, summed */
     uint64_t sched_back_ns; /* no decisions before this time: the scheduler is dead */
     struct weft_prng sched_prng;
     bool admits; /* reads wait for admission, too */

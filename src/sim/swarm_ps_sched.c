@@ -31,11 +31,10 @@ static bool may_drop(const struct swarm_ps *ps)
 void weft_swarm_ps_sched_draw(struct swarm_ps *ps)
 {
     struct weft_prng *prng = &ps->sched_prng;
-    if (ps->via && !ps->replicas) {
-        return; /* all pushes use aggregators */
-    }
     weft_prng_split(prng, ps->table.seed, UINT64_C(0x7363686564));
-    ps->scheduled = weft_prng_below(prng, 2) == 0;
+    /* Without replicas, runs with hot rows use aggregators for all of these. */
+    const bool is_split = ps->via && !ps->replicas && ps->hot_rows > 0;
+    ps->scheduled = weft_prng_below(prng, 2) == 0 && !is_split;
     if (!ps->scheduled) {
         return;
     }
@@ -46,6 +45,8 @@ void weft_swarm_ps_sched_draw(struct swarm_ps *ps)
     ps->admits = ps->table.spec.mode != WEFT_TABLE_BSP && weft_prng_below(&ps->read_prng, 2) == 0;
     ps->drops = may_drop(ps);
     ps->delay_max = ps->drops ? (uint32_t)weft_prng_below(prng, 4) : 0;
+    /* The second member of a sum has a delay of at least 1. */
+    ps->delay_max = ps->drops && ps->via ? (uint32_t)weft_prng_range(prng, 1, 3) : ps->delay_max;
 }
 
 /* Every worker waits for its push before it ends its clock, so the update must be marked as
@@ -105,16 +106,17 @@ static void grant(struct swarm_ps *ps, uint32_t w, uint64_t update, uint32_t sha
     }
 }
 
-/* Half of the updates are assigned to a sum of this clock, with too few, too many, or the exact
- * number of members. */
+/* Half of the updates, without replicas all, are assigned to a sum of this clock, with too few, too
+ * many, or the exact number of members. */
 static void by_aggregator(struct swarm_ps *ps, uint32_t w, const struct swarm_ps_ask *ask)
 {
     struct weft_prng *prng = &ps->sched_prng;
-    if (!ps->via || ask->granted != 0 || weft_prng_below(prng, 2) == 0) {
+    if (!ps->via || ask->granted != 0 || (ps->replicas && weft_prng_below(prng, 2) == 0)) {
         return;
     }
     const uint32_t group = 1 + ps->worker[w].clock;
-    const uint32_t members = (uint32_t)weft_prng_range(prng, 1, ps->table.workers);
+    const uint64_t least = weft_min_u64(ps->replicas ? 1 : 2, ps->table.workers);
+    const uint32_t members = (uint32_t)weft_prng_range(prng, least, ps->table.workers);
     for (uint32_t s = 0; s < ps->shards; s++) {
         weft_status status =
             weft_ps_update_by(ps->worker[w].client, ask->update, s, 0, group, members);
@@ -272,6 +274,8 @@ void weft_swarm_ps_sched_check_shard(struct swarm_ps *ps, uint32_t s)
     struct weft_shard_committed c;
     while (ps->scheduled && weft_shard_take_committed(ps->shard[s], &c)) {
         uint64_t delay = c.late ? 0 : c.number - 1 - c.base;
+        ps->told.in_sums += c.members > 1 && delay > 0;
+        ps->positions[s] += c.late ? 0 : c.number;
         if ((ps->delay_max > 0 && delay > ps->delay_max) || c.closed > c.opened ||
             c.base > c.number) {
             weft_world_fail(ps->world,
@@ -289,5 +293,13 @@ void weft_swarm_ps_sched_check_end(struct swarm_ps *ps, uint32_t s)
         weft_world_fail(ps->world,
                         "shard %" PRIu32 " has opened %" PRIu64 " updates and closed %" PRIu64, s,
                         c->updates_opened, c->updates_closed);
+    }
+    /* Each update has one position, also in a sum, so delays are conserved. */
+    const uint64_t opened = c->updates_opened;
+    if (ps->scheduled && ps->deaths == 0 && !ps->replicas &&
+        ps->positions[s] != opened * (opened + 1) / 2) {
+        weft_world_fail(ps->world,
+                        "shard %" PRIu32 ": the positions of %" PRIu64 " updates sum to %" PRIu64,
+                        s, opened, ps->positions[s]);
     }
 }

@@ -68,7 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint8_t head[WEFT_AGGREGATE_HEAD_BYTES];
     weft_aggregate_head_pack(&view.request, view.members, view.ids_bytes, head);
     if (view.clocks != NULL) {
-        weft_aggregate_head_clocks(head, view.members);
+        weft_aggregate_head_columns(head, (view.bases != NULL ? 2 : 1) * view.members);
     }
     WEFT_ASSERT(memcmp(head, bytes, sizeof(head)) == 0);
     check_members(&view);

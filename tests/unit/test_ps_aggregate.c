@@ -13,6 +13,7 @@ struct bench {
     struct fake_net *net;
     struct weft_shard *shard;
     enum weft_worker_death on_death;
+    uint32_t delay_max;
     uint32_t rpc_id;
     uint8_t message[8][4096];
     uint32_t messages;
@@ -27,6 +28,7 @@ static struct weft_shard *shard_for(struct bench *b, uint32_t aggregators)
     struct weft_shard_config config = shard_rig_config(b->net);
     config.aggregators_max = aggregators;
     config.on_death = b->on_death;
+    config.delay_max = b->delay_max;
     return shard_rig_new(b->net, SHARD, &config);
 }
 
@@ -35,11 +37,12 @@ static struct weft_shard *shard_new(struct bench *b)
     return shard_for(b, 1);
 }
 
-static struct bench *bench_for(uint64_t seed, enum weft_worker_death on_death)
+static struct bench *bench_with(uint64_t seed, enum weft_worker_death on_death, uint32_t delay_max)
 {
     struct bench *b = calloc(1, sizeof(*b));
     assert_non_null(b);
     b->on_death = on_death;
+    b->delay_max = delay_max;
     b->net = fake_net_new(seed);
     b->net->packet_bytes = 400;
     b->shard = shard_new(b);
@@ -53,6 +56,11 @@ static struct bench *bench_for(uint64_t seed, enum weft_worker_death on_death)
         fake_connect(b->net, SHARD, n);
     }
     return b;
+}
+
+static struct bench *bench_for(uint64_t seed, enum weft_worker_death on_death)
+{
+    return bench_with(seed, on_death, 0);
 }
 
 static struct bench *bench_new(uint64_t seed)
@@ -195,6 +203,8 @@ struct aggregate {
     uint64_t first;     /* id of the first row */
     uint32_t clocks[2]; /* clocks of the members, if clocks_count is not 0 */
     uint16_t clocks_count;
+    uint32_t bases[2]; /* 1 + their bases, after the clocks, if bases_count is not 0 */
+    uint16_t bases_count;
 };
 
 static const struct aggregate usual = {.number = 1,
@@ -225,11 +235,13 @@ static size_t lay_out(struct bench *b, const struct aggregate *a, uint8_t *messa
     }
     memcpy(at, a->clocks, a->clocks_count * sizeof(a->clocks[0]));
     at += a->clocks_count * sizeof(a->clocks[0]);
+    memcpy(at, a->bases, a->bases_count * sizeof(a->bases[0]));
+    at += a->bases_count * sizeof(a->bases[0]);
     size_t size = weft_ids_pack_block(ids, ROWS, 0, at, &taken);
     assert_int_equal(taken, ROWS);
     const struct weft_rpc_request head = {.rpc_id = ++b->rpc_id, .rows = ROWS};
     weft_aggregate_head_pack(&head, a->ranks, size, message);
-    weft_aggregate_head_clocks(message, a->clocks_count);
+    weft_aggregate_head_columns(message, (uint32_t)a->clocks_count + a->bases_count);
     for (uint32_t i = 0; i < ROWS; i++) {
         memcpy(at + size + i * 2, &a->count, 2);
         memcpy(at + size + ROWS * 2 + i * 4, &a->sum, 4);
@@ -569,6 +581,127 @@ static void several_clocks(void **state)
     bench_free(b);
 }
 
+/* With a delay bound each member is one update, with a delay of its own. They open one after the
+ * other, the oldest base first; a sum is refused if one of them would be late. */
+static void each_member_has_a_delay(void **state)
+{
+    (void)state;
+    struct bench *b = bench_with(1, WEFT_DEATH_WAIT, 1);
+    const struct weft_shard_counters *counters = weft_shard_counters(b->shard);
+    struct weft_shard_committed of[2];
+    struct aggregate a = usual;
+    declare(b, WORKER, asp, SESSION);
+    declare(b, OTHER, asp, SESSION);
+    a.clocks_count = a.bases_count = 2;
+    for (uint32_t i = 0; i < 2; i++) {
+        a.clocks[i] = 1;
+        a.bases[i] = 1; /* base 0 */
+    }
+    a.bases[1] = 1 << 24;
+    assert_int_equal(aggregate(b, 1, a), WEFT_RPC_BAD_REQUEST);
+    a.bases[1] = 1;
+    a.bases_count = 1;
+    assert_int_equal(aggregate(b, 1, a), WEFT_RPC_BAD_REQUEST);
+    a.bases_count = 2;
+    assert_int_equal(aggregate(b, 1, a), WEFT_RPC_OK);
+    assert_int_equal(counters->updates_opened, 2);
+    assert_int_equal(counters->updates_delay_sum, 1);
+    clock_of(b, WORKER, 1);
+    clock_of(b, OTHER, 1);
+    a.number = 2;
+    a.clocks[0] = a.clocks[1] = 2;
+    a.bases[1] = 1 + 2;
+    /* the first would have a delay of 2 */
+    assert_int_equal(aggregate(b, 2, a), WEFT_RPC_SEND_DIRECT);
+    assert_int_equal(counters->updates_opened, 2);
+    assert_int_equal(counters->updates_late, 0);
+    assert_int_equal(rows_with(b->shard, 2), ROWS);
+    a.bases[0] = 1 + 2;
+    a.bases[1] = 1 + 1; /* the second opens first: a delay of 1 for each */
+    assert_int_equal(aggregate(b, 2, a), WEFT_RPC_OK);
+    clock_of(b, WORKER, 2);
+    clock_of(b, OTHER, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_true(weft_shard_take_committed(b->shard, &of[0]));
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_true(weft_shard_take_committed(b->shard, &of[i]));
+        assert_int_equal(of[i].number, 4 - i);
+        assert_int_equal(of[i].base, 2 - i);
+    }
+    assert_int_equal(counters->updates_delay_sum, 3);
+    assert_int_equal(counters->updates_delay_max, 1);
+    a.number = 3;
+    a.clocks[0] = a.clocks[1] = 3;
+    a.bases[0] = 0; /* not known: no delay before the sum */
+    a.bases[1] = 1 + 4;
+    assert_int_equal(aggregate(b, 3, a), WEFT_RPC_OK);
+    assert_int_equal(counters->updates_opened, 6);
+    bench_free(b);
+}
+
+/* A push of an update with base 0. */
+static uint16_t update(struct bench *b, uint32_t node, uint32_t clock, uint64_t number)
+{
+    uint8_t *message = memory(b);
+    struct weft_msgr msgr = fake_msgr(b->net, node);
+    shard_rig_push(message, ROWS, 1);
+    const struct weft_rpc_request head = {.rpc_id = ++b->rpc_id,
+                                          .worker = node - WORKER,
+                                          .rows = ROWS,
+                                          .need_clock = clock,
+                                          .after_seq = (uint32_t)number};
+    weft_rpc_request_pack(&head, message);
+    struct weft_msg_expect expect = {
+        .peer = fake_peer(SHARD),
+        .memory = b->reply,
+        .memory_bytes = sizeof(b->reply),
+        .count = 1,
+        .timeout_ns = WEFT_NEVER,
+        .tag_mask = UINT64_MAX,
+        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
+            .op = WEFT_RPC_PUSH | WEFT_RPC_REPLY_FLAG, .number = b->rpc_id})};
+    struct weft_msg_send message_of = {
+        .peer = fake_peer(SHARD),
+        .base = message,
+        .total = RIG_HEAD_ELEMS + ROWS,
+        .elem_bytes = RIG_ELEM_BYTES,
+        .critical = 1,
+        .deadline_ns = WEFT_NEVER,
+        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){.op = WEFT_RPC_UPDATE,
+                                                       .number = weft_rpc_update_pack(clock, 0),
+                                                       .low = (uint8_t)number})};
+    weft_expect_id id;
+    uint64_t seq;
+    assert_int_equal(msgr.ops->expect(msgr.self, &expect, &id), WEFT_OK);
+    assert_int_equal(msgr.ops->send(msgr.self, &message_of, 0, &seq), WEFT_OK);
+    return answer(b);
+}
+
+/* A sum with a push of an update that was refused as late is refused, whatever its base. */
+static void a_late_update_is_in_no_sum(void **state)
+{
+    (void)state;
+    struct bench *b = bench_with(1, WEFT_DEATH_WAIT, 1);
+    struct aggregate a = usual;
+    declare(b, WORKER, asp, SESSION);
+    declare(b, OTHER, asp, SESSION);
+    a.clocks_count = a.bases_count = 2;
+    a.clocks[0] = a.clocks[1] = a.bases[0] = a.bases[1] = 1;
+    assert_int_equal(aggregate(b, 1, a), WEFT_RPC_OK);
+    clock_of(b, WORKER, 1);
+    clock_of(b, OTHER, 1);
+    assert_int_equal(update(b, WORKER, 2, 2), WEFT_RPC_LATE);
+    a.number = 3;
+    a.clocks[0] = a.clocks[1] = 2;
+    a.bases[0] = a.bases[1] = 1 + 2;
+    assert_int_equal(aggregate(b, 2, a), WEFT_RPC_SEND_DIRECT);
+    a.clocks[0] = 3;
+    assert_int_equal(aggregate(b, 3, a), WEFT_RPC_OK);
+    assert_int_equal(weft_shard_counters(b->shard)->updates_late, 1);
+    bench_free(b);
+}
+
 /* AdaDelay: in clock 4 of the fastest, gradients of clocks 4 and 1 have a = 1 and 4 / 7. Their sum
  * has the mean, 11 / 14, whatever the order of the members: s = 1 + 4 a, step = 2 / sqrt(s / a). */
 static void a_late_member_makes_the_step_shorter(void **state)
@@ -779,6 +912,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_once_whichever_way),
         cmocka_unit_test(sizes_are_reported),
+        cmocka_unit_test(each_member_has_a_delay),
+        cmocka_unit_test(a_late_update_is_in_no_sum),
         cmocka_unit_test(the_other_way_round),
         cmocka_unit_test(begun_direct),
         cmocka_unit_test(clocks_together),

@@ -476,7 +476,7 @@ static size_t hostile_sum(const struct bench *b, uint8_t *out, uint32_t what)
     memcpy(at + ids_bytes, &count, sizeof(count));
     memcpy(at + ids_bytes + sizeof(count), sums, sizeof(sums));
     weft_aggregate_head_pack(&request, what == NO_MEMBERS ? 0 : 1, ids_bytes, out);
-    weft_aggregate_head_clocks(out, clocks);
+    weft_aggregate_head_columns(out, clocks);
     return (size_t)(at - out) + ids_bytes + sizeof(count) + sizeof(sums) - (what == CUT_SHORT);
 }
 

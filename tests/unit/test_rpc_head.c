@@ -44,7 +44,6 @@ static void request_refused(void **state)
         size_t at;
         uint8_t value;
     } breaks[] = {{3, 0} /* rpc_id 0 */,
-                  {19, 1} /* more critical rows than rows */,
                   {28, 1} /* bound >= 10^6 */,
                   {38, 4} /* an unknown flag */,
                   {36, 1} /* another unknown flag */};

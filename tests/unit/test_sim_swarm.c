@@ -318,7 +318,8 @@ static void workers_go_by_aggregators(void **state)
 {
     (void)state;
     uint64_t absorbed = 0, answered = 0, spared = 0, between = 0, hot = 0, cold = 0;
-    for (uint64_t seed = 1; seed <= 100; seed++) {
+    uint64_t late = 0, in_sums = 0;
+    for (uint64_t seed = 1; seed <= 200; seed++) {
         struct weft_swarm_result result;
         weft_swarm_ps_via_run(seed, NULL, &result);
         if (!result.ok) {
@@ -328,11 +329,16 @@ static void workers_go_by_aggregators(void **state)
         answered += result.pulls_answered;
         spared += result.pull_rows_spared;
         between += result.aggregates_in;
+        late += result.updates.late;
+        in_sums += result.updates.in_sums;
         hot += result.rows_hot;
         cold += result.rows_cold;
     }
     assert_true(absorbed > 200 && answered > 400 && spared > 10000 && between > 20);
     assert_true(hot > 1000 && cold > 1000);
+    print_message("%lu updates in sums with a delay, %lu late\n", (unsigned long)in_sums,
+                  (unsigned long)late);
+    assert_true(in_sums > 5 && late > 0);
 }
 
 /* A shard restarts without some pushes while prefetching pulls are in flight: these must leave a
