@@ -94,8 +94,7 @@ enum { WEFT_TAU_MAX_MAX = (1 << 23) - 1 };
     "with a scheduler and --mode ssp or asp: drop an update, or reject it\n"                       \
     "at the servers, if more than N other updates would be applied between\n"                      \
     "its base version (the model that it is computed from) and the update;\n"                      \
-    "0 = no bound. Not with --via: a sum does not contain the base version of\n"                   \
-    "each of its updates, and a late update cannot be removed from a sum"
+    "0 = no bound. Updates in a sum (--via) count one by one"
 
 /* Parse --scheduler HOST:PORT, with a numeric host. Returns WEFT_OPTIONS_RUN, or the status of a
  * usage error that was printed. */

@@ -213,12 +213,6 @@ static int check_scheduler(const struct weft_command *command, const struct weft
                                            "needs a list of aggregators that is the same for all "
                                            "workers");
     }
-    if (job->tau_max > 0 && via != NULL) {
-        return weft_options_usage(command,
-                                  "--tau-max cannot be used with --via or WEFT_VIA: a sum does not "
-                                  "say which model each of its updates was computed from, and a "
-                                  "server could not remove a late one from it");
-    }
     return WEFT_OPTIONS_RUN;
 }
 

@@ -356,13 +356,6 @@ static weft_status tau_max_check(const struct weft_ps_config *c, uint8_t mode,
                          "tau_max goes with consistency \"ssp:N\" or \"asp\"; in \"bsp\" every "
                          "update is waited for");
     }
-    if (c->tau_max > 0 && c->via != NULL) {
-        return weft_fail(
-            error, WEFT_INVALID,
-            "tau_max does not go with via: a sum does not say which model each of its "
-            "updates was computed from, and a late one cannot be removed from it; leave "
-            "out one of them (via \"\" = none, also of WEFT_VIA)");
-    }
     const struct weft_api_range field = {"tau_max", c->tau_max, 0, WEFT_PS_TAU_MAX_MAX};
     return weft_api_ranges_check(&field, 1, error);
 }

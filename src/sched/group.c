@@ -78,9 +78,23 @@ void planner_group_left(struct weft_planner *planner, uint32_t group)
     }
 }
 
+/* The members send to the servers; no booking is made for that. */
+static void resend(struct weft_planner *planner, uint32_t group)
+{
+    for (uint32_t i = 0; i < planner->flying_count; i++) {
+        struct planner_worker *w = &planner->workers[planner->flying[i]];
+        w->transfers_left = w->group == group ? 0 : w->transfers_left;
+    }
+    forget(planner, group);
+}
+
 void planner_group_broken(struct weft_planner *planner, uint32_t group)
 {
     end_transfers(planner, group);
+    if (planner->config.members_resend) {
+        resend(planner, group);
+        return;
+    }
     for (uint32_t i = planner->flying_count; i-- > 0;) {
         uint32_t worker = planner->flying[i];
         struct planner_worker *w = &planner->workers[worker];

@@ -41,6 +41,7 @@ struct planner_worker {
     uint64_t commits;
     uint64_t start_ns; /* scratch of order.c: start time of its update, if this were sent next */
     uint64_t end_ns;   /* end time of the same update; WEFT_NEVER = its path is down */
+    bool is_in_trial;  /* scratch of partition.c: it is in a group that is checked */
 };
 
 struct planner_transfer {

@@ -116,15 +116,17 @@ static uint64_t idle_ns(struct weft_planner *planner, uint32_t from_host, uint32
     return weft_transfer_ns(bytes, rate_bps);
 }
 
-/* The longest run of the order, from `first` on, whose members an aggregator receives before the
- * frontier. */
+/* The longest run of the order, from `first` on, of at most `most` updates that an aggregator
+ * receives before the frontier. */
 static void place_members(struct weft_planner *planner, struct planner_trial_group *group,
-                          uint64_t frontier_ns, uint64_t *begin_ns_p, uint64_t *end_ns_p)
+                          uint32_t most, uint64_t frontier_ns, uint64_t *begin_ns_p,
+                          uint64_t *end_ns_p)
 {
     struct planner_partition *p = planner->partition;
     bool is_cut_through = planner_has(planner, WEFT_PLAN_CUT_THROUGH);
     *begin_ns_p = *end_ns_p = 0;
-    for (group->count = 0; group->first + group->count < p->count; group->count++) {
+    for (group->count = 0; group->count < most && group->first + group->count < p->count;
+         group->count++) {
         const struct planner_worker *w = &planner->workers[p->order[group->first + group->count]];
         if (planner->config.groups_of_a_clock &&
             w->clock != planner->workers[p->order[group->first]].clock) {
@@ -225,6 +227,38 @@ static bool place_sum(struct weft_planner *planner, const struct planner_trial_g
     return true;
 }
 
+/* ---- the delay bound ------------------------------------------------------------------------- */
+
+bool planner_partition_bound_holds(struct weft_planner *planner, const struct planner_trial *trial,
+                                   uint32_t first, uint32_t end)
+{
+    const struct planner_partition *p = planner->partition;
+    uint64_t base = WEFT_NEVER;
+    uint32_t count = 0, others = 0;
+    if (!planner_is_bounded(planner)) {
+        return true;
+    }
+    for (uint32_t i = 0; i < planner->waiting_count; i++) {
+        planner->workers[planner->waiting[i]].is_in_trial = false;
+    }
+    for (uint32_t g = first; g < end; g++) {
+        const struct planner_trial_group *group = &trial->group[g];
+        for (uint32_t i = 0; i < group->count; i++) {
+            struct planner_worker *w = &planner->workers[p->order[group->first + i]];
+            base = weft_min_u64(base, w->base_version);
+            w->is_in_trial = true;
+        }
+        count += group->count;
+    }
+    for (uint32_t i = 0; i < planner->waiting_count; i++) {
+        if (!planner->workers[planner->waiting[i]].is_in_trial) {
+            planner->scratch[others++] = planner->waiting[i];
+        }
+    }
+    return planner_may_fly(planner, count, base) &&
+           planner_positions_left(planner, planner->scratch, others, count);
+}
+
 /* ---- trials ---------------------------------------------------------------------------------- */
 
 /* Try one group from order[first] on. Returns false, with nothing reserved, if it would have fewer
@@ -243,7 +277,14 @@ static bool try_group(struct weft_planner *planner, uint32_t first, uint64_t fro
         .first = first,
         .aggregator = p->aggregator[p->trial.groups],
         .host = planner->config.aggregator_host[p->aggregator[p->trial.groups]]};
-    place_members(planner, group, frontier_ns, &begin_ns, &end_ns);
+    place_members(planner, group, p->count, frontier_ns, &begin_ns, &end_ns);
+    /* A member that would be too late, or make others too late, is not in the sum: it goes
+     * directly, or in a later sum. */
+    while (group->count >= 2 &&
+           !planner_partition_bound_holds(planner, &p->trial, 0, p->trial.groups + 1)) {
+        planner_partition_undo(planner, hops);
+        place_members(planner, group, group->count - 1, frontier_ns, &begin_ns, &end_ns);
+    }
     if (group->count < 2 || !place_sum(planner, group, begin_ns, end_ns, done_ns_p)) {
         planner_partition_undo(planner, hops);
         return false;

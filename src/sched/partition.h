@@ -40,6 +40,11 @@ void planner_partition_prepare(struct weft_planner *planner);
 /* Fill in trial and hops; the hops remain reserved. Returns false if the trial does not fit. */
 bool planner_partition_try(struct weft_planner *planner, uint32_t direct);
 
+/* True if the delay bound still holds if the groups first .. end - 1 of a trial are granted now:
+ * for their members, for the updates in flight, and for those that continue to wait. */
+bool planner_partition_bound_holds(struct weft_planner *planner, const struct planner_trial *trial,
+                                   uint32_t first, uint32_t end);
+
 /* Release the hops from `first` on. */
 void planner_partition_undo(struct weft_planner *planner, uint32_t first);
 

@@ -11,39 +11,19 @@ static uint32_t groups_under_way(const struct weft_planner *planner, uint32_t *f
     return count;
 }
 
-static bool is_member(const struct planner_partition *p, const struct planner_trial_group *group,
-                      uint32_t worker)
-{
-    for (uint32_t i = 0; i < group->count; i++) {
-        if (p->order[group->first + i] == worker) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* True if the bound still holds if the group is granted now, for its members and for the updates
+/* True if the bounds still hold if the group is granted now, for its members and for the updates
  * that continue to wait. */
-static bool keeps_bounds(struct weft_planner *planner, const struct planner_trial_group *group)
+static bool keeps_bounds(struct weft_planner *planner, const struct planner_trial *trial,
+                         uint32_t trial_group)
 {
     const struct planner_partition *p = planner->partition;
-    uint64_t base = WEFT_NEVER, norm = 0;
+    const struct planner_trial_group *group = &trial->group[trial_group];
+    uint64_t norm = 0;
     for (uint32_t i = 0; i < group->count; i++) {
-        const struct planner_worker *w = &planner->workers[p->order[group->first + i]];
-        base = weft_min_u64(base, w->base_version);
-        norm += w->norm;
+        norm += planner->workers[p->order[group->first + i]].norm;
     }
-    if (!planner_norm_fits(planner, norm) || !planner_may_fly(planner, group->count, base)) {
-        return false;
-    }
-    uint32_t others = 0;
-    for (uint32_t i = 0; planner_is_bounded(planner) && i < planner->waiting_count; i++) {
-        uint32_t worker = planner->waiting[i];
-        if (!is_member(p, group, worker)) {
-            planner->scratch[others++] = worker;
-        }
-    }
-    return planner_positions_left(planner, planner->scratch, others, group->count);
+    return planner_norm_fits(planner, norm) &&
+           planner_partition_bound_holds(planner, trial, trial_group, trial_group + 1);
 }
 
 /* Convert the tentative hops of a trial's group into transfers. */
@@ -55,7 +35,7 @@ static bool grant_group(struct weft_planner *planner, const struct planner_trial
     uint32_t g = WEFT_PLANNER_NONE, first = planner->active_count;
     if (groups_under_way(planner, &g) >= planner->config.groups_ahead ||
         !planner_has_room(planner, group->count + planner->config.servers) ||
-        !keeps_bounds(planner, group)) {
+        !keeps_bounds(planner, trial, trial_group)) {
         return false;
     }
     planner->groups[g] = (struct planner_group){.id = ++planner->groups_made,
@@ -101,8 +81,12 @@ void planner_partition(struct weft_planner *planner)
         groups_under_way(planner, &g) >= planner->config.groups_ahead) {
         return;
     }
+    if (planner_is_bounded(planner)) { /* no group is granted before an update that is late */
+        planner_estimate(planner);
+        planner_drop_late(planner);
+    }
     planner_partition_prepare(planner);
-    if (p->aggregators == 0) {
+    if (p->aggregators == 0 || p->count < 2) {
         return;
     }
     uint32_t direct = planner_partition_best(planner);

@@ -125,6 +125,9 @@ struct weft_planner_config {
      * disjoint. For sums until a report (weft_planner_sum_share). */
     uint32_t aggregate_ppm;
     bool groups_of_a_clock; /* all members of a group have the same clock; needed in BSP only */
+    /* A member of a group sends when it is granted, and if its aggregator fails it sends directly,
+     * without another grant. It then stays granted. */
+    bool members_resend;
     double div_max;         /* divergence bound, in the norm of the model */
     double step_size;       /* eta: a committed update changes the model by eta * norm */
     double momentum;  /* beta in [0, 1): in total an update changes the model by eta / (1 - beta) *
@@ -205,7 +208,7 @@ weft_status weft_planner_worker_left(struct weft_planner *planner, uint32_t work
                                      uint64_t now_ns);
 
 /* The aggregator at aggregator_host[idx] failed or is available again. After a failure the members
- * of its groups wait again. */
+ * of its groups wait again, or with members_resend stay in flight. */
 weft_status weft_planner_aggregator(struct weft_planner *planner, uint32_t idx, bool is_there,
                                     uint64_t now_ns);
 

@@ -286,7 +286,8 @@ static void worker_left_flying(struct weft_planner *planner, uint32_t worker)
     const struct planner_worker *w = &planner->workers[worker];
     uint32_t group = w->group;
     bool is_at_aggregator = w->transfers_left == 0;
-    if (group == WEFT_PLANNER_NONE ? may_have_begun(planner, worker) : is_at_aggregator) {
+    if (group == WEFT_PLANNER_NONE ? may_have_begun(planner, worker)
+                                   : is_at_aggregator || planner->config.members_resend) {
         planner_norm_committed(planner, worker, -1);
         planner->version++;
     }

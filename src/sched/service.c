@@ -130,15 +130,14 @@ static enum weft_planner_mode planner_mode(enum weft_sched_mode mode)
                                     : WEFT_PLANNER_ASYNC;
 }
 
-/* The largest number of aggregators that a worker has reported; 0 with a delay bound, because sums
- * of updates of different clocks or with different bounds are not defined. */
-static uint32_t aggregators_of(const struct weft_sched_service *service, bool is_bounded)
+/* The largest number of aggregators that a worker has reported. */
+static uint32_t aggregators_of(const struct weft_sched_service *service)
 {
     uint32_t most = 0;
     for (uint32_t i = 0; i < service->config.workers; i++) {
         most = service->workers[i].aggregators > most ? service->workers[i].aggregators : most;
     }
-    return is_bounded ? 0 : most;
+    return most;
 }
 
 void service_find_aggregators(struct weft_sched_service *service, uint64_t now_ns)
@@ -174,7 +173,7 @@ weft_status weft_sched_job_new(struct weft_sched_service *service)
     struct weft_planner_config config;
     weft_planner_config_default(&config);
     service_rate_init(service);
-    service->aggregators = aggregators_of(service, is_bounded);
+    service->aggregators = aggregators_of(service);
     config.hosts = place_hosts(service, host);
     for (uint32_t i = 0; i < service->config.workers; i++) {
         worker_host[i] = i;
@@ -189,6 +188,7 @@ weft_status weft_sched_job_new(struct weft_sched_service *service)
     config.aggregator_host = aggregator_host;
     config.groups_ahead = (uint32_t)weft_max_u64(service->aggregators, config.groups_ahead);
     config.groups_of_a_clock = service->mode == WEFT_SCHED_BSP;
+    config.members_resend = is_bounded;
     config.mode = planner_mode(service->mode);
     config.policy = WEFT_PLAN_ORDER | (is_bounded ? WEFT_PLAN_BOUND : 0) |
                     (service->config.read_credits > 0 ? WEFT_PLAN_ADMISSION : 0) |

@@ -87,6 +87,14 @@ holds "each is asked for and granted" sums '.counters | .sched_asked == 96 and .
 holds "and closed once" sums '.counters | .shard_updates_opened == 96 and .shard_updates_closed == 96 and
     .shard_pushes == 96'
 
+tap_run "asp with two aggregators and a delay bound" train bounded --mode asp --scheduler on --via on \
+    --aggregators 2 --workers 4 --servers 1 --batch 512 --tau-max 4
+holds "each is asked for, and granted or dropped" bounded '.counters | .sched_asked == 96 and
+    .sched_granted + .sched_dropped == 96'
+holds "and closed once, within the bound" bounded '.counters |
+    .shard_updates_closed + .shard_updates_late + .client_updates_dropped == 96 and
+    .shard_updates_delay_max <= 4'
+
 # kill_in <name> <process> <options>: train, and kill a process in the second epoch. If the job ends
 # before the kill, a longer one is started. Sets $epochs and $status.
 kill_in() {
@@ -252,13 +260,6 @@ wrong "the same of a server" 'tau-max requires --scheduler' server --tau-max 3
 wrong "a bound in bsp" 'requires --mode ssp or asp' train --scheduler on --tau-max 3
 wrong "counts" 'counts must not be dropped' train --model lda --format docword --data d \
     --scheduler on --tau-max 3 --mode asp
-wrong "a bound with an aggregator" 'does not say which model each of its updates' worker --servers 127.0.0.1:9 \
-    --scheduler 127.0.0.1:9 --via 127.0.0.1:8 --mode asp --tau-max 3
-WEFT_VIA=127.0.0.1:8
-export WEFT_VIA
-wrong "with one of the environment" 'does not say which model each of its updates' worker \
-    --servers 127.0.0.1:9 --scheduler 127.0.0.1:9 --mode asp --tau-max 3
-unset WEFT_VIA
 wrong "aggregators that the coordinator names" 'cannot be used with --via coordinator' worker \
     --coordinator 127.0.0.1:9 --scheduler 127.0.0.1:9 --via coordinator --mode asp
 wrong "credits without a scheduler" 'read-credits requires --scheduler on' train --mode asp --read-credits 2

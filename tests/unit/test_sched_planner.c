@@ -502,6 +502,72 @@ static void sizes_of_sums(void **state)
     weft_planner_free(rig.planner);
 }
 
+/* Worker 3's update is in flight. Of three that wait the first has an older base: in a sum of all
+ * three it could be the last to be committed, with a delay of 4. The sum has two. */
+static void begin_bounded_group(bool members_resend)
+{
+    struct weft_planner_decision d;
+    rig_hosts(&rig, 4, 1, 1, GBIT);
+    rig.config.policy = WEFT_PLAN_ORDER | WEFT_PLAN_BOUND | WEFT_PLAN_AGGREGATE;
+    rig.config.tau_max = 3;
+    rig.config.version = 10;
+    rig.config.members_resend = members_resend;
+    make();
+    ask_rig(3, 0, 10000000, 10);
+    weft_planner_plan(rig.planner, 0);
+    assert_true(weft_planner_poll(rig.planner, &d));
+    for (uint32_t w = 0; w < 3; w++) {
+        ask_rig(w, 0, 1000000, w == 0 ? 9 : 10);
+    }
+    weft_planner_plan(rig.planner, 0);
+    for (uint32_t w = 0; w < 2; w++) {
+        assert_true(weft_planner_poll(rig.planner, &d));
+        assert_int_equal(d.kind, WEFT_PLANNER_GRANT);
+        assert_int_equal(d.worker, w);
+        assert_int_equal(d.server, WEFT_PLANNER_NONE);
+        assert_int_equal(d.members, 2);
+    }
+    assert_false(weft_planner_poll(rig.planner, &d));
+}
+
+static void a_sum_keeps_the_bound(void **state)
+{
+    (void)state;
+    const uint32_t order[] = {3, 1, 0}; /* the worst */
+    struct weft_planner_decision d;
+    begin_bounded_group(true);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(weft_planner_committed(rig.planner, order[i], -1, 0), WEFT_OK);
+    }
+    const struct weft_planner_counters *counters = weft_planner_counters(rig.planner);
+    assert_int_equal(counters->delay_max, 3);
+    assert_int_equal(counters->grouped, 2);
+    weft_planner_plan(rig.planner, 0);
+    assert_true(weft_planner_poll(rig.planner, &d)); /* with a delay of 3, too */
+    assert_int_equal(d.worker, 2);
+    weft_planner_free(rig.planner);
+}
+
+/* The aggregator fails. Members that send directly without a grant stay in flight. */
+static void members_of_a_broken_group(void **state)
+{
+    (void)state;
+    struct weft_planner_decision d;
+    begin_bounded_group(true);
+    assert_int_equal(weft_planner_aggregator(rig.planner, 0, false, 0), WEFT_OK);
+    weft_planner_plan(rig.planner, 0);
+    assert_false(weft_planner_poll(rig.planner, &d)); /* worker 2 waits for worker 0 */
+    assert_int_equal(weft_planner_committed(rig.planner, 1, -1, 0), WEFT_OK);
+    /* Its bytes may be at the server: it counts as a version. */
+    assert_int_equal(weft_planner_worker_left(rig.planner, 0, 0), WEFT_OK);
+    assert_int_equal(weft_planner_version(rig.planner), 12);
+    weft_planner_free(rig.planner);
+    begin_bounded_group(false);
+    assert_int_equal(weft_planner_aggregator(rig.planner, 0, false, 0), WEFT_OK);
+    assert_int_equal(weft_planner_committed(rig.planner, 1, -1, 0), WEFT_DATA);
+    weft_planner_free(rig.planner);
+}
+
 static void bad_updates_are_refused(void **state)
 {
     (void)state;
@@ -626,6 +692,8 @@ int main(void)
         cmocka_unit_test(steps_beyond_the_divergence_bound),
         cmocka_unit_test(the_documented_example),
         cmocka_unit_test(sizes_of_sums),
+        cmocka_unit_test(a_sum_keeps_the_bound),
+        cmocka_unit_test(members_of_a_broken_group),
         cmocka_unit_test(bad_updates_are_refused),
         cmocka_unit_test(bad_events_are_refused),
         cmocka_unit_test(bad_configurations_are_refused),
