@@ -90,6 +90,7 @@ static cJSON *report(const struct weft_scheduler_stats *stats)
         {"reads_admitted", p->reads_granted},
         {"reads_expired", c->reads_expired},
         {"expired", c->expired},
+        {"replica_transfers", p->replications},
         {"overdue", p->overdue},
         {"reports", c->reports},
         {"reports_refused", c->refused_malformed + c->refused_identity + c->refused_job +

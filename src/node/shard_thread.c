@@ -1,6 +1,7 @@
 #include "node/shard_thread.h"
 
 #include "io/clock.h"
+#include "ps/transfer.h"
 #include "ps/update.h"
 #include "sched/planner.h"
 
@@ -82,6 +83,20 @@ static void report_committed(struct serving *serving, const struct weft_shard_co
     weft_sched_daemon_committed(weft_sched_link_daemon(serving->link), &event);
 }
 
+/* Transfers to the replica wait for the scheduler. */
+static void plan_transfers(struct serving *serving, uint64_t now_ns)
+{
+    struct weft_sched_daemon *daemon = weft_sched_link_daemon(serving->link);
+    bool waits;
+    uint64_t bytes = 0;
+    weft_shard_transfers_wait(serving->shard, true);
+    const uint32_t number = weft_shard_transfer_now(serving->shard, &waits, &bytes);
+    weft_sched_daemon_transfer(daemon, number, waits, bytes, now_ns);
+    if (weft_sched_daemon_may_transfer(daemon, now_ns)) {
+        weft_shard_transfer_begin(serving->shard, now_ns);
+    }
+}
+
 /* Pass news of updates to the scheduler and to the owner of this shard. */
 static void report_updates(struct serving *serving, uint64_t now_ns)
 {
@@ -99,6 +114,7 @@ static void report_updates(struct serving *serving, uint64_t now_ns)
     if (serving->link != NULL) {
         weft_sched_daemon_counts(weft_sched_link_daemon(serving->link), counters->updates_opened,
                                  counters->updates_closed);
+        plan_transfers(serving, now_ns);
         weft_sched_link_progress(serving->link, now_ns);
     }
 }

@@ -162,6 +162,19 @@ static bool is_wanted(const struct weft_shard *shard)
            (since > 0 && divergence_of(shard) > shard->config.div_max / 2);
 }
 
+/* True: the transfer that is due waits for a grant. */
+static bool must_wait(const struct weft_shard *shard)
+{
+    const struct weft_transfer *transfer = shard->transfer;
+    bool waits = transfer->is_planned && !transfer->may_begin && transfer->is_whole &&
+                 divergence_of(shard) <= shard->config.div_max * 3 / 4;
+    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
+        const struct weft_table *table = &shard->tables[t];
+        waits &= !table->declared || (transfer->sent[t] && table->spec.mode != WEFT_TABLE_BSP);
+    }
+    return waits;
+}
+
 /* ---- the cut --------------------------------------------------------------------------------- */
 
 /* Cut every table that can be cut, at this instant. */
@@ -172,7 +185,8 @@ static void begin(struct weft_shard *shard)
     transfer->cow = (struct weft_cow_buffer){.memory = transfer->cow_memory,
                                           .bytes = shard->config.replica_cow_bytes};
     transfer->is_active = transfer->is_complete = true;
-    transfer->is_ended = false;
+    transfer->is_ended = transfer->may_begin = false;
+    transfer->bytes_before = transfer->state.bytes;
     transfer->number++;
     transfer->index = 0;
     weft_transfer_cut_ranks(shard, &w);
@@ -214,6 +228,7 @@ static void end(struct weft_shard *shard, bool kept, uint64_t now_ns)
     }
     if (kept) {
         transfer->state.transfers++;
+        transfer->bytes_last = transfer->state.bytes - transfer->bytes_before;
         transfer->is_whole |= transfer->is_complete;
     } else {
         transfer->state.failed++;
@@ -320,6 +335,7 @@ static void down(struct weft_shard *shard, uint64_t now_ns)
         transfer->lost_until_ns = weft_time_add(now_ns, 2 * shard->config.replica_lease_ns);
     }
     transfer->state.ready = transfer->is_whole = transfer->is_waiting = false;
+    transfer->is_asking = transfer->may_begin = false;
     if (transfer->is_active) {
         end(shard, false, now_ns);
     } else {
@@ -439,7 +455,9 @@ void weft_transfer_boundary(struct weft_shard *shard, uint64_t now_ns)
         return;
     }
     settle(shard); /* if the divergence is then too large, it is cut at once */
-    const bool is_wanted_now = is_wanted(shard), waited = transfer->is_waiting;
+    transfer->is_asking = is_wanted(shard) && must_wait(shard);
+    const bool is_wanted_now = is_wanted(shard) && !transfer->is_asking;
+    const bool waited = transfer->is_waiting;
     transfer->is_waiting = is_wanted_now && shard->step_tables > 0;
     if (is_wanted_now && !transfer->is_waiting) {
         begin(shard);
@@ -464,6 +482,35 @@ void weft_transfer_progress(struct weft_shard *shard, uint64_t now_ns)
     become_ready(shard);
     weft_transfer_boundary(shard, now_ns);
     send_pieces(shard, now_ns);
+}
+
+/* ---- with a scheduler ------------------------------------------------------------------------ */
+
+void weft_shard_transfers_wait(struct weft_shard *shard, bool wait)
+{
+    if (shard->transfer != NULL) {
+        shard->transfer->is_planned = wait;
+    }
+}
+
+uint32_t weft_shard_transfer_now(const struct weft_shard *shard, bool *waits_p, uint64_t *bytes_p)
+{
+    const struct weft_transfer *transfer = shard->transfer;
+    *waits_p = transfer != NULL && !transfer->is_active && transfer->is_asking;
+    if (transfer == NULL || !(transfer->is_active || *waits_p)) {
+        return 0;
+    }
+    *bytes_p = transfer->bytes_last + transfer->head_max;
+    const uint32_t number = (uint32_t)(transfer->number + *waits_p);
+    return number != 0 ? number : 1;
+}
+
+void weft_shard_transfer_begin(struct weft_shard *shard, uint64_t now_ns)
+{
+    if (shard->transfer != NULL && shard->transfer->is_asking) {
+        shard->transfer->may_begin = true;
+        weft_transfer_progress(shard, now_ns);
+    }
 }
 
 /* ---- questions ------------------------------------------------------------------------------- */

@@ -6,7 +6,8 @@
  * of the workers and the windows of their pushes. It is a snapshot like a checkpoint
  * (ps/dirty_set.h: rows that are about to change are copied first), and is sent in pieces while
  * training continues, WEFT_PIECE_FLIGHT_MAX at a time. At most one transfer is in progress. It
- * begins when half of div_max is used, or a table has not been sent yet.
+ * begins when half of div_max is used, or a table has not been sent yet; with a scheduler it then
+ * waits for a grant, as long as the bound allows (weft_shard_transfers_wait).
  *
  * The bound: every state of the model that a reply has reported is within div_max of the state that
  * a *ready* replica has confirmed (ps/divergence.h). While this would not hold, every reply to a
@@ -54,6 +55,17 @@ struct weft_replication {
 
 /* All zero if the shard has no replicas. */
 void weft_shard_replication(const struct weft_shard *shard, struct weft_replication *replication_p);
+
+/* With a scheduler: whether a transfer that is due waits for weft_shard_transfer_begin, so that it
+ * is sent in idle bandwidth; initially false. None waits until the replica has all tables, when
+ * more than 3/4 of div_max is used, or if the shard has a table in BSP, which can be cut only
+ * between two clocks. */
+void weft_shard_transfers_wait(struct weft_shard *shard, bool wait);
+/* The number of the transfer that waits (*waits_p), or that is in progress; 0 = none. *bytes_p: an
+ * estimate of its length, > 0. */
+uint32_t weft_shard_transfer_now(const struct weft_shard *shard, bool *waits_p, uint64_t *bytes_p);
+/* The transfer that waits begins. No effect if none waits. */
+void weft_shard_transfer_begin(struct weft_shard *shard, uint64_t now_ns);
 
 /* Latest time at which weft_shard_progress must be called; WEFT_NEVER = none. */
 uint64_t weft_shard_deadline(const struct weft_shard *shard);

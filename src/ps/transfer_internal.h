@@ -33,6 +33,11 @@ struct weft_transfer {
     bool is_whole;    /* the replica has all tables: replies may be delayed for it */
     bool is_waiting;  /* a transfer is due, and starts once no optimizer step is in progress; until
                        * then no clock ends */
+    bool is_planned;  /* transfers wait for weft_shard_transfer_begin */
+    bool is_asking;   /* a transfer is due, and waits for it */
+    bool may_begin;   /* it was called for the next transfer */
+    uint64_t bytes_before; /* state.bytes when the transfer began */
+    uint64_t bytes_last;   /* of the last transfer that was confirmed */
     uint32_t index;   /* of the next piece */
     bool *sent;       /* (tables_max,): the replica has the table */
     bool *in_cut;     /* (tables_max,): the table is part of the transfer in progress */

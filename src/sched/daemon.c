@@ -1,6 +1,7 @@
 #include "sched/daemon.h"
 
 #include "base/assert.h"
+#include "sched/planner.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -61,6 +62,11 @@ struct weft_sched_daemon {
     uint32_t read_report; /* number of the first report of this connection that requests it; 0 =
                            * none yet */
 
+    uint32_t transfer; /* 0 = none */
+    uint64_t transfer_bytes;
+    uint64_t transfer_ns;        /* time since when it waits; WEFT_NEVER = it does not */
+    uint32_t transfer_granted;   /* number of the last transfer that was granted */
+
     uint64_t opened;
     uint64_t closed;
     uint64_t made;                   /* total number of events */
@@ -96,6 +102,7 @@ weft_status weft_sched_daemon_new(const struct weft_sched_daemon_config *config,
     }
     daemon->config = *config;
     daemon->unheard_ns = WEFT_NEVER;
+    daemon->transfer_ns = WEFT_NEVER;
     *daemon_p = daemon;
     return WEFT_OK;
 }
@@ -239,6 +246,9 @@ bool weft_sched_daemon_plan(struct weft_sched_daemon *daemon, const uint8_t *byt
     daemon->unheard_ns = WEFT_NEVER;
     daemon->status = plan.status;
     daemon->direct_bps = plan.direct_bps;
+    if ((plan.flags & WEFT_SCHED_MAY_TRANSFER) != 0) {
+        daemon->transfer_granted = plan.group;
+    }
     if (daemon->config.role == WEFT_SCHED_WORKER) {
         take_verdict(daemon, &plan, now_ns);
         take_admission(daemon, &plan);
@@ -282,6 +292,9 @@ static void fill_shard(const struct weft_sched_daemon *daemon, struct weft_sched
 {
     uint64_t left = daemon->made - daemon->taken;
     q->host = daemon->config.host;
+    q->transfer = daemon->transfer;
+    q->transfer_bytes = daemon->transfer_bytes;
+    q->flags |= daemon->transfer_ns != WEFT_NEVER ? WEFT_SCHED_TRANSFER_WAITS : 0;
     q->opened = daemon->opened;
     q->closed = daemon->closed;
     q->count = (uint32_t)weft_min_u64(left, WEFT_SCHED_EVENTS_MAX);
@@ -366,11 +379,21 @@ uint64_t weft_sched_daemon_silence(const struct weft_sched_daemon *daemon)
     return daemon->is_silent ? 0 : weft_min_u64(silent_at(daemon), until_ns);
 }
 
+/* Time at which a transfer no longer waits, because its updates are not durable yet: some time
+ * after its request, or at once if the scheduler has timed out. */
+static uint64_t transfer_by(const struct weft_sched_daemon *daemon)
+{
+    const bool waits = daemon->transfer_ns != WEFT_NEVER;
+    const uint64_t by_ns = weft_time_add(daemon->transfer_ns, daemon->config.silent_ns);
+    return waits ? weft_min_u64(by_ns, silent_at(daemon)) : WEFT_NEVER;
+}
+
 uint64_t weft_sched_daemon_deadline(const struct weft_sched_daemon *daemon)
 {
     uint64_t due_ns = !daemon->is_connected ? WEFT_NEVER
                       : daemon->is_due      ? 0
                                             : daemon->heartbeat_ns;
+    due_ns = weft_min_u64(due_ns, transfer_by(daemon));
     return weft_min_u64(due_ns, weft_sched_daemon_silence(daemon));
 }
 
@@ -514,4 +537,32 @@ void weft_sched_daemon_committed(struct weft_sched_daemon *daemon,
         daemon->counters.events_lost++;
     }
     daemon->is_due = true;
+}
+
+void weft_sched_daemon_transfer(struct weft_sched_daemon *daemon, uint32_t number, bool waits,
+                                uint64_t bytes, uint64_t now_ns)
+{
+    const bool waited = daemon->transfer_ns != WEFT_NEVER;
+    if (number == daemon->transfer && waits == waited) {
+        return;
+    }
+    daemon->counters.transfers += waits;
+    daemon->transfer = number;
+    daemon->transfer_bytes =
+        number == 0 ? 0 : weft_min_u64(weft_max_u64(bytes, 1), WEFT_PLANNER_BYTES_MAX);
+    daemon->transfer_ns = waits ? now_ns : WEFT_NEVER;
+    daemon->is_due = true;
+}
+
+bool weft_sched_daemon_may_transfer(struct weft_sched_daemon *daemon, uint64_t now_ns)
+{
+    const bool is_granted = daemon->transfer_granted == daemon->transfer;
+    if (daemon->transfer_ns == WEFT_NEVER ||
+        !(is_granted || !daemon->is_connected || now_ns >= transfer_by(daemon))) {
+        return false;
+    }
+    daemon->transfer_ns = WEFT_NEVER;
+    daemon->is_due = true;
+    daemon->counters.transfers_direct += !is_granted;
+    return true;
 }

@@ -134,6 +134,13 @@ void weft_sched_daemon_ended(struct weft_sched_daemon *daemon);
 void weft_sched_daemon_counts(struct weft_sched_daemon *daemon, uint64_t opened, uint64_t closed);
 void weft_sched_daemon_committed(struct weft_sched_daemon *daemon,
                                  const struct weft_sched_event *event);
+/* The transfer to the replica (ps/transfer.h): number 0 = none; waits: it waits for a grant, else
+ * it has begun. bytes: > 0 if there is one. Call again on each change. */
+void weft_sched_daemon_transfer(struct weft_sched_daemon *daemon, uint32_t number, bool waits,
+                                uint64_t bytes, uint64_t now_ns);
+/* Returns true, once for each transfer, when the one that waits may begin: it was granted, there is
+ * no scheduler, or the scheduler has not granted it within silent_ns. */
+bool weft_sched_daemon_may_transfer(struct weft_sched_daemon *daemon, uint64_t now_ns);
 /* True if the scheduler has not acknowledged all committed updates. */
 bool weft_sched_daemon_has_news(const struct weft_sched_daemon *daemon);
 
@@ -153,6 +160,8 @@ struct weft_sched_daemon_counters {
     uint64_t reads_wait_ns; /* from request to begin, over all reads */
     uint64_t plans_refused; /* malformed, duplicate or reordered plans */
     uint64_t events_lost;   /* shard: events discarded before the scheduler acknowledged them */
+    uint64_t transfers;     /* shard: transfers that waited for a grant */
+    uint64_t transfers_direct; /* of these, begun without one */
 };
 
 const struct weft_sched_daemon_counters *

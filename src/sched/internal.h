@@ -112,7 +112,9 @@ struct weft_planner {
     uint64_t norm_sent;
     uint64_t norm_flying;    /* of the updates in flight, forecast */
     uint32_t replicas_left;  /* transfers of the current replication */
-    uint64_t *replica_bytes; /* (servers,) of the next replication */
+    uint64_t *replica_bytes; /* (servers,) of the next replication; without WEFT_PLAN_REPLICATE of
+                              * the server's requested transfer, 0 = none */
+    uint64_t *replica_transfer; /* (servers,): id of the requested transfer once granted, else 0 */
 
     struct planner_transfer *transfers;
     uint32_t transfers_max;
@@ -287,6 +289,8 @@ bool planner_drop_too_far(struct weft_planner *planner, uint32_t worker);
 void planner_norm_committed(struct weft_planner *planner, uint32_t worker, double applied_norm);
 void planner_replica_delivered(struct weft_planner *planner);
 void planner_replicate(struct weft_planner *planner);
+/* Grant the transfers that servers have requested. */
+void planner_replicas_asked(struct weft_planner *planner);
 
 /* ---- reduce.c: mode ALL_REDUCE --------------------------------------------------------------- */
 

@@ -130,7 +130,7 @@ static bool tables_new(struct weft_planner *planner, const struct weft_planner_c
     planner->waiting = calloc(3 * (size_t)c->workers, sizeof(planner->waiting[0]));
     planner->transfers = calloc(transfers, sizeof(planner->transfers[0]));
     planner->free_transfers = calloc(3 * (size_t)transfers, sizeof(planner->free_transfers[0]));
-    planner->replica_bytes = calloc(c->servers + 1, sizeof(planner->replica_bytes[0]));
+    planner->replica_bytes = calloc(2 * (c->servers + 1), sizeof(planner->replica_bytes[0]));
     planner->due_count = calloc(c->workers, sizeof(planner->due_count[0]));
     planner->future = calloc(c->servers + 1, sizeof(planner->future[0]));
     planner->decisions = calloc(planner->decisions_max, sizeof(planner->decisions[0]));
@@ -141,6 +141,7 @@ static bool tables_new(struct weft_planner *planner, const struct weft_planner_c
         planner->decisions == NULL) {
         return false;
     }
+    planner->replica_transfer = planner->replica_bytes + c->servers + 1;
     planner->flying = planner->waiting + c->workers;
     planner->reading = planner->flying + c->workers;
     planner->active = planner->free_transfers + transfers;
@@ -214,6 +215,8 @@ void weft_planner_plan(struct weft_planner *planner, uint64_t now_ns)
     }
     if (planner_has(planner, WEFT_PLAN_REPLICATE)) {
         planner_replicate(planner);
+    } else {
+        planner_replicas_asked(planner);
     }
     if (planner_has(planner, WEFT_PLAN_AGGREGATE)) {
         planner_partition(planner);
@@ -227,6 +230,9 @@ void weft_planner_plan_reads(struct weft_planner *planner, uint64_t now_ns)
     planner->now_ns = weft_max_u64(planner->now_ns, now_ns);
     if (planner->config.mode != WEFT_PLANNER_ALL_REDUCE) {
         planner_admit_reads(planner);
+        if (!planner_has(planner, WEFT_PLAN_REPLICATE)) {
+            planner_replicas_asked(planner);
+        }
     }
 }
 

@@ -207,6 +207,16 @@ weft_status weft_planner_committed(struct weft_planner *planner, uint32_t worker
 weft_status weft_planner_worker_left(struct weft_planner *planner, uint32_t worker,
                                      uint64_t now_ns);
 
+/* Without WEFT_PLAN_REPLICATE, in a job whose servers measure the divergence themselves: a server
+ * requests a transfer of so many bytes to its replica. It is granted (REPLICATE) when the server's
+ * uplink and the replica's downlink have no reservation, and no other server's transfer over them
+ * is in progress. weft_planner_replica_over: the transfer has ended, or is not requested any more.
+ * WEFT_DATA: the server has no replica, or has requested a transfer; _over: it has not. */
+weft_status weft_planner_replica(struct weft_planner *planner, uint32_t server, uint64_t bytes,
+                                 uint64_t now_ns);
+weft_status weft_planner_replica_over(struct weft_planner *planner, uint32_t server,
+                                      uint64_t now_ns);
+
 /* The aggregator at aggregator_host[idx] failed or is available again. After a failure the members
  * of its groups wait again, or with members_resend stay in flight. */
 weft_status weft_planner_aggregator(struct weft_planner *planner, uint32_t idx, bool is_there,
@@ -228,7 +238,8 @@ weft_status weft_planner_sum_share(struct weft_planner *planner, uint32_t member
 /* Make all decisions that are possible now. Call also at weft_planner_deadline. */
 void weft_planner_plan(struct weft_planner *planner, uint64_t now_ns);
 
-/* Grant reads only, for a caller that postpones the plan. */
+/* Grant only reads and the transfers that servers have requested (weft_planner_replica), for a
+ * caller that postpones the plan. */
 void weft_planner_plan_reads(struct weft_planner *planner, uint64_t now_ns);
 
 /* Time to call weft_planner_plan without a report; WEFT_NEVER = not needed. */

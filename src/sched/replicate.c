@@ -164,3 +164,49 @@ void planner_replicate(struct weft_planner *planner)
         start(planner);
     }
 }
+
+/* No transfer of another server is in progress over its links, also if it should have ended. */
+static bool is_free(const struct weft_planner *planner, uint32_t server,
+                    const struct weft_path *path)
+{
+    const struct weft_planner_config *c = &planner->config;
+    bool is_free = true;
+    for (uint32_t s = 0; s < c->servers; s++) {
+        const bool shares = c->server_host[s] == c->server_host[server] ||
+                            c->replica_host[s] == c->replica_host[server];
+        is_free &= planner->replica_transfer[s] == 0 || !shares;
+    }
+    for (uint32_t i = 0; i < path->count; i++) {
+        is_free &= weft_timeline_peak(path->links[i], planner->now_ns) == 0;
+    }
+    return is_free;
+}
+
+void planner_replicas_asked(struct weft_planner *planner)
+{
+    for (uint32_t s = 0; s < planner->config.servers; s++) {
+        if (planner->replica_bytes[s] == 0 || planner->replica_transfer[s] != 0 ||
+            !planner_has_room(planner, 1)) {
+            continue;
+        }
+        struct planner_transfer what = {.kind = WEFT_PLANNER_REPLICATE,
+                                        .worker = WEFT_PLANNER_NONE,
+                                        .server = s,
+                                        .from_host = planner->config.server_host[s],
+                                        .to_host = planner->config.replica_host[s],
+                                        .group = WEFT_PLANNER_NONE,
+                                        .bytes = planner->replica_bytes[s]};
+        struct weft_path path = planner_path(planner, what.from_host, what.to_host);
+        if (!is_free(planner, s, &path) ||
+            !weft_path_fit(&path, what.bytes, planner->now_ns, WEFT_TIMELINE_BPS_MAX,
+                           &what.booking)) {
+            continue;
+        }
+        struct planner_transfer *transfer = planner_transfer_new(planner, &what);
+        if (transfer != NULL) {
+            planner->replica_transfer[s] = transfer->id;
+            planner->counters.replications++;
+            planner_announce(planner, transfer, false);
+        }
+    }
+}

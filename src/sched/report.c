@@ -209,7 +209,9 @@ weft_status weft_planner_delivered(struct weft_planner *planner, uint64_t transf
             w->phase = WORKER_COMPUTING;
         }
     }
-    if (was.kind == WEFT_PLANNER_REPLICATE) {
+    if (was.kind == WEFT_PLANNER_REPLICATE && !planner_has(planner, WEFT_PLAN_REPLICATE)) {
+        planner->replica_bytes[was.server] = planner->replica_transfer[was.server] = 0;
+    } else if (was.kind == WEFT_PLANNER_REPLICATE) {
         planner_replica_delivered(planner);
     } else if (was.kind == WEFT_PLANNER_GRANT_GROUP) {
         planner_group_at_server(planner, was.group);
@@ -330,6 +332,39 @@ weft_status weft_planner_worker_left(struct weft_planner *planner, uint32_t work
     }
     planner_cancel_of(planner, worker);
     w->phase = WORKER_IDLE;
+    return WEFT_OK;
+}
+
+weft_status weft_planner_replica(struct weft_planner *planner, uint32_t server, uint64_t bytes,
+                                 uint64_t now_ns)
+{
+    if (server >= planner->config.servers || planner_has(planner, WEFT_PLAN_REPLICATE) ||
+        planner->config.replica_host[server] == WEFT_PLANNER_NONE) {
+        return refuse(&planner->counters.refused_unknown);
+    }
+    CHECK(check_bytes(planner, bytes));
+    if (planner->replica_bytes[server] != 0) {
+        return refuse(&planner->counters.refused_twice);
+    }
+    set_now(planner, now_ns);
+    planner->replica_bytes[server] = bytes;
+    return WEFT_OK;
+}
+
+weft_status weft_planner_replica_over(struct weft_planner *planner, uint32_t server,
+                                      uint64_t now_ns)
+{
+    if (server >= planner->config.servers || planner_has(planner, WEFT_PLAN_REPLICATE) ||
+        planner->replica_bytes[server] == 0) {
+        return refuse(&planner->counters.refused_unknown);
+    }
+    set_now(planner, now_ns);
+    struct planner_transfer *t =
+        planner_transfer_find(planner, planner->replica_transfer[server]);
+    if (t != NULL) {
+        planner_transfer_end(planner, t);
+    }
+    planner->replica_bytes[server] = planner->replica_transfer[server] = 0;
     return WEFT_OK;
 }
 

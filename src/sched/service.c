@@ -94,8 +94,8 @@ bool service_is_planning(const struct weft_sched_service *service)
     return service->planner != NULL && all_shards(service);
 }
 
-/* Assign hosts: one per worker, one per server (servers that share links share a host), and one per
- * aggregator. */
+/* Assign hosts: one per worker, one per server (servers that share links share a host), one per
+ * aggregator, and one for each server's replica. */
 static uint32_t place_hosts(struct weft_sched_service *service, struct weft_planner_host *host)
 {
     uint32_t hosts = service->config.workers;
@@ -117,6 +117,10 @@ static uint32_t place_hosts(struct weft_sched_service *service, struct weft_plan
     }
     service->aggregator_host = hosts;
     for (uint32_t a = 0; a < service->aggregators; a++) {
+        uint64_t bps = service->config.link_bps;
+        host[hosts++] = (struct weft_planner_host){bps, bps};
+    }
+    for (uint32_t s = 0; s < service->config.shards; s++) {
         uint64_t bps = service->config.link_bps;
         host[hosts++] = (struct weft_planner_host){bps, bps};
     }
@@ -158,7 +162,7 @@ void service_find_aggregators(struct weft_sched_service *service, uint64_t now_n
 weft_status weft_sched_job_new(struct weft_sched_service *service)
 {
     static const uint32_t hosts_max =
-        WEFT_SCHED_WORKERS_MAX + WEFT_SCHED_SHARDS_MAX + WEFT_SCHED_AGGREGATORS_MAX;
+        WEFT_SCHED_WORKERS_MAX + 2 * WEFT_SCHED_SHARDS_MAX + WEFT_SCHED_AGGREGATORS_MAX;
     WEFT_ASSERT(weft_sched_service_is_ready(service));
     struct weft_planner_host *host = calloc(hosts_max, sizeof(*host));
     uint32_t *worker_host = calloc(hosts_max, sizeof(*worker_host));
@@ -168,7 +172,8 @@ weft_status weft_sched_job_new(struct weft_sched_service *service)
         return WEFT_NOMEM;
     }
     uint32_t *server_host = worker_host + WEFT_SCHED_WORKERS_MAX;
-    uint32_t *aggregator_host = server_host + WEFT_SCHED_SHARDS_MAX;
+    uint32_t *replica_host = server_host + WEFT_SCHED_SHARDS_MAX;
+    uint32_t *aggregator_host = replica_host + WEFT_SCHED_SHARDS_MAX;
     bool is_bounded = service->mode != WEFT_SCHED_BSP && service->tau_max != WEFT_NEVER;
     struct weft_planner_config config;
     weft_planner_config_default(&config);
@@ -180,6 +185,7 @@ weft_status weft_sched_job_new(struct weft_sched_service *service)
     }
     for (uint32_t s = 0; s < service->config.shards; s++) {
         server_host[s] = service->shards[s].host_index;
+        replica_host[s] = service->aggregator_host + service->aggregators + s;
     }
     for (uint32_t a = 0; a < service->aggregators; a++) {
         aggregator_host[a] = service->aggregator_host + a;
@@ -203,6 +209,7 @@ weft_status weft_sched_job_new(struct weft_sched_service *service)
     config.host = host;
     config.worker_host = worker_host;
     config.server_host = server_host;
+    config.replica_host = replica_host;
     config.version = FIRST_VERSION;
     if (service->config.read_credits > 0) {
         config.read_credits = service->config.read_credits;
@@ -268,6 +275,7 @@ static void begin_shard(struct weft_sched_service *service, uint32_t index, uint
 {
     struct service_shard *shard = &service->shards[index];
     if (shard->incarnation != incarnation) {
+        service_transfer_over(service, index, 0);
         shard->incarnation = incarnation;
         shard->taken = shard->opened = shard->closed = 0;
     }
@@ -325,6 +333,7 @@ void weft_sched_service_disconnected(struct weft_sched_service *service, uint32_
     } else if (was.role == WEFT_SCHED_SERVER && was.index < WEFT_SCHED_SHARDS_MAX &&
                service->shards[was.index].conn == conn) {
         service->shards[was.index].conn = CONN_NONE;
+        service_transfer_over(service, was.index, now_ns);
         gone(service, was.role, was.index, WEFT_SCHED_NOTE_LEFT);
     }
 }
@@ -460,6 +469,11 @@ static void decide(struct weft_sched_service *service, uint64_t now_ns)
 {
     struct weft_planner_decision d;
     while (weft_planner_poll(service->planner, &d)) {
+        if (d.kind == WEFT_PLANNER_REPLICATE) {
+            service->shards[d.server].may_transfer = true;
+            service_due(service, service->shards[d.server].conn);
+            continue;
+        }
         if (d.worker == WEFT_PLANNER_NONE) {
             continue; /* an aggregator sends a sum when its members have arrived */
         }
@@ -645,7 +659,10 @@ static void fill(struct weft_sched_service *service, struct service_conn *conn, 
     if (conn->role == WEFT_SCHED_WORKER) {
         tell_worker(service, conn->index, now_ns, plan);
     } else {
-        plan->taken = service->shards[conn->index].taken;
+        const struct service_shard *shard = &service->shards[conn->index];
+        plan->taken = shard->taken;
+        plan->flags = shard->may_transfer ? WEFT_SCHED_MAY_TRANSFER : 0;
+        plan->group = shard->may_transfer ? shard->transfer : 0;
     }
 }
 

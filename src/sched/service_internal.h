@@ -115,6 +115,8 @@ struct service_shard {
     uint32_t host_index; /* in the planner */
     uint64_t down_bps;
     uint64_t up_bps;
+    uint32_t transfer;   /* number of its transfer that the planner has; 0 = none */
+    bool may_transfer;   /* the planner has granted it */
     struct service_link down;
 };
 
@@ -188,6 +190,8 @@ void service_read_admitted(struct weft_sched_service *service, uint32_t worker, 
 void service_forget_update(struct weft_sched_service *service, uint32_t worker, uint64_t now_ns);
 /* An update is over: commit it in the planner. */
 void service_commit(struct weft_sched_service *service, uint32_t worker, uint64_t now_ns);
+/* The shard's transfer to its replica is over, or is not requested any more. */
+void service_transfer_over(struct weft_sched_service *service, uint32_t shard, uint64_t now_ns);
 /* Pass held updates to the planner, or refuse them. */
 void service_release_held(struct weft_sched_service *service, uint64_t now_ns);
 

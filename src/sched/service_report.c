@@ -267,6 +267,31 @@ static void take_event(struct weft_sched_service *service, uint32_t shard,
     service_commit(service, event->worker, now_ns);
 }
 
+void service_transfer_over(struct weft_sched_service *service, uint32_t shard, uint64_t now_ns)
+{
+    struct service_shard *s = &service->shards[shard];
+    if (s->transfer != 0) {
+        (void)weft_planner_replica_over(service->planner, shard, now_ns);
+        s->transfer = 0;
+        s->may_transfer = false;
+    }
+}
+
+/* One that has begun without a grant is not planned. */
+static void transfer_says(struct weft_sched_service *service, uint32_t shard,
+                          const struct weft_sched_report *q, uint64_t now_ns)
+{
+    struct service_shard *s = &service->shards[shard];
+    const bool waits = (q->flags & WEFT_SCHED_TRANSFER_WAITS) != 0;
+    if (s->transfer != q->transfer || (!waits && !s->may_transfer)) {
+        service_transfer_over(service, shard, now_ns);
+    }
+    if (waits && s->transfer == 0 && service_is_planning(service) &&
+        weft_planner_replica(service->planner, shard, q->transfer_bytes, now_ns) == WEFT_OK) {
+        s->transfer = q->transfer;
+    }
+}
+
 static bool server_says(struct weft_sched_service *service, uint32_t shard,
                         const struct weft_sched_report *q, uint64_t now_ns)
 {
@@ -285,6 +310,7 @@ static bool server_says(struct weft_sched_service *service, uint32_t shard,
     s->host = q->host;
     s->up_bps = q->up_bps;
     s->down_bps = q->down_bps;
+    transfer_says(service, shard, q, now_ns);
     for (uint32_t i = 0; i < q->count; i++) {
         if (q->first + i <= s->taken) {
             service->counters.repeated++;

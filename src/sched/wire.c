@@ -89,7 +89,7 @@ size_t weft_sched_report_pack(const struct weft_sched_report *report, uint8_t *o
     weft_write_u32(&w, report->shards);
     weft_write_u8(&w, (uint8_t)report->mode);
     weft_write_zeros(&w, 3);
-    weft_write_u64(&w, report->tau_max);
+    weft_write_u64(&w, is_worker ? report->tau_max : report->transfer_bytes);
     weft_write_u64(&w, report->up_bps);
     weft_write_u64(&w, report->down_bps);
     weft_write_u64(&w, is_worker ? report->clock : report->first);
@@ -100,7 +100,7 @@ size_t weft_sched_report_pack(const struct weft_sched_report *report, uint8_t *o
         weft_write_u64(&w, report->host);
     }
     weft_write_u64(&w, is_worker ? report->read : report->closed);
-    weft_write_u32(&w, is_worker ? report->aggregators : 0);
+    weft_write_u32(&w, is_worker ? report->aggregators : report->transfer);
     weft_write_u32(&w, is_worker ? report->reached : 0);
     weft_write_bytes(&w, report->job, sizeof(report->job));
     write_entries(&w, report);
@@ -156,20 +156,25 @@ static bool worker_fits(const struct weft_sched_report *q)
            q->aggregators <= WEFT_SCHED_AGGREGATORS_MAX &&
            (uint64_t)q->reached >> q->aggregators == 0 &&
            (q->read != 0 || (q->flags & WEFT_SCHED_READING) == 0) &&
+           (q->flags & WEFT_SCHED_TRANSFER_WAITS) == 0 &&
            (asks || ((q->flags & WEFT_SCHED_SENDING) == 0 && q->norm == 0));
 }
 
 static bool server_fits(const struct weft_sched_report *q)
 {
-    return q->index < q->shards && q->mode == 0 && (q->aggregators | q->reached) == 0 &&
-           q->tau_max == 0 && (q->flags & (WEFT_SCHED_SENDING | WEFT_SCHED_READING)) == 0 &&
+    return q->index < q->shards && q->mode == 0 && q->reached == 0 &&
+           (q->transfer == 0) == (q->transfer_bytes == 0) &&
+           q->transfer_bytes <= WEFT_PLANNER_BYTES_MAX &&
+           (q->transfer != 0 || (q->flags & WEFT_SCHED_TRANSFER_WAITS) == 0) &&
+           (q->flags & (WEFT_SCHED_SENDING | WEFT_SCHED_READING)) == 0 &&
            q->closed <= q->opened && q->count <= WEFT_SCHED_EVENTS_MAX &&
            (q->first != 0) == (q->count != 0) && q->first <= UINT64_MAX - WEFT_SCHED_EVENTS_MAX;
 }
 
 static bool head_fits(const struct weft_sched_report *q)
 {
-    const uint8_t flags = WEFT_SCHED_SENDING | WEFT_SCHED_LEAVE | WEFT_SCHED_READING;
+    const uint8_t flags = WEFT_SCHED_SENDING | WEFT_SCHED_LEAVE | WEFT_SCHED_READING |
+                          WEFT_SCHED_TRANSFER_WAITS;
     return q->number != 0 && (q->flags & ~flags) == 0 && q->workers <= WEFT_SCHED_WORKERS_MAX &&
            q->shards >= 1 && q->shards <= WEFT_SCHED_SHARDS_MAX &&
            q->up_bps <= WEFT_TIMELINE_BPS_MAX && q->down_bps <= WEFT_TIMELINE_BPS_MAX &&
@@ -193,10 +198,10 @@ weft_status weft_sched_report_unpack(const uint8_t *bytes, size_t count,
     q.mode = (enum weft_sched_mode)weft_read_u8(&r);
     uint64_t reserved = weft_read_u8(&r);
     reserved |= weft_read_u16(&r);
-    q.tau_max = weft_read_u64(&r);
+    bool is_worker = q.role == WEFT_SCHED_WORKER;
+    *(is_worker ? &q.tau_max : &q.transfer_bytes) = weft_read_u64(&r);
     q.up_bps = weft_read_u64(&r);
     q.down_bps = weft_read_u64(&r);
-    bool is_worker = q.role == WEFT_SCHED_WORKER;
     *(is_worker ? &q.clock : &q.first) = weft_read_u64(&r);
     *(is_worker ? &q.ended : &q.opened) = weft_read_u64(&r);
     if (is_worker) {
@@ -205,7 +210,7 @@ weft_status weft_sched_report_unpack(const uint8_t *bytes, size_t count,
         q.host = weft_read_u64(&r);
     }
     *(is_worker ? &q.read : &q.closed) = weft_read_u64(&r);
-    q.aggregators = weft_read_u32(&r);
+    *(is_worker ? &q.aggregators : &q.transfer) = weft_read_u32(&r);
     q.reached = weft_read_u32(&r);
     const uint8_t *job = weft_read_bytes(&r, sizeof(q.job));
     if (job == NULL || reserved != 0) {
@@ -256,9 +261,11 @@ size_t weft_sched_plan_pack(const struct weft_sched_plan *plan, uint8_t *out)
 static bool hop_fits(const struct weft_sched_plan *a)
 {
     if (a->hop == 0) {
-        return a->group == 0 && a->members == 0;
+        bool may_transfer = (a->flags & WEFT_SCHED_MAY_TRANSFER) != 0;
+        return (a->group != 0) == may_transfer && a->members == 0;
     }
-    return a->verdict == WEFT_SCHED_GRANTED && a->hop <= WEFT_SCHED_AGGREGATORS_MAX &&
+    return a->verdict == WEFT_SCHED_GRANTED && (a->flags & WEFT_SCHED_MAY_TRANSFER) == 0 &&
+           a->hop <= WEFT_SCHED_AGGREGATORS_MAX &&
            a->group != 0 && a->members >= 2 && a->members <= WEFT_SCHED_MEMBERS_MAX;
 }
 
@@ -266,7 +273,7 @@ static bool plan_fits(const struct weft_sched_plan *a)
 {
     bool is_granted = a->verdict == WEFT_SCHED_GRANTED;
     return a->number != 0 && a->life != 0 && a->verdict < WEFT_SCHED_VERDICT_COUNT &&
-           (a->flags & ~WEFT_SCHED_ADMITS) == 0 &&
+           (a->flags & ~(WEFT_SCHED_ADMITS | WEFT_SCHED_MAY_TRANSFER)) == 0 &&
            (a->clock != 0) == (a->verdict != WEFT_SCHED_NONE) &&
            (is_granted ? a->count >= 1 && a->count <= WEFT_SCHED_SHARDS_MAX : a->count == 0) &&
            (a->revision != 0) == is_granted && hop_fits(a) &&

@@ -88,6 +88,7 @@ enum weft_sched_report_flag {
     WEFT_SCHED_SENDING = 0x01, /* worker: the update is being sent, or was; no reply is needed */
     WEFT_SCHED_LEAVE = 0x02,   /* the process ends */
     WEFT_SCHED_READING = 0x04, /* worker: the read was begun, admitted or not; else it waits */
+    WEFT_SCHED_TRANSFER_WAITS = 0x08, /* server: the transfer waits for a grant; else it is begun */
 };
 
 struct weft_sched_report {
@@ -118,6 +119,9 @@ struct weft_sched_report {
     uint64_t opened; /* number of updates that this shard has opened */
     uint64_t closed; /* of these, closed */
     uint64_t host;   /* shards with equal values share links; 0 = it has its own links */
+    uint32_t transfer;       /* number of its transfer to its replica, if one waits or is in
+                              * progress; else 0 */
+    uint64_t transfer_bytes; /* an estimate, <= 2^40; 0 without a transfer */
 
     uint32_t count; /* worker: shards when clock is not 0, else 0; server: events */
     struct weft_sched_share shares[WEFT_SCHED_SHARDS_MAX];
@@ -164,7 +168,8 @@ struct weft_sched_grant {
     uint64_t rate_bps;    /* not 0 */
 };
 
-enum { WEFT_SCHED_ADMITS = 0x01 }; /* flag of a plan: reads need an admission */
+/* Flags of a plan: reads need an admission; server: its transfer `group` may begin. */
+enum { WEFT_SCHED_ADMITS = 0x01, WEFT_SCHED_MAY_TRANSFER = 0x02 };
 
 struct weft_sched_plan {
     uint32_t number; /* per connection, from 1 */
@@ -172,7 +177,7 @@ struct weft_sched_plan {
     uint32_t report; /* largest number of a report received over this connection */
     enum weft_sched_verdict verdict;
     uint8_t why;       /* DROPPED: enum weft_planner_drop */
-    uint8_t flags;     /* worker */
+    uint8_t flags;
     uint64_t life;     /* identifies the scheduler's process; not 0 */
     uint64_t clock;    /* of the update that the verdict is for; 0 = none */
     uint64_t revision; /* of the grants of this update: increases when they change; 0 = no grant */
@@ -182,7 +187,8 @@ struct weft_sched_plan {
     uint64_t admitted;   /* worker: the `read` of its report that may begin; 0 = none. Only with
                           * ADMITS */
     uint32_t hop;        /* GRANTED: 0 = to the servers; else aggregator hop - 1 */
-    uint32_t group;      /* with a hop: id of the sum that contains the update, not 0; else 0 */
+    uint32_t group;      /* with a hop: id of the sum that contains the update, not 0; with
+                          * MAY_TRANSFER: number of the transfer; else 0 */
     uint32_t members;    /* with a hop: updates in that sum, 2 .. MEMBERS_MAX; else 0 */
     uint32_t count;      /* GRANTED: 1 .. SHARDS_MAX; else 0 */
     struct weft_sched_grant grants[WEFT_SCHED_SHARDS_MAX];

@@ -25,6 +25,7 @@ struct weft_swarm_updates {
     uint64_t broken;   /* not completely granted when a shard died */
     uint64_t replayed; /* and when the worker resent pushes that a shard had lost */
     uint64_t reads;    /* admitted after a wait */
+    uint64_t transfers; /* to replicas, that waited for a grant */
     uint64_t in_sums;  /* closed by a shard: in a sum with others, with a delay above 0 */
 };
 

@@ -151,6 +151,7 @@ static void on_batch(void *self, uint32_t host, uint64_t now_ns)
     weft_swarm_ps_shard_closes(ps, s, now_ns);
     weft_swarm_ps_sched_check_shard(ps, s);
     weft_swarm_ps_give_slabs(ps->shard[s]);
+    weft_swarm_ps_sched_transfer(ps, s, now_ns);
     weft_swarm_ps_replicas_turn(ps, s, now_ns);
 }
 

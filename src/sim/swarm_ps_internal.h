@@ -155,6 +155,9 @@ struct swarm_ps {
     uint64_t positions[SHARDS_MAX]; /* of closed updates in the order of opening, summed */
     uint64_t sched_back_ns; /* no decisions before this time: the scheduler is dead */
     struct weft_prng sched_prng;
+    struct weft_prng transfer_prng;
+    uint32_t transfer[SHARDS_MAX]; /* number of the transfer to a replica that waits; 0 = none */
+    uint64_t transfer_ns[SHARDS_MAX]; /* when it may begin */
     bool admits; /* reads wait for admission, too */
     struct weft_prng read_prng;
     struct weft_swarm_updates told;          /* outcomes of updates */
@@ -249,6 +252,8 @@ void weft_swarm_ps_sched_turn(struct swarm_ps *ps, uint32_t w, uint64_t now_ns);
 void weft_swarm_ps_sched_breaks(struct swarm_ps *ps);
 /* The scheduler's process dies, and another one replaces it later. */
 void weft_swarm_ps_sched_dies(struct swarm_ps *ps, uint64_t dead_ns);
+/* With replicas: the transfers of a shard wait for the scheduler. */
+void weft_swarm_ps_sched_transfer(struct swarm_ps *ps, uint32_t s, uint64_t now_ns);
 void weft_swarm_ps_sched_check_shard(struct swarm_ps *ps, uint32_t s);
 void weft_swarm_ps_sched_check_end(struct swarm_ps *ps, uint32_t s);
 

@@ -13,6 +13,7 @@ enum {
     ASK_DELAY_US = 8000,
     ASK_DELAY_DEATHS_US = 80000,
     START_DELAY_US = 4000,
+    TRANSFER_DELAY_US = 20000,
     KINDS = 8,
     KIND_DROP = 0,
     KIND_DIRECT = 1
@@ -42,6 +43,7 @@ void weft_swarm_ps_sched_draw(struct swarm_ps *ps)
     ps->can |= weft_prng_below(prng, 4) > 0 ? WEFT_RPC_CAN_UPDATE : 0;
     /* A separate random stream, so that seeds without read admission are unchanged. */
     weft_prng_split(&ps->read_prng, ps->table.seed, UINT64_C(0x7265616473));
+    weft_prng_split(&ps->transfer_prng, ps->table.seed, UINT64_C(0x7472616e73666572));
     ps->admits = ps->table.spec.mode != WEFT_TABLE_BSP && weft_prng_below(&ps->read_prng, 2) == 0;
     ps->drops = may_drop(ps);
     ps->delay_max = ps->drops ? (uint32_t)weft_prng_below(prng, 4) : 0;
@@ -265,6 +267,35 @@ void weft_swarm_ps_sched_turn(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)
     }
     if (ps->scheduled && ps->admits) {
         admit(ps, w, now_ns);
+    }
+}
+
+/* A transfer to a replica that is due is granted within 20 ms, or begins after a second while the
+ * scheduler is dead. */
+void weft_swarm_ps_sched_transfer(struct swarm_ps *ps, uint32_t s, uint64_t now_ns)
+{
+    bool waits;
+    uint64_t bytes = 0;
+    if (!ps->scheduled || !ps->replicas || ps->is_vacant[s]) {
+        return;
+    }
+    weft_shard_transfers_wait(ps->shard[s], true);
+    const uint32_t number = weft_shard_transfer_now(ps->shard[s], &waits, &bytes);
+    if (!waits) {
+        ps->transfer[s] = 0;
+        return;
+    }
+    if (ps->transfer[s] != number) {
+        const uint64_t wait_ns =
+            weft_prng_below(&ps->transfer_prng, TRANSFER_DELAY_US) * WEFT_NS_PER_US;
+        ps->transfer[s] = number;
+        ps->transfer_ns[s] = now_ns + (now_ns < ps->sched_back_ns ? silence_ns : wait_ns);
+        ps->told.transfers++;
+    }
+    if (now_ns >= ps->transfer_ns[s]) {
+        weft_shard_transfer_begin(ps->shard[s], now_ns);
+    } else {
+        weft_swarm_ps_wake_at(ps, weft_swarm_ps_shard_host(ps, s), ps->transfer_ns[s], now_ns);
     }
 }
 

@@ -75,6 +75,8 @@ tap_run "credits beside replicas" train replicated --mode asp --scheduler on --r
     --servers 1 --replicas 1 --div-max 1 --on-server-death promote
 holds "reads wait for their admission there, too" replicated '.counters.sched_reads_waited > 10 and
     .scheduler.read_credits == 1'
+holds "and transfers to replicas for their grant" replicated '.scheduler.planned.replica_transfers > 5 and
+    .scheduler.planned.replica_transfers <= .replicas.transfers'
 tap_run "updates that are too short for a grant" train short --model lr --mode asp --scheduler on \
     --read-credits 1 --workers 4 --servers 1 --batch 512
 holds "return their credits, too" short '.counters | .sched_asked == 0 and .sched_reads_waited > 50 and

@@ -412,6 +412,64 @@ static void never_beyond_the_bound(void **state)
     assert_true(transfers > 500 && holds > 50);
 }
 
+/* With a scheduler a transfer that is due waits for its grant. Without one it begins when 3/4 of
+ * the bound is used, so that the bound is kept and work does not stop. In BSP none waits. */
+static void waits_for_a_grant(void **state)
+{
+    (void)state;
+    uint64_t waited = 0, granted = 0, urgent = 0;
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        const bool grants = seed % 2 == 0;
+        start((uint8_t)(seed % 3), WEFT_OPTIMIZER_SGD, 60, seed);
+        for (uint32_t s = 0; s < CHURN_SHARDS; s++) {
+            standby_start(s);
+            weft_shard_transfers_wait(rig.churn.c.shard[s], true);
+        }
+        uint64_t since[CHURN_SHARDS] = {0};
+        uint32_t number_before[CHURN_SHARDS] = {0};
+        for (uint32_t i = 0; i < 2500; i++) {
+            (void)step();
+            for (uint32_t s = 0; s < CHURN_SHARDS; s++) {
+                struct weft_shard *shard = rig.churn.c.shard[s];
+                uint64_t bytes = 0;
+                bool waits;
+                const uint32_t number = weft_shard_transfer_now(shard, &waits, &bytes);
+                urgent += !waits && number != 0 && number == number_before[s];
+                number_before[s] = waits ? number : 0;
+                if (!waits) {
+                    since[s] = 0;
+                    continue;
+                }
+                assert_true(bytes > 0 && rig.churn.spec.mode != WEFT_TABLE_BSP);
+                assert_true(replication(s).divergence <= 45 && !replication(s).held);
+                waited++;
+                if (grants && ++since[s] == 20) {
+                    granted++;
+                    weft_shard_transfer_begin(shard, rig.churn.c.net->now_ns);
+                    assert_int_equal(weft_shard_transfer_now(shard, &waits, &bytes), number);
+                    assert_false(waits);
+                    number_before[s] = 0;
+                }
+            }
+            for (uint32_t w = 0; w < CHURN_WORKERS; w++) {
+                (void)work(w, true);
+            }
+        }
+        for (uint32_t s = 0; s < CHURN_SHARDS; s++) {
+            weft_shard_transfers_wait(rig.churn.c.shard[s], false);
+        }
+        settle();
+        for (uint32_t s = 0; s < CHURN_SHARDS; s++) {
+            assert_true(replication(s).ready && distance(s) <= 30);
+        }
+        stop();
+    }
+    print_message("# waited %llu steps, %llu granted, %llu without a grant\n",
+                  (unsigned long long)waited, (unsigned long long)granted,
+                  (unsigned long long)urgent);
+    assert_true(waited > 100 && granted > 5 && urgent > 5);
+}
+
 /* No push counts twice, and with a bound of 0 no acknowledged push is lost. In BSP pushes of the
  * clock in progress may be lost, because no weights contain them yet. */
 static void promoted(uint8_t mode, double div_max, uint64_t first)
@@ -1000,6 +1058,7 @@ int main(void)
         cmocka_unit_test(pieces),
         cmocka_unit_test(ways_are_added_up),
         cmocka_unit_test(never_beyond_the_bound),
+        cmocka_unit_test(waits_for_a_grant),
         cmocka_unit_test(promoted_without_loss),
         cmocka_unit_test(promoted_within_the_bound),
         cmocka_unit_test(promoted_at_a_boundary),

@@ -87,6 +87,14 @@ static void reports_come_back(void **state)
     q = server_report();
     assert_int_equal(unpack(&q), WEFT_OK);
     assert_int_equal(back.first, 100);
+    assert_int_equal(back.transfer, 0);
+    q.transfer = UINT32_MAX;
+    q.transfer_bytes = WEFT_PLANNER_BYTES_MAX;
+    q.flags = WEFT_SCHED_TRANSFER_WAITS;
+    assert_int_equal(unpack(&q), WEFT_OK);
+    assert_true(back.transfer == UINT32_MAX && back.transfer_bytes == WEFT_PLANNER_BYTES_MAX);
+    assert_true(back.flags == WEFT_SCHED_TRANSFER_WAITS && back.tau_max == 0 &&
+                back.aggregators == 0);
     assert_int_equal(back.closed, 29);
     assert_int_equal(back.events[0].rate_bps, 900000);
     assert_int_equal(back.events[0].alone_bps, 1000000);
@@ -134,7 +142,11 @@ static void contradictions_are_refused(void **state)
     REFUSED(worker_report, q.job[31] = 'x');
     REFUSED(server_report, q.first = 0);
     REFUSED(server_report, q.index = 2);
-    REFUSED(server_report, q.tau_max = 1);
+    REFUSED(server_report, q.transfer = 1); /* no bytes */
+    REFUSED(server_report, q.transfer_bytes = 1);
+    REFUSED(server_report, (q.transfer = 1, q.transfer_bytes = WEFT_PLANNER_BYTES_MAX + 1));
+    REFUSED(server_report, q.flags = WEFT_SCHED_TRANSFER_WAITS);
+    REFUSED(worker_report, q.flags = WEFT_SCHED_TRANSFER_WAITS);
     REFUSED(server_report, q.closed = 31);
     REFUSED(server_report, q.flags = WEFT_SCHED_SENDING);
     REFUSED(server_report, q.events[0].clock = 0);

@@ -370,7 +370,7 @@ static void replicas_are_promoted(void **state)
 {
     (void)state;
     struct weft_swarm_replicas sum = {0};
-    for (uint64_t seed = 1; seed <= 150; seed++) {
+    for (uint64_t seed = 1; seed <= 230; seed++) {
         struct weft_swarm_result result;
         weft_swarm_run_replicas(seed, NULL, &result);
         if (!result.ok) {
@@ -401,7 +401,7 @@ static void all_kinds_die(void **state)
 {
     (void)state;
     struct weft_swarm_replicas sum = {0};
-    uint64_t absorbed = 0, parks = 0, asked = 0;
+    uint64_t absorbed = 0, parks = 0, asked = 0, transfers = 0;
     for (uint64_t seed = 1; seed <= 80; seed++) {
         struct weft_swarm_result result;
         weft_swarm_run_kills(seed, NULL, &result);
@@ -418,7 +418,10 @@ static void all_kinds_die(void **state)
         absorbed += result.pushes_absorbed;
         parks += result.parks;
         asked += result.updates.asked;
+        transfers += result.updates.transfers;
     }
+    print_message("%lu transfers to replicas waited for a grant\n", (unsigned long)transfers);
+    assert_true(transfers > 20);
     print_message(
         "%lu promotions, %lu with loss; deaths of %lu replicas, %lu workers, %lu aggregators, "
         "%lu schedulers; %lu pushes by aggregators, %lu parks, %lu updates asked for\n",
