@@ -385,6 +385,39 @@ static void test_the_first_of_a_round_waits_for_the_others(void **state)
     weft_ep_free(ep);
 }
 
+/* Other senders begin with other receivers: where the shares are no smaller than a grant, they are
+ * reserved for the time of half a budget on the link, too. */
+static void test_shares_are_reserved_for_half_a_budget(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t senders;
+        uint64_t budgets_half; /* reserved, beyond the round trip */
+    } cases[] = {{4, 1}, {16, 0}};
+    const uint64_t packet_ns = 10 * WEFT_NS_PER_US;
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(cases); i++) {
+        uint64_t now_ns = WEFT_NS_PER_MS;
+        struct weft_ep *ep = ep_make(0);
+        ep->peers_used = 4;
+        ep->credit.senders = cases[i].senders;
+        ep->credit.rounds_shared = true;
+        ep->credit.pause_ns = PAUSE_PACKETS * packet_ns;
+        backlogs(ep, 1, now_ns);
+        weft_core_credit_run(ep, now_ns);
+        uint64_t end_ns = now_ns + 50 * WEFT_NS_PER_US +
+                          cases[i].budgets_half * (ep->credit.budget / 2) * packet_ns;
+        uint32_t few = weft_core_credit_outstanding(inspect_peer(ep, 0));
+        assert_in_range(few, 1, ep->credit.budget / cases[i].senders + 4);
+        weft_core_credit_run(ep, end_ns - WEFT_NS_PER_US);
+        assert_int_equal(weft_core_credit_outstanding(inspect_peer(ep, 0)), few);
+        weft_core_credit_run(ep, end_ns + WEFT_NS_PER_US);
+        assert_in_range(weft_core_credit_outstanding(inspect_peer(ep, 0)), ep->credit.budget - 8,
+                        ep->credit.budget);
+        ep->peers_used = 0;
+        weft_ep_free(ep);
+    }
+}
+
 /* One of several senders gets a third of the queue at once; a single sender gets a quarter of the
  * budget. A sender also gets a quarter if most of the budget covers the round trip. */
 static void test_grants_to_several_senders_are_few(void **state)
@@ -629,6 +662,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_first_packets_are_shared_among_the_expected),
         cmocka_unit_test(test_by_turns_who_holds_least_goes_first),
+        cmocka_unit_test(test_shares_are_reserved_for_half_a_budget),
         cmocka_unit_test(test_by_turns_the_budget_grows_with_the_senders),
         cmocka_unit_test(test_the_first_of_a_round_waits_for_the_others),
         cmocka_unit_test(test_grants_to_several_senders_are_few),
