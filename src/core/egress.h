@@ -17,6 +17,7 @@ struct egress {
     uint64_t *ages;  /* of each such peer: opening number of the message that is next */
     uint32_t waits_count;
     bool turns;            /* round_shared (struct credit) when the keys were computed */
+    bool turns_before;     /* the same of rounds_shared */
     uint32_t receivers;    /* peers with first-pass chunks still to send */
     uint64_t opened;       /* messages opened since weft_ep_new */
     uint64_t bursts;       /* bursts of chunks since weft_ep_new */

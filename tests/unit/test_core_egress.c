@@ -99,8 +99,20 @@ static void equal_messages_go_one_after_another(void **state)
     net_free(net);
 }
 
-/* In an all-to-all, the peer with the oldest credit is served first; after a burst the other
- * follows. A more urgent message still precedes both. */
+/* Credit of peers 1 and 2 for so many more packets; that of peer 2 is older. */
+static void credit_of_both(struct net *net, uint32_t packets)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        struct peer *p = inspect_peer(net->end[0].ep, i);
+        p->allowed.limit = p->allowed.sent + packets;
+        p->allowed.turn_ns = net->now_ns - 1000 * (i + 1);
+        weft_core_peer_ready(net->end[0].ep, p);
+    }
+}
+
+/* In an all-to-all, messages of which nothing was sent are begun in the order in which they were
+ * opened, whatever the age of credit. Then the peer with the oldest credit is served first, and
+ * after a burst the other follows. A more urgent message still precedes both. */
 static void where_all_send_to_all_the_oldest_credit_goes_first(void **state)
 {
     (void)state;
@@ -109,13 +121,16 @@ static void where_all_send_to_all_the_oldest_credit_goes_first(void **state)
     uint64_t bytes;
     struct weft_ep *ep = net->end[0].ep;
     ep->credit.round_shared = true;
-    inspect_peer(ep, 0)->allowed.turn_ns = net->now_ns - 1000;
-    inspect_peer(ep, 1)->allowed.turn_ns = net->now_ns - 2000;
     message_of(net, 1, 12, 0, true);
     message_of(net, 2, 12, 0, true);
-    assert_int_equal(hand_over(net, to, &bytes), 24);
+    credit_of_both(net, 2);
+    assert_int_equal(hand_over(net, to, &bytes), 4);
+    assert_int_equal(to[0], 1);
+    assert_int_equal(changes(to, 4), 1);
+    credit_of_both(net, 64);
+    assert_int_equal(hand_over(net, to, &bytes), 20);
     assert_int_equal(to[0], 2);
-    assert_true(changes(to, 24) > 1);
+    assert_true(changes(to, 20) > 1);
     net_run(net, 100 * WEFT_NS_PER_MS);
     ep->credit.round_shared = true;
     message(net, 2, 12, 0); /* for example replies: each is useful as soon as it arrives */
@@ -141,10 +156,11 @@ static void waiting_messages_follow_the_order(void **state)
     uint32_t to[SENT_MAX];
     uint64_t bytes;
     struct weft_ep *ep = net->end[0].ep;
-    inspect_peer(ep, 0)->allowed.turn_ns = net->now_ns - 1000;
-    inspect_peer(ep, 1)->allowed.turn_ns = net->now_ns - 2000;
     message_of(net, 1, 12, 0, true);
     message_of(net, 2, 12, 0, true);
+    credit_of_both(net, 2);
+    assert_int_equal(hand_over(net, to, &bytes), 4);
+    credit_of_both(net, 64);
     weft_core_egress_file(ep, inspect_peer(ep, 0));
     weft_core_egress_file(ep, inspect_peer(ep, 1));
     assert_ptr_equal(weft_core_egress_next(ep), inspect_peer(ep, 0)); /* the older message */
@@ -152,8 +168,63 @@ static void waiting_messages_follow_the_order(void **state)
     assert_ptr_equal(weft_core_egress_next(ep), inspect_peer(ep, 1)); /* the older credit */
     ep->credit.round_shared = false;
     assert_ptr_equal(weft_core_egress_next(ep), inspect_peer(ep, 0));
-    assert_int_equal(hand_over(net, to, &bytes), 24);
+    assert_int_equal(hand_over(net, to, &bytes), 20);
     net_free(net);
+}
+
+/* After a round that was an all-to-all the next one begins as one, except with messages that the
+ * host's queue holds whole. */
+static void the_order_of_the_last_round_applies_to_the_next(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t chunks;
+        bool turns;
+    } cases[] = {{12, true}, {8, false}};
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(cases); i++) {
+        struct net *net = rig_new(0);
+        uint32_t to[SENT_MAX];
+        uint64_t bytes;
+        net->end[0].ep->credit.rounds_shared = true;
+        message_of(net, 1, cases[i].chunks, 0, true);
+        message_of(net, 2, cases[i].chunks, 0, true);
+        assert_int_equal(hand_over(net, to, &bytes), 2 * cases[i].chunks);
+        assert_int_equal(to[0], 1);
+        if (cases[i].turns) {
+            assert_true(changes(to, 2 * cases[i].chunks) > 1);
+        } else {
+            assert_int_equal(changes(to, 2 * cases[i].chunks), 1);
+        }
+        net_free(net);
+    }
+}
+
+/* In an all-to-all a burst has at most a quarter of the limit on the host's queue, so that no
+ * receiver gets the whole limit at the begin of a round. Short messages are sent in one burst. */
+static void bursts_in_turn_are_a_quarter_of_the_limit(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t chunks;
+        bool together;
+        uint32_t burst;
+    } cases[] = {{24, true, 2}, {24, false, 4}, {4, true, 4}};
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(cases); i++) {
+        struct net *net = rig_new(1);
+        struct weft_ep *ep = net->end[0].ep;
+        assert_int_equal(ep->egress.limit_bytes, 12000);
+        ep->credit.round_shared = true;
+        message_of(net, 1, cases[i].chunks, 0, cases[i].together);
+        message_of(net, 2, cases[i].chunks, 0, cases[i].together);
+        while (weft_ep_send(ep, net->now_ns, &tx) > 0) {
+            net_burst(net, &net->end[0], &tx); /* other due packets */
+        }
+        assert_true(weft_ep_queue_asked(ep));
+        weft_ep_queued(ep, 0, net->now_ns);
+        assert_int_equal(weft_ep_send(ep, net->now_ns, &tx), cases[i].burst);
+        net_burst(net, &net->end[0], &tx);
+        net_free(net);
+    }
 }
 
 /* The age of credit begins when a peer without credit receives some; further credit does not change
@@ -693,6 +764,8 @@ int main(void)
         cmocka_unit_test(equal_messages_go_one_after_another),
         cmocka_unit_test(where_all_send_to_all_the_oldest_credit_goes_first),
         cmocka_unit_test(waiting_messages_follow_the_order),
+        cmocka_unit_test(the_order_of_the_last_round_applies_to_the_next),
+        cmocka_unit_test(bursts_in_turn_are_a_quarter_of_the_limit),
         cmocka_unit_test(credit_waits_from_its_first_packet),
         cmocka_unit_test(urgent_and_short_messages_go_first),
         cmocka_unit_test(finish_follows_the_last_chunk_at_once),
