@@ -4,13 +4,14 @@
  *
  * A closed loop in virtual time: every worker reads, computes for a random time and pushes 1 MB,
  * over links of 10 Gbit/s; one worker in ten has 1 Gbit/s. Transfers take exactly the planned time.
- * The compute time equals that of half of the workers' pushes in sequence, so that about half of
- * the workers wait. A measurement is one report (update, read, delivered, committed) with
- * weft_planner_plan and all weft_planner_poll after it, including the cost of reading the clock.
+ * The mean compute time is the time in which the servers' links carry the pushes of half of the
+ * workers, so that about half of the workers wait. A measurement is one event: an update, a
+ * delivery, a commit with the read request after it, or a deadline of the planner. It includes
+ * weft_planner_plan, all weft_planner_poll after it, and the cost of reading the clock.
  *
- * One row for each number of workers, of servers and policy: median, 99 % quantile and maximum over
- * the events, after a tenth of them as warm-up. `burst` is the plan after simultaneous requests of
- * all workers.
+ * One row for each combination of workers, servers and policy: median, 99 % quantile and maximum
+ * over the events, without the first tenth (warm-up). `burst` is the time of the first requests of
+ * all workers and one plan after them.
  */
 #define _GNU_SOURCE
 #include "base/prng.h"
