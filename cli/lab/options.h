@@ -15,8 +15,8 @@ struct weft_lab_rates {
 };
 
 struct weft_lab_options {
-    struct weft_lab_spec spec; /* hosts, leaves, spines: as given, 0 = not, until
-                                * weft_lab_options_spec */
+    struct weft_lab_spec spec; /* until weft_lab_options_spec, hosts, leaves and spines are the
+                                * option values; leaves and spines: 0 = not given */
     uint32_t topology;         /* 1: spine-leaf */
     uint64_t ecn_bytes;
     uint32_t aggregate; /* 1: xdp */
@@ -92,7 +92,7 @@ const char *weft_lab_option_bursts(const char *text, void *value);
 int weft_lab_options_spec(struct weft_lab_options *o, const struct weft_command *command,
                           const char *name);
 
-/* Format as "1gbit", "none"; "128kb". Returns `room`. */
+/* Format a rate as "1gbit" or "none", and a size as "128kb". Return `room`. */
 const char *weft_lab_rate_text(uint64_t rate_bps, char *room, size_t bytes);
 const char *weft_lab_bytes_text(uint64_t count, char *room, size_t bytes);
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* The time for participants to answer a query. */
+/* Maximum wait for the participants' answers to a query. */
 static const uint64_t patience_ns = WEFT_NS_PER_S / 2;
 
 static bool have_all_told(const struct weft_perf_live *live, uint32_t asked)
@@ -20,8 +20,8 @@ static bool have_all_told(const struct weft_perf_live *live, uint32_t asked)
     return true;
 }
 
-/* A note is read only after its writer has answered this query; otherwise it may be writing for
- * another one. */
+/* A note is read only after its writer has answered this query: before that, the writer may be
+ * writing to it, in answer to an earlier query. */
 static void ask(struct weft_perf_live *live)
 {
     const struct timespec pause = {.tv_nsec = WEFT_NS_PER_MS};
