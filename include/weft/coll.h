@@ -13,10 +13,10 @@
  *     ...compute...                                  weft_comm_wait (id)
  *     weft_comm_close
  *
- * Every rank of a group calls the same operations in the same order. Operations of different
- * groups, and SEND and RECV, are not ordered. Several operations may be in progress. weft_comm_wait
- * returns when this rank's part of an operation is complete: the result is valid, and the caller
- * may reuse the buffers.
+ * Every rank of a group calls the same operations in the same order. Ranks may interleave the
+ * operations of different groups, and SEND and RECV, differently. Several operations may be in
+ * progress. weft_comm_wait returns when this rank's part of an operation is complete: the result is
+ * valid, and the caller may reuse the buffers.
  *
  * Loss. all_reduce, reduce and reduce_scatter have a bound: this fraction of the packets of each
  * rank's contribution to each other rank may be missing. Results are sent without loss: all ranks
@@ -290,10 +290,10 @@ struct weft_comm_counters {
     uint64_t operations_done;      /* of these, without failure */
     uint64_t messages_sent;        /* between ranks */
     uint64_t message_bytes_sent;   /* bytes of messages_sent */
-    uint64_t elements_missing;     /* of other ranks' contributions to this rank's reductions:
-                                    * elements that did not arrive */
-    uint64_t own_elements_missing; /* of this rank's own contributions: elements that did not arrive
-                                    * at other ranks */
+    uint64_t elements_missing;     /* elements of other ranks' contributions that did not arrive at
+                                    * this rank */
+    uint64_t own_elements_missing; /* elements of this rank's contributions that did not arrive at
+                                    * other ranks */
     uint64_t nonfinite;            /* values of residuals that were NaN or infinite, and became 0 */
     uint64_t early_messages;       /* messages that arrived before this rank had called their
                                     * operation */

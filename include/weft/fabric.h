@@ -4,9 +4,9 @@
  *
  * A worker is a struct weft_ps of <weft/ps.h>, with the job's transfer scheduler in
  * weft_ps_config.scheduler. Three functions here push, get and all-reduce whole updates. A server
- * runs one thread per shard in the caller's process. It has the functions of `weft server`, except
- * checkpoints, the coordinator and /metrics. It calls the caller's functions to apply a gradient to
- * a row and to fill a reply. docs/FABRIC.md maps the paper's names to weft's.
+ * runs one thread per shard in the program's process. It has the features of `weft server`, except
+ * checkpoints, the coordinator and /metrics. It calls the program's functions to apply a gradient
+ * to a row and to fill a reply. docs/FABRIC.md maps the paper's names to weft's.
  *
  *     weft_fabric_server_config_init      weft_fabric_server_open -> server
  *     weft_fabric_server_address          for weft_ps_config.servers of the workers
@@ -41,8 +41,8 @@ extern "C" {
 /* ---- workers --------------------------------------------------------------------------------- */
 
 /* Push one update, end its step, and wait for the outcome. One operation pushes all lists, and the
- * clock of each of their tables ends once. The call returns when all shards have received the
- * update or it was dropped. Push all tables of an update with one call, and do not call weft_clock
+ * clock of each of their tables ends once. The call returns when all shards have acknowledged the
+ * update, or it was dropped. Push all tables of an update with one call, and do not call weft_clock
  * for them.
  *
  * Shape:   lists (count,), as in weft_push_lists; result_p as in weft_wait, may be NULL.
@@ -53,7 +53,7 @@ extern "C" {
  *                        the clock.
  *          WEFT_DROPPED  dropped by the scheduler, or refused by a server (see weft_wait): get the
  *                        model again before the next step. The caller may keep or discard the
- *                        values; with feedback_rows of their tables they are added to the next
+ *                        values; if its table has feedback_rows, the library adds them to the next
  *                        push.
  *          Others as weft_push_lists, weft_clock and weft_wait, except WEFT_TIMEOUT. After an error
  *          of weft_push_lists no push has begun, and no clock has ended.
@@ -133,12 +133,12 @@ struct weft_fabric_committed {
  * of one shard needs no lock.
  *
  * Owns:    pointers are valid until the callback returns; rows may be moved afterwards.
- * May:     access the memory above, and the caller's own. They must not call this server, wait for
- *          any work of its shards (for example a pull by a worker in this process), throw an
- *          exception, longjmp, or end the thread.
+ * May:     access the memory of their arguments, and the program's own. They must not call this
+ *          server, wait for any work of its shards (for example a pull by a worker in this
+ *          process), throw an exception, longjmp, or end the thread.
  * Time:    while a callback runs, the shard sends no replies or acknowledgements and reads no
  *          packets. update and request may be called thousands of times for a message, so they
- *          should need nanoseconds for each float and avoid contended locks. Workers declare a
+ *          should take only nanoseconds per float and avoid contended locks. Workers declare a
  *          shard dead if a callback blocks it for their peer_timeout_ns (5 s).
  */
 struct weft_fabric_server_config {

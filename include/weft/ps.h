@@ -32,9 +32,9 @@
  *
  * Loss. Every push and pull has a bound: the fraction of its packets that may be missing. The
  * gradients that a push loses are not sent again (but see feedback_rows). A pull keeps the old
- * values in the rows that did not arrive, and the next pull requests these rows first. struct
- * weft_result counts the missing rows. With bound 0 no row is ever missing, unless a deadline is
- * set or the job's scheduler drops an update.
+ * values in the rows that did not arrive, and the next pull that contains such a row requests it
+ * before all others. struct weft_result counts the missing rows. With bound 0 no row is ever
+ * missing, unless a deadline is set or the job's scheduler drops an update.
  *
  * Scheduler. If config.scheduler is set to the job's transfer scheduler, the pushes of a worker for
  * one clock, over all tables, are an update: the scheduler grants its transmission or drops it as a
@@ -47,10 +47,10 @@
  *
  * Progress. By default the calling thread makes progress: packets are sent and received only inside
  * these functions. A program that computes for longer than a server's peer timeout (5 s) between
- * two calls must first call weft_ps_idle, or set config.thread for a progress thread of the library
- * (with config.via, both: see weft_ps_idle). One exception: the acknowledgement of the last reply
- * is sent with the next request if that follows within 100 us; otherwise a thread of the library
- * sends it some milliseconds later.
+ * two calls must first call weft_ps_idle, or set config.thread for a progress thread of the
+ * library. Without config.thread one packet is sent outside these functions: the acknowledgement of
+ * the last reply. It is sent with the next request if that follows within 100 us; otherwise a
+ * thread of the library sends it some milliseconds later.
  *
  * Structs with a `size` field may grow; see docs/API.md. Initialise them with their _init function,
  * then set the fields that differ. Times are nanoseconds, WEFT_NEVER = no limit; fractions are
@@ -87,8 +87,8 @@ struct weft_ps_config {
     const char *servers;          /* the shards in order, "host:port,host:port"; hosts numeric or
                                    * "localhost", IPv6 in brackets. NULL (default) = from
                                    * `coordinator`, else the environment variable WEFT_SERVERS */
-    const char *key_file;         /* the job key, as in struct weft_transport_config: */
-    const uint8_t *key;           /* set one of the two, or neither = WEFT_JOB_KEY */
+    const char *key_file;         /* file with the job key, as in struct weft_transport_config */
+    const uint8_t *key;           /* the key itself; neither (default) = the text in WEFT_JOB_KEY */
     uint32_t security;            /* enum weft_transport_security, as at the servers; default
                                    * AUTH */
     uint32_t worker;              /* rank of this worker, less than `workers`. Default
@@ -106,9 +106,11 @@ struct weft_ps_config {
                                    * limit (--dim-max) */
     uint32_t ops_max;             /* operations at a time, 1 .. 4,096; default 8 */
     uint32_t rows_max;            /* rows in one weft_push or weft_pull, 1 .. 2^28; default
-                                   * 65,536. The memory of an operation, rows_max x (12 + 4 x
-                                   * dim_max) bytes, is reserved at once and committed when used */
-    uint32_t missed_max;          /* missed ids remembered for each table; default 65,536 */
+                                   * 65,536. weft_ps_connect reserves address space for ops_max
+                                   * operations, each at most about rows_max x (13 + 10 x dim_max)
+                                   * bytes; memory is committed when used */
+    uint32_t missed_max;          /* for each table: number of ids that the worker remembers as
+                                   * missed; default 65,536 */
     uint32_t busy_poll_us;        /* busy-poll the socket for up to this time before sleeping;
                                    * done only rarely while few polls find a packet; default 0 =
                                    * never */
@@ -121,7 +123,7 @@ struct weft_ps_config {
                                    * 1 ms */
     uint32_t inject_loss_ppm;     /* drop received datagrams on purpose; default 0 */
     uint32_t inject_seed;         /* seed of the pseudo-random choice of dropped datagrams */
-    uint32_t lists_max;           /* tables in one weft_push_lists or weft_pull_lists, 1 .. 256;
+    uint32_t lists_max;           /* lists in one weft_push_lists or weft_pull_lists, 1 .. 256;
                                    * default 4 */
     const char *coordinator;        /* the coordinator of the job, `weft coordinator`:
                                      * "host:port", a name or an address. It lists the servers,
@@ -139,14 +141,15 @@ struct weft_ps_config {
                                    * file NAME.spool-worker-RANK; `weft trace merge` converts it
                                    * to a database (docs/RECORDS.md). NULL (default) =
                                    * WEFT_RECORDS; "" = none */
-    uint64_t replay_bytes;        /* durability "replay": memory for finished pushes. The library
-                                   * keeps a push until a checkpoint of its server contains it, and
-                                   * resends it to a server that was restored from an older
-                                   * checkpoint, so that no push is lost. Set at least four times
-                                   * the bytes that a worker pushes between checkpoints. 0 =
-                                   * durability "none". Default WEFT_PS_REPLAY_ENVIRONMENT:
-                                   * WEFT_REPLAY_BYTES, which `weft run --restart` sets if servers
-                                   * make checkpoints, else 0. Needs reconnect_timeout_ns */
+    uint64_t replay_bytes;        /* memory for finished pushes (`weft run --durability replay`).
+                                   * The library keeps a push until a checkpoint of its server
+                                   * contains it, and resends it to a server that was restored from
+                                   * an older checkpoint, so that no push is lost. Set at least four
+                                   * times the bytes that a worker pushes between checkpoints. 0 =
+                                   * keep none (`--durability none`). Default
+                                   * WEFT_PS_REPLAY_ENVIRONMENT: WEFT_REPLAY_BYTES, which `weft run
+                                   * --restart` sets if servers make checkpoints, else 0. Needs
+                                   * reconnect_timeout_ns */
     uint64_t call_timeout_ns;     /* how long weft_push, weft_pull, weft_clock, weft_table_open
                                    * and similar calls wait for a disconnected server, for space in
                                    * replay_bytes, or for the acknowledgement of the previous clock.
@@ -160,16 +163,16 @@ struct weft_ps_config {
                                    * If the HTTP server cannot be started, the program continues
                                    * without metrics (docs/METRICS.md). NULL (default) =
                                    * WEFT_METRICS; "" = none */
-    const char *via;              /* send pushes through aggregators, `weft aggregate`, which sum
-                                   * the pushes of several workers. Either "host:port" of one
-                                   * process, whose endpoint for shard s is at port + s, or a list
-                                   * of one "host:port" for each shard, separated by commas; hosts
-                                   * numeric. With a scheduler: one or more of these, separated by
-                                   * '/'; the scheduler selects an aggregator for each update.
-                                   * "coordinator" = the aggregator that the coordinator assigns;
-                                   * not with a scheduler. If an aggregator is unreachable, pushes
-                                   * are sent to their server. NULL (default) = WEFT_VIA; "" =
-                                   * none */
+    const char *via;              /* send pushes, and without a scheduler also pulls and clocks,
+                                   * through aggregators, `weft aggregate`, which sum the pushes of
+                                   * several workers. Either "host:port" of one process, whose
+                                   * endpoint for shard s is at port + s, or a list of one
+                                   * "host:port" for each shard, separated by commas; hosts numeric.
+                                   * With a scheduler: one or more of these, separated by '/'; the
+                                   * scheduler selects an aggregator for each update. "coordinator"
+                                   * = the aggregator that the coordinator assigns; not with a
+                                   * scheduler. If an aggregator is unreachable, requests are sent
+                                   * to their server. NULL (default) = WEFT_VIA; "" = none */
     const char *scheduler;        /* the job's transfer scheduler, `weft scheduler`: "host:port",
                                    * numeric, the same for all workers and servers of a job. If
                                    * it does not reply for 1 s, updates are sent without a grant.
@@ -190,10 +193,11 @@ struct weft_ps_config {
                                    * NULL (default) = none: aggregators are assigned by rank */
     uint64_t hot_rows;            /* with via: send only hot rows, those with the most updates,
                                    * through the aggregator, and all others to the servers. The
-                                   * servers select the hot rows: `weft server --hot-rows` of each
-                                   * table and shard, which must not exceed this number; <= 65,536.
-                                   * Not with a scheduler or update_bytes_min. 0 (default) = send
-                                   * whole pushes through the aggregator */
+                                   * servers select N hot rows of each table and shard: `weft server
+                                   * --hot-rows N`. Set at least N, at most 65,536: a larger set is
+                                   * refused, and pushes are then not split. Not with a scheduler or
+                                   * update_bytes_min. 0 (default) = send whole pushes through the
+                                   * aggregator */
 };
 
 /* Write the defaults. Shape: size is sizeof(*config_p) in the caller's version of this header. */
@@ -283,7 +287,8 @@ struct weft_table_options {
     uint32_t dim;             /* floats in a row, 1 .. dim_max of the ps; default 1 */
     uint32_t workers;         /* number of workers that push and end clocks; default 0 = those of
                                * the ps */
-    uint32_t init_skip;       /* leading columns initialised to 0 regardless of init_scale */
+    uint32_t init_skip;       /* number of leading columns initialised to 0 regardless of
+                               * init_scale */
     uint32_t admission_count; /* "counter", "bloom": 2 or more */
     uint32_t admission_cells; /* "counter": number of ids that can have a counter at the same
                                * time; "bloom": size in bytes; on each shard */
@@ -306,8 +311,9 @@ struct weft_table_options {
                                * gradient is a separate step; "none" = 1, for counts and other sums.
                                * NULL (default) = "contributors" for a dense table in "bsp", else
                                * "workers". A zero gradient counts as a gradient: it creates rows
-                               * and counts for admission. So do the zeros that replace lost rows
-                               * kept by error feedback if a push is resent after a reconnection */
+                               * and counts for admission. Rows that a push lost and error feedback
+                               * keeps are zeros if the push is resent after a reconnection, and
+                               * these zeros count, too */
 
     /* Local options: not sent to the servers; they may differ between workers. */
     uint32_t last_values_max; /* cache the last pulled value of up to this many rows, FIFO, for
@@ -620,8 +626,9 @@ WEFT_API weft_status weft_pull_with(struct weft_ps *ps, const struct weft_pull_l
  * of this clock are acknowledged. The call waits until the CLOCK of the previous clock is
  * acknowledged, not for that of this clock. Servers with --on-worker-death shrink may end a clock
  * without a disconnected worker. When it has reconnected, its unfinished pushes for this clock are
- * not applied (requests_short, pushes_skipped), weft_clock_ended counts the clock already, and its
- * next call of weft_clock ends no further one.
+ * not applied (requests_short, pushes_skipped), and weft_clock_ended counts the clock already. If
+ * the worker then calls weft_clock before it begins another push to the table, the call belongs to
+ * the clock that the servers have ended: it returns WEFT_OK, and ends no clock.
  * Errors:  WEFT_PEER  a server is down, or rejects a clock because its count for this worker
  *                     differs. Pending operations fail with the same status. */
 WEFT_API weft_status weft_clock(struct weft_ps_table *table);
@@ -664,11 +671,10 @@ WEFT_API weft_status weft_ps_flush(struct weft_ps *ps, uint64_t timeout_ns);
 
 /* Announce a long computation: for 10 minutes the servers do not declare this worker dead.
  * Complete all operations first, because the announcement has no effect while operations are in
- * progress. The next call that makes progress ends it. With config.thread this call is not needed,
- * with one exception: with config.via, before a computation of a minute or more. A worker with
+ * progress. The next call that makes progress ends it. Not needed with config.thread. A worker with
  * config.via closes its connections to servers while all its requests are sent through the
- * aggregator, and this call opens them again. That takes some round trips, at most the peer timeout
- * plus one second. */
+ * aggregator. This call first opens them again, which takes some round trips, at most the peer
+ * timeout (counted as 1 s .. 60 s) plus one second. */
 WEFT_API void weft_ps_idle(struct weft_ps *ps);
 
 /* Cumulative since weft_ps_connect, except missed_ids and those with `_now`. */
@@ -683,7 +689,7 @@ struct weft_ps_counters {
     uint64_t pull_messages_short;
     uint64_t pull_elements_sent;
     uint64_t pull_elements_delivered;
-    uint64_t missed_ids;         /* number of ids, now, that the next pulls request first */
+    uint64_t missed_ids;         /* ids, now, of rows that the last pull of them missed */
     uint64_t missed_ids_dropped; /* ids not remembered, because missed_max was reached */
     uint64_t clocks;             /* acknowledged CLOCKs, counted for each shard */
     uint64_t requests_refused;

@@ -23,8 +23,9 @@
  *     WEFT_JOB_KEY (man weft_ps). If one is not set, the DMLC variables are used: DMLC_PS_ROOT_URI
  *     and DMLC_PS_ROOT_PORT, the address of a `weft coordinator`; DMLC_WORKER_ID or DMLC_RANK;
  *     DMLC_NUM_WORKER.
- *   - Values are floats, the same number for each key of a table. The first push, or the first pull
- *     into a non-empty vector, sets the number; otherwise it is 1. `lens`, if given, must match.
+ *   - Values are floats, the same number for each key of a table. The first push or pull of the
+ *     table sets the number: values / keys of its vectors, or 1 for a pull into an empty vector.
+ *     `lens`, if given, must match.
  *   - Keys may have any order and may repeat. cmd and priority are ignored.
  *   - Callbacks run in the thread that calls Wait (or Push, Pull, Finalize).
  *   - Start waits for the servers, not for other workers; Finalize waits until this worker's pushes

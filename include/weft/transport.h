@@ -56,8 +56,9 @@ struct weft_transport_config {
     size_t size;                  /* set by weft_transport_config_init */
     const char *host;             /* address to bind: numeric IPv4 or IPv6, or "localhost" (the
                                    * default: 127.0.0.1); peers must use the same address family */
-    const char *key_file;         /* the job key, made by `weft keygen`; NULL (default) = `key`, or
-                                   * the environment variable WEFT_JOB_KEY, which is then unset */
+    const char *key_file;         /* file with the job key, made by `weft keygen`; NULL (default) =
+                                   * `key`, or the text of such a file in the environment variable
+                                   * WEFT_JOB_KEY, which is unset when it has been read */
     const uint8_t *key;           /* 32 secret bytes instead of a file; default NULL */
     uint32_t security;            /* enum weft_transport_security, equal at both ends; default
                                    * AUTH */
@@ -182,8 +183,8 @@ struct weft_transport_send {
     uint16_t elem_bytes;               /* 1 .. packet_bytes - 64; default 4 */
     uint16_t priority;                 /* 0 (default, most urgent) .. 7 */
     const struct weft_range *critical; /* critical_count ranges that must arrive, whatever the bound
-                                        * is; read only during weft_transport_send. Default NULL,
-                                        * 0 */
+                                        * is; borrowed until weft_transport_send returns. Default
+                                        * NULL, 0 */
     uint32_t critical_count;
     uint32_t reserved;   /* 0 */
     uint64_t tag;        /* opaque; receives match on it; default 0 */
