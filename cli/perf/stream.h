@@ -1,4 +1,4 @@
-/* Shared by the transports of `weft perf stream` (stream.c has the essay).
+/* Shared by the transports of `weft perf stream`, which stream.c describes.
  *
  * A flow moves messages of `message_floats` floats from one thread to another. The receiver adds
  * each to the same accumulator and measures the time, from the end of the warm-up messages to the
@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 enum {
-    WEFT_STREAM_RECEIVER = 0, /* participants, for the place */
+    WEFT_STREAM_RECEIVER = 0, /* participants of the layout (layout.h) */
     WEFT_STREAM_SENDER = 1,
     WEFT_STREAM_HEADER_BYTES = WEFT_HEADER_BYTES + WEFT_DATA_BYTES,
 };
@@ -25,7 +25,7 @@ struct weft_stream_job {
     uint32_t message_floats;
     uint32_t warmup_messages;
     uint32_t messages;     /* timed */
-    uint32_t packet_bytes; /* UDP payload, including room for a tag */
+    uint32_t packet_bytes; /* UDP payload, including room for an authentication tag */
     uint32_t chunk_floats; /* of a full packet */
     uint32_t busy_poll_us; /* weft: busy-poll for this time before a sleep */
     enum weft_wire_mode security;
@@ -41,7 +41,7 @@ struct weft_stream_mark {
 
 struct weft_stream_result {
     struct weft_stream_mark start; /* the receiver had the last warm-up message */
-    struct weft_stream_mark end;   /* it had the last */
+    struct weft_stream_mark end;   /* it had the last message */
     uint64_t retransmitted;        /* retransmitted packets (TCP: segments), warm-up included */
     uint64_t lost;                 /* udp-raw: packets that did not arrive; others recover: 0 */
     char note[320];                /* for the user; may be empty */
