@@ -1,9 +1,9 @@
 /* Promotion of a replica: it replaces the server whose shards it replicates.
  *
- * The order of the steps matters. (1) All shards of the replica are within the divergence bound and
- * have received data from the server recently. (2) The coordinator transfers the lease, so that the
- * previous process, which may only be disconnected, is replaced and exits. (3) The shards start to
- * serve. (4) Workers get the new addresses. */
+ * The order of the steps matters. (1) Check that all shards of the replica are within the
+ * divergence bound and have received data from the server recently. (2) The coordinator transfers
+ * the lease, so that the previous process, which may only be disconnected, is replaced and exits.
+ * (3) The shards start to serve. (4) Workers get the new addresses. */
 #include "cli/server/internal.h"
 
 #include "cli/child.h"
@@ -67,7 +67,8 @@ weft_status weft_server_promote(struct server *server,
                                 struct weft_error *error)
 {
     const uint64_t begun_ns = weft_clock_now_ns();
-    /* The server has sent nothing since its death, however late the promotion is requested. */
+    /* The replica must have been recent when the server died, not now: the server has sent nothing
+     * since then. */
     const uint64_t at_ns = promotion->died_ns != 0 ? promotion->died_ns : WEFT_NEVER;
     weft_status status = ask_all(server, weft_shard_thread_may_be_promoted, at_ns, error);
     cJSON *event;
