@@ -94,7 +94,8 @@ void weft_figure_run_fini(struct weft_figure_run *run);
 void weft_figure_cdf(FILE *script, const char *name, const struct weft_hist *hist, double scale);
 const char *weft_figure_verdict_name(enum weft_figure_verdict verdict);
 
-/* Write folder/PNG's script of head, body and words, and draw it. */
+/* Write the script, folder/NAME.gp for figure->png NAME.png: title, caption and body. Then draw
+ * it. */
 enum weft_gnuplot weft_figure_draw(const struct weft_figure *figure, const char *body,
                                    const char *folder);
 

@@ -1,8 +1,9 @@
-/* What aggregators keep from the servers: of one run (10b), and of runs with and without them
- * (10c). The paper has no such figure, only the prediction. docs/TRACING.md defines the verdicts.
+/* The work that aggregators save the servers: in one run (10b), and in runs with aggregators
+ * compared with runs without (10c). The paper has no such figure, only the prediction.
+ * docs/TRACING.md defines the verdicts.
  *
- * An update is a row of a push. Its PS_proc includes PS_overlap here: pushes are applied while they
- * arrive, sums afterwards. */
+ * Here an update is a row of a push, and its PS_proc includes PS_overlap, because pushes are
+ * applied while they arrive, but sums after they have arrived. */
 #include "base/units.h"
 #include "cli/trace/figure.h"
 
@@ -13,7 +14,7 @@
 static const double half = 0.5;
 static const double little = 0.1;
 
-/* Fewer direct updates than these are mostly the first of a run, which create rows. */
+/* If a run has fewer direct updates than this, most are its first ones, which create rows. */
 enum { DIRECT_UPDATES_LEAST = 1000 };
 static const double direct_share_least = 0.05;
 
@@ -37,7 +38,7 @@ static uint64_t updates_of(const struct weft_figure_run *run)
            run->aggregation.paths[WEFT_RECDB_AGGREGATED].updates;
 }
 
-/* CPU time of all processes of a role for an update, ns; -1: not known. Workers in the servers'
+/* CPU time of all processes of a role per update, ns; -1: not known. Workers in the servers'
  * process (weft load --local) cannot be separated from them. */
 static double cpu_ns(const struct weft_figure_run *run, enum weft_recdb_roles role)
 {
@@ -140,7 +141,8 @@ void weft_figure_aggregators(const struct weft_figure_run *run, struct weft_figu
 
 /* ---- 10c ------------------------------------------------------------------------------------- */
 
-/* Means over runs; a CPU time of -1: not known of all of them. */
+/* Means over runs, but aggregator_ns is that of the last run; a CPU time of -1: not known of at
+ * least one. */
 struct cost {
     unsigned runs;
     double proc_ns;
