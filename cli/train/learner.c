@@ -13,7 +13,7 @@
 enum { TABLE = 0 };
 
 static const uint64_t step_timeout_ns = 200 * WEFT_NS_PER_MS;
-/* Retry interval of a push for which a buffer was full. */
+/* Retry interval of a push that could not begin: a shard is down, or a buffer is full. */
 static const uint64_t room_ns = 5 * WEFT_NS_PER_MS;
 
 static weft_status fail_status(struct weft_learner *learner, weft_status status, const char *what)
@@ -361,7 +361,8 @@ static weft_status finish_push(struct weft_learner *learner)
 static weft_status push(struct weft_learner *learner, const struct weft_ml_batch *batch)
 {
     for (uint32_t at = 0; at < rows_of(learner, batch);) {
-        /* A part that is waited for before the end of the clock would wait for a grant forever. */
+        /* With a scheduler a push gets a grant only when its update is complete. Complete it,
+         * because finish_push waits for the previous part before the clock ends. */
         weft_ps_update_end(learner->worker.client, weft_clock_now_ns());
         weft_status status = finish_push(learner);
         if (status != WEFT_OK) {
@@ -445,8 +446,8 @@ static weft_status begin_pull(struct weft_learner *learner, struct weft_learner_
 }
 
 /* While this worker waits for the others, build the batch of the next step and request its weights.
- * If those have arrived already, other workers are waiting for this one, and the next batch is
- * built later. */
+ * Not if the weights of the current step have arrived already: then the other workers wait for this
+ * one, and the next batch is built later. */
 static weft_status begin_next(struct weft_learner *learner, uint32_t s, uint32_t steps)
 {
     const struct weft_ps_client *client = learner->worker.client;
@@ -485,7 +486,7 @@ static weft_status finish_pull(struct weft_learner *learner, struct weft_learner
     return WEFT_OK;
 }
 
-/* Wait until the step has computed for its time of --compute. */
+/* Wait until the minimum compute time of the step (--compute) has passed. */
 static weft_status finish_compute(struct weft_learner *learner, uint64_t begun_ns, uint32_t step)
 {
     const struct weft_job *job = learner->job;
@@ -503,7 +504,7 @@ static weft_status finish_compute(struct weft_learner *learner, uint64_t begun_n
     return status;
 }
 
-/* Does the next step follow without a stop? */
+/* In BSP: does the next step follow without a stop? */
 static bool may_begin_next(const struct weft_learner *learner, uint32_t epoch, uint32_t s,
                            uint32_t steps)
 {
@@ -517,8 +518,9 @@ static weft_status step(struct weft_learner *learner, uint32_t epoch, uint32_t s
 {
     struct weft_learner_step *now = &learner->steps[learner->step_at];
     weft_status status = now->is_built ? WEFT_OK : build(learner, now, s, steps);
-    /* The reply to a prefetching pull arrives after this worker's CLOCK, unless its shard has since
-     * continued without this worker. */
+    /* Rows that the pull misses keep these values. The reply to a prefetch arrives later, because
+     * it follows this worker's CLOCK, unless the shard has continued without this worker. Rows that
+     * have arrived must not be overwritten. */
     if (!now->is_pulling || !weft_ps_op_done(learner->worker.client, now->pull, NULL)) {
         copy_seen(learner, &now->batch, now->weights, false);
     }

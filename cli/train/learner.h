@@ -3,12 +3,13 @@
  *
  * rows -> ids; pull their table rows (bound); gradient; push it (bound); CLOCK
  *
- * With --compute a worker waits after the gradient until its time has passed (compute.h).
+ * With --compute a worker waits after the gradient until the minimum compute time of the step has
+ * passed (compute.h).
  *
  * In BSP the next batch is built, and its pull is sent, while this worker waits for the others. At
  * that time the links towards the servers are mostly idle, and no gradient waits for the CPU. This
- * is not done across the end of an epoch or a check, where all workers stop: the time of such a
- * pull would not be measured.
+ * is not done across the end of an epoch or a check, where all workers stop, because the measured
+ * training time excludes such a stop, and thus would exclude the pull.
  *
  * A weight that is lost in a pull keeps the value that this worker saw last. A gradient that is
  * lost in a push is not resent. If gradients are rounded (--value-type), lost gradients and
@@ -81,11 +82,11 @@ void weft_learner_fini(struct weft_learner *learner);
 uint32_t weft_learner_first_epoch(const struct weft_learner *learner);
 
 /* Train one epoch, numbered from 0. A resumed epoch starts at the step where it stopped; the epoch
- * ends early if is_over is set. Returns when all pushes and clocks are closed. *loss_p is the mean
- * loss over steps, each before its update. Errors: as init. */
+ * ends early if is_over is set. Returns when all pushes and clocks are acknowledged. *loss_p is the
+ * mean loss over steps, each before its update. Errors: as init. */
 weft_status weft_learner_epoch(struct weft_learner *learner, uint32_t epoch, double *loss_p);
 
-/* Wait until all pushes and clocks are closed, as at the end of an epoch. Errors: as init. */
+/* Wait until all pushes and clocks are acknowledged, as at the end of an epoch. Errors: as init. */
 weft_status weft_learner_settle(struct weft_learner *learner);
 
 /* Evaluate the servers' weights, pulled without loss, on the test rows. Errors: as init. */
