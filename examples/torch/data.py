@@ -1,14 +1,14 @@
 """The data of the four models, as tensors.
 
-They are looked for in --data or WEFT_DATA_DIR, in the folders and formats that their publishers give:
+They are read from these files in the folder --data or WEFT_DATA_DIR, in the formats of their publishers:
 
     movielens-latest-small/ratings.csv      GroupLens, https://grouplens.org/datasets/movielens/
     reuters21578/reut2-000.sgm ...          Reuters-21578, Distribution 1.0, or reuters21578-sgm.tar
     cifar10-jpeg/*train*.bin, *test*.bin    CIFAR-10's binary records (data_batch_*.bin of the original, too)
     tatoeba-eng-fra/fra.txt                 sentence pairs of tatoeba.org, by manythings.org/anki
 
-Each may be compressed with Zstandard (.zst), which takes the program zstd. "tiny" instead of a folder
-makes up a small sample, from which a model learns something: for tests.
+Each file may be compressed with Zstandard (.zst); reading it requires the program zstd. "tiny" instead of
+a folder generates a small data set for tests, from which a model can learn.
 """
 
 import collections
@@ -85,7 +85,7 @@ def tiny_ratings():
     return [user, movie, (p[user] * q[movie]).sum(1)], users, movies
 
 
-# ---- MLP: the topic of a newspaper's report ----
+# ---- MLP: the topic of a news report ----
 
 
 def _documents(folder):
@@ -107,7 +107,8 @@ def _documents(folder):
 
 
 def topics(folder, words=1000, least=10):
-    """(bag of words, topic) of documents with one topic that has at least `least` of them."""
+    """(bag of words, topic) of the documents that have exactly one topic, for topics with at least `least`
+    such documents."""
     documents = list(_documents(folder))
     of_topic = collections.Counter(topic for topic, _ in documents)
     names = sorted(topic for topic, count in of_topic.items() if count >= least)
