@@ -82,7 +82,8 @@ WEFT_AGG_INLINE uint32_t weft_agg_rows_each(struct weft_agg_bank *bank, uint32_t
             weft_agg_subtract_block(sums, at + WEFT_AGG_ROW_HEAD_BYTES);
             set->updates[block] -= 1;
         } else {
-            /* Branch-free: bit 31 of values that are negative, or any bit of values that differ. */
+            /* Branch-free: misfit becomes nonzero if the block is not in use (the difference is
+             * not negative: bit 31), the exponent differs, or the reserved byte is not zero. */
             misfit |= ((uint32_t)row.block - bank->blocks) >> 31 ^ 1;
             misfit |= (uint8_t)(bank->exponents[block] ^ row.exponent) | row.reserved;
             overflow |= weft_agg_add_block(sums, at + WEFT_AGG_ROW_HEAD_BYTES);
@@ -94,9 +95,9 @@ WEFT_AGG_INLINE uint32_t weft_agg_rows_each(struct weft_agg_bank *bank, uint32_t
 
 #ifndef __bpf__
 /* The same for floats. Float sums cannot be restored by subtraction, so they are checked before
- * they are stored. If a packet contains a block twice, the second sum is checked without the first
- * part. A sum that overflows only with both parts becomes infinite; the server refuses it like any
- * infinite value. */
+ * they are stored. If a packet contains a block twice, each part is checked as if the other were
+ * not there. A sum that overflows only with both parts becomes infinite; the server refuses it like
+ * any infinite value. */
 static inline uint32_t weft_agg_rows_real(struct weft_agg_bank *bank, uint32_t count,
                                           const uint8_t *rows)
 {
