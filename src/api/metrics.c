@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* For a program that computes: it may not poll for a long time (node/stats_query.h). */
+/* A program may compute for a long time between two polls (node/stats_query.h). */
 static const uint64_t timeout_ns = 500 * WEFT_NS_PER_MS;
 static const uint64_t period_ns = 100 * WEFT_NS_PER_MS;
 

@@ -1,5 +1,6 @@
-/* Records of a worker in a user's program: its spool. The library does not convert it to a
- * database, so that programs that link the library need no SQLite; `weft trace merge` does that. */
+/* Records of a worker in a user's program. They stay in the recorder's file, the spool
+ * (docs/RECORDS.md): the library does not convert it to a database, so that programs that link the
+ * library need no SQLite. `weft trace merge` converts it. */
 #define _GNU_SOURCE
 #include "api/ps_internal.h"
 
