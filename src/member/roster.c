@@ -101,8 +101,8 @@ bool weft_roster_epoch_is_likely(const struct weft_roster *roster, uint64_t clai
            claimed - roster->leases.epoch_last <= WEFT_MEMBER_EPOCHS_AHEAD;
 }
 
-/* An epoch above all that were granted. A coordinator that lost its journal learns the highest one
- * from the members. */
+/* The claimed epoch if it is above all known ones: a coordinator that lost its journal learns the
+ * epochs from the members. Otherwise a new epoch above all known ones. */
 static uint64_t next_epoch(const struct weft_roster *roster, uint64_t claimed)
 {
     return claimed > roster->leases.epoch_last ? claimed : roster->leases.epoch_last + 1;
