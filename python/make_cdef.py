@@ -1,12 +1,12 @@
-"""Writes weft/_cdef.py: the declarations of <weft/ps.h> and <weft/coll.h> in the form that cffi reads, and
-their release.
+"""Writes weft/_cdef.py: declarations of <weft/ps.h>, <weft/coll.h> and what these need from other
+headers, in the form that cffi reads, and the version of weft.
 
     python3 python/make_cdef.py           rewrite it, after a change of the headers or of the version
     python3 python/make_cdef.py --check   exit 1 if it does not match the headers (make test)
 
 The headers remain the only definition of the interface, and meson.build that of the version. The parser
-supports only what the headers use: comments, preprocessor lines, WEFT_API, and the X-macro of the
-status codes.
+supports only what the headers use: comments, preprocessor lines, WEFT_API, WEFT_NODISCARD, and the
+X-macro of the status codes.
 """
 
 import pathlib
@@ -29,7 +29,7 @@ SOURCE = """
 
 
 def bare(text):
-    """A header without comments, preprocessor lines and the brackets for C++."""
+    """A header without comments, preprocessor lines, extern "C" and the macros of declarations."""
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
     text = re.sub(r"^[ \t]*#(?:.*\\\n)*.*$", "", text, flags=re.M)
     text = re.sub(r'extern "C" \{|^\}$', "", text, flags=re.M)
