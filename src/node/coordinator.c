@@ -131,8 +131,8 @@ static void note(void *arg, enum weft_member_note what, const struct weft_member
         weft_node_warn(log, "%s has been silent for its lease; its slot is free", name);
     } else if (what == WEFT_MEMBER_NOTE_REFUSED && status != WEFT_MEMBER_UNKNOWN_MEMBER &&
                status != WEFT_MEMBER_CLAIMED && status != WEFT_MEMBER_FULL) {
-        /* A claim is repeated for as long as the other's lease lasts; the claiming process logs it
-         * itself. */
+        /* A process whose slot is taken repeats its claim while the holder's lease lasts, and logs
+         * the refusal itself. */
         weft_node_warn(log, "%s was refused: %s", name, weft_member_status_text(status));
     } else if (what == WEFT_MEMBER_NOTE_JOINED && who->count > 0) {
         char host[WEFT_RESOLVE_TEXT_BYTES];
@@ -243,7 +243,7 @@ static weft_status open_driver(struct weft_coordinator *coordinator, struct weft
 
 static void release(struct weft_coordinator *coordinator)
 {
-    /* The endpoint borrows the service's memory, so it is freed first. */
+    /* The endpoint borrows the service's memory, so the endpoint is freed first. */
     weft_driver_close(coordinator->driver);
     weft_provider_free(coordinator->provider);
     weft_member_service_free(coordinator->service);
