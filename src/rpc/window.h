@@ -1,5 +1,5 @@
-/* The set of a worker's latest RPCs that are closed, by rpc_id. Ids are consecutive. An id below
- * the window counts as closed, because a worker has far fewer open RPCs. */
+/* Records which of the latest RPCs of a worker are closed, by rpc_id. Ids are consecutive. An id
+ * below the window counts as closed, because a worker has far fewer open RPCs. */
 #ifndef WEFT_RPC_WINDOW_H
 #define WEFT_RPC_WINDOW_H
 
