@@ -1,5 +1,9 @@
 /* Replicas: their divergence, and the times at which their missing updates are sent.
  *
+ * In a job the shards measure the divergence, delay replies to keep the bound, and request each
+ * transfer (planner_replicas_asked). The rest describes WEFT_PLAN_REPLICATE, which the simulator
+ * uses:
+ *
  *     D = norms committed and not sent + norms being sent to the replicas + norms in flight
  *
  * D is computed over all servers together: a replication is one transfer from each server, and D
@@ -13,8 +17,7 @@
  * when the servers' uplinks are idle. Only one replication runs at a time.
  *
  * The norms from workers are forecasts: only SGD applies eta * g. At the commit they are replaced
- * by the reported norm of the applied step. The shards enforce the hard bound themselves when they
- * apply an update.
+ * by the reported norm of the applied step, if there is one.
  *
  * Source: [mlfabric] section 5, Fig. 3.
  */
@@ -96,8 +99,8 @@ void planner_replica_delivered(struct weft_planner *planner)
 }
 
 /* True if the updates that may be granted soon would exceed the bound: the number granted ahead,
- * and one that is committed meanwhile. All waiting updates are not counted, because with a long
- * queue every update would then be replicated separately. */
+ * and one that is committed meanwhile. Not all waiting updates are counted: with a long queue every
+ * update would then be replicated separately. */
 static bool is_needed(const struct weft_planner *planner)
 {
     const uint64_t soon = weft_min_u64(planner->waiting_count, planner->config.ahead + 1);
@@ -108,8 +111,9 @@ static bool is_needed(const struct weft_planner *planner)
     return divergence(planner) + soon * weft_min_u64(largest, PLANNER_NORM_ONE) > PLANNER_NORM_ONE;
 }
 
-/* True if no read waits and the servers' uplinks are free according to the plan. Reads without a
- * grant also use these links, so enough must be pending. */
+/* True if no read waits, the servers' uplinks are free according to the plan, and half of div_max
+ * is pending. A smaller transfer is not worth it, because reads outside the plan may use the links.
+ */
 static bool is_idle(const struct weft_planner *planner)
 {
     for (uint32_t s = 0; s < planner->config.servers; s++) {
@@ -165,7 +169,8 @@ void planner_replicate(struct weft_planner *planner)
     }
 }
 
-/* No transfer of another server is in progress over its links, also if it should have ended. */
+/* True if the path has no reservation, and no server that shares the server's host or its replica's
+ * has a transfer in progress, not even one that should have ended. */
 static bool is_free(const struct weft_planner *planner, uint32_t server,
                     const struct weft_path *path)
 {
