@@ -11,8 +11,8 @@ static const uint64_t drain_ns = 300 * WEFT_NS_PER_MS;
 
 /* ---- drawing --------------------------------------------------------------------------------- */
 
-/* Chosen from the parameter servers in which shards die, so that no other effect remains
- * visible. */
+/* Only a seed in which shards may die: its results are the same with and without restarts, so every
+ * difference is an error. */
 static bool has(const struct swarm_ps *ps, uint64_t seed, struct weft_prng *prng)
 {
     weft_prng_split(prng, seed, UINT64_C(0x6d656d626572));
@@ -31,8 +31,8 @@ bool weft_swarm_member_has(uint64_t seed)
     return result;
 }
 
-/* Each process gets the links and faults of a drawn host, that of its shard or worker, for both
- * data and membership. */
+/* Each process has two hosts, one for data and one for membership. Both get the links and faults
+ * that were drawn for its shard or worker. */
 static void spread_hosts(struct swarm_member *m)
 {
     struct weft_plan *plan = &m->ps.plan;
