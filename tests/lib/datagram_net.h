@@ -7,7 +7,7 @@
  * functions that are called when a datagram is sent and when it arrives. One seed determines
  * everything.
  *
- * Not a model of links: no queue, no bandwidth, no marks (src/sim/net.h has them). Not the
+ * Not a model of links: no queue, no bandwidth, no ECN marks (src/sim/net.h has them). Not the
  * transport for the layers above the core, which is tests/unit/fake_msgr.h. */
 #ifndef WEFT_TESTS_DATAGRAM_NET_H
 #define WEFT_TESTS_DATAGRAM_NET_H
@@ -66,15 +66,15 @@ struct net {
     uint32_t queued, queue_room;
     struct net_datagram kept[KEPT_MAX];
     uint32_t kept_count;
-    bool keep; /* all sent datagrams */
+    bool keep; /* the first KEPT_MAX sent datagrams */
     struct weft_prng prng;
     uint32_t loss_ppm;
     uint32_t duplicate_ppm;
     uint32_t late_ppm; /* share of datagrams that are delayed by up to late_ns more, so that later
                         * ones overtake them */
     uint64_t late_ns;
-    /* Called for each datagram, when it is sent and when it arrives. The function may change the
-     * datagram; false drops it. */
+    /* Called for each datagram: `tap` when it is sent, `on_arrival` when it arrives. The function
+     * may change the datagram; false drops it. */
     bool (*tap)(struct net *net, struct net_datagram *d);
     bool (*on_arrival)(struct net *net, struct net_datagram *d);
     void *tap_arg;
@@ -303,7 +303,7 @@ static inline void net_pump(struct net *net)
 }
 
 /* Deliver a copy to an end immediately, in a buffer of its exact size: a sanitizer then detects
- * reads beyond the end. */
+ * reads beyond the datagram. */
 static inline void net_deliver_at(struct net *net, struct net_end *to, const struct weft_addr *from,
                                   enum weft_ecn ecn, const uint8_t *data, size_t bytes,
                                   uint64_t arrived_ns)
@@ -362,7 +362,7 @@ static inline uint64_t net_next_ns(const struct net *net)
     return next_ns;
 }
 
-/* Advance to the next event; false if there is none before until_ns. */
+/* Advance to the next event; false if there is none up to until_ns. */
 static inline bool net_step(struct net *net, uint64_t until_ns)
 {
     net_pump(net);
