@@ -13,7 +13,8 @@ static weft_status make(struct server *server, uint64_t number, uint64_t base,
     return server_write(server, number, base, error);
 }
 
-/* Larger than the writer's windows, in pieces that end within pages. */
+/* Tensors larger than the parts in which the writer flushes them (4 MiB), written in pieces that
+ * end within pages. */
 static void large_tensors(void **state)
 {
     (void)state;
@@ -96,8 +97,8 @@ static void flip(const char *path, long at, int bits)
     fclose(file);
 }
 
-/* Change every byte of every file, and truncate to every length: the previous checkpoint is found
- * instead. */
+/* Change every byte of a manifest and of a data file, and truncate them to many lengths: the
+ * previous checkpoint is found instead. */
 static void every_byte(void **state)
 {
     (void)state;
@@ -164,7 +165,7 @@ static void version_is_checked(void **state)
     assert_non_null(strstr(error.text, "version 3"));
 }
 
-/* Two servers: a checkpoint is complete when both have committed. */
+/* Two servers: a checkpoint is valid when both have added their manifests. */
 static void parts_of_servers(void **state)
 {
     (void)state;
@@ -229,7 +230,7 @@ static void chains_of_servers(void **state)
     must(make(&a, 8, 0, &error), &error);
     must(make(&b, 8, 0, &error), &error);
     must(make(&a, 10, 8, &error), &error);
-    must(server_look(&a, 10, 1, &error), &error); /* not complete yet */
+    must(server_look(&a, 10, 1, &error), &error); /* not valid yet */
     assert_int_equal(found(), 8);
     must(make(&b, 10, 0, &error), &error);
     must(make(&a, 11, 0, &error), &error);

@@ -298,7 +298,7 @@ static void of_another_version(void **state)
         assert_loaded_once();
         assert_says("libcrypto; ipsec-mb is 7.8.9, weft was built with " IMB_VERSION_STR,
                     "install ipsec-mb " IMB_VERSION_STR ", or build weft");
-        assert_int_equal(seen->made, 0); /* the library was not called */
+        assert_int_equal(seen->made, 0); /* no manager was created */
     }
 }
 

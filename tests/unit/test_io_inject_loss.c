@@ -1,4 +1,5 @@
-/* The loss injector: the requested rate, equal for equal seeds, different for each process. */
+/* The loss injector: its rate is the requested one; equal seeds give equal drops, and each process
+ * has its own sequence. */
 #include "io/udp/inject_loss.h"
 
 #include <setjmp.h>
