@@ -160,7 +160,7 @@ class OneWorker(unittest.TestCase):
         self.assertIsNone(rows.step())
         torch.testing.assert_close(rows.export(), before, rtol=0, atol=0)
         rows.eval()
-        rows(torch.tensor([1])).sum().backward()  # as nn.Embedding: eval is no no_grad
+        rows(torch.tensor([1])).sum().backward()  # as nn.Embedding: eval() does not imply no_grad()
         rows.step()
         torch.testing.assert_close(rows.export()[1], before[1] - 0.5)
 
@@ -181,7 +181,7 @@ class OneWorker(unittest.TestCase):
     def test_second_derivatives(self):
         rows = self.make()
         out = rows(torch.tensor([1, 2]))
-        # A gradient penalty on what the embedding returns is a first derivative of the rows.
+        # A gradient penalty on the embedding's output needs only first derivatives by the rows.
         (gradient,) = torch.autograd.grad((out**3).sum(), out, create_graph=True)
         (gradient**2).sum().backward()
         self.assertEqual(rows.step().elements_sent, 2)
