@@ -154,7 +154,7 @@ static void the_route_decides_which_interface(void **state)
                        "  ip link set $i up\n"
                        "  ip link set $i.b up\n"
                        "  net=$((net + 1))\n"
-                       "  ip addr add 10.7.$net.7/24 dev $i\n"
+                       "  ip addr add 10.7.$net.7/24 dev $i label $i:1\n"
                        "  ip neigh add 10.7.$net.1 lladdr 02:00:00:00:00:01 dev $i\n"
                        "  ip addr add fe80::7/64 dev $i nodad\n"
                        "done\n"

@@ -53,7 +53,8 @@ static bool same_host(const struct sockaddr *a, const struct sockaddr_storage *b
            memcmp(&a6->sin6_addr, &b6->sin6_addr, 16) == 0;
 }
 
-/* Name of the interface with this local address; false = none. A host may have its address on the
+/* Name of the interface with this local address; false = none. getifaddrs names an address with a
+ * label by it, as eth0:1; the part before the colon is the interface. A host may have its address on the
  * loopback interface, and its routes on others: then the interface is not known. */
 static bool name_of(const struct sockaddr_storage *local, bool loopback, char name_p[IF_NAMESIZE])
 {
@@ -65,7 +66,8 @@ static bool name_of(const struct sockaddr_storage *local, bool loopback, char na
     for (const struct ifaddrs *next = all; next != NULL && !found; next = next->ifa_next) {
         found = same_host(next->ifa_addr, local) &&
                 ((next->ifa_flags & IFF_LOOPBACK) != 0) == loopback &&
-                snprintf(name_p, IF_NAMESIZE, "%s", next->ifa_name) < IF_NAMESIZE;
+                snprintf(name_p, IF_NAMESIZE, "%.*s", (int)strcspn(next->ifa_name, ":"),
+                         next->ifa_name) < IF_NAMESIZE;
     }
     freeifaddrs(all);
     return found;
