@@ -365,7 +365,10 @@ void weft_core_credit_run(struct weft_ep *ep, uint64_t now_ns)
     c->dirty = false;
     weft_core_credit_count(ep);
     if (c->active == 0) {
-        round_end(ep);
+        /* Also without a round since the last end, as after a BACKLOG of nothing. */
+        if (c->window_ns != 0) {
+            round_end(ep);
+        }
         return;
     }
     share_join(ep, true);

@@ -385,6 +385,30 @@ static void test_the_first_of_a_round_waits_for_the_others(void **state)
     weft_ep_free(ep);
 }
 
+/* A BACKLOG of nothing, as of a packet that was lost and sent again, arrives between two rounds: the
+ * next one still begins in round-robin mode. */
+static void test_a_late_backlog_is_no_round(void **state)
+{
+    (void)state;
+    uint64_t now_ns = WEFT_NS_PER_MS;
+    struct weft_ep *ep = ep_make(0);
+    struct peer *p = inspect_peer(ep, 0);
+    ep->peers_used = 4;
+    backlogs(ep, 4, now_ns);
+    ep->credit.round_shared = true;
+    weft_core_credit_run(ep, now_ns);
+    for (uint32_t i = 0; i < 4; i++) {
+        weft_core_credit_idle(ep, inspect_peer(ep, i));
+    }
+    for (uint64_t pn = 2; pn < 4; pn++) {
+        weft_core_credit_run(ep, ++now_ns);
+        assert_true(ep->credit.rounds_shared);
+        weft_core_credit_backlog_told(ep, p, p->credit.data_count, pn, now_ns);
+    }
+    ep->peers_used = 0;
+    weft_ep_free(ep);
+}
+
 /* Other senders begin with other receivers: where the shares are no smaller than a grant, they are
  * reserved for the time of half a budget on the link, too. */
 static void test_shares_are_reserved_for_half_a_budget(void **state)
@@ -662,6 +686,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_first_packets_are_shared_among_the_expected),
         cmocka_unit_test(test_by_turns_who_holds_least_goes_first),
+        cmocka_unit_test(test_a_late_backlog_is_no_round),
         cmocka_unit_test(test_shares_are_reserved_for_half_a_budget),
         cmocka_unit_test(test_by_turns_the_budget_grows_with_the_senders),
         cmocka_unit_test(test_the_first_of_a_round_waits_for_the_others),
