@@ -137,10 +137,12 @@ static uint64_t receive_batch(struct weft_dense_link *link)
     return now_ns;
 }
 
+/* At most 50 ms, after which is_stopped is asked. */
 static void sleep_until(const struct weft_dense_link *link, uint64_t until_ns, uint64_t now_ns)
 {
     struct pollfd fd = {.fd = link->fd, .events = POLLIN};
     uint64_t left_ns = until_ns > now_ns ? until_ns - now_ns : 0;
+    left_ns = weft_min_u64(left_ns, 50 * WEFT_NS_PER_MS);
     const struct timespec left = {.tv_sec = (time_t)(left_ns / WEFT_NS_PER_S),
                                   .tv_nsec = (long)(left_ns % WEFT_NS_PER_S)};
     (void)ppoll(&fd, 1, &left, NULL);

@@ -440,7 +440,7 @@ static void a_peer_on_loopback_does_not_choose_the_interface(void **state)
     int status = status_of(child);
     if (status == 77) {
         print_message("no network namespace here\n");
-        return;
+        skip();
     }
     assert_int_equal(status, 0);
 }
