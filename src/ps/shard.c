@@ -323,7 +323,7 @@ bool weft_shard_clock_take(struct weft_shard *shard, uint16_t index, uint32_t ra
     weft_shard_journal_clock(shard, index, rank, number);
     *clock = number;
     shard->counters.clocks++;
-    weft_shard_clock_arrived(shard, rank, now_ns);
+    weft_shard_clock_arrived(shard, index, rank, now_ns);
     weft_shard_update_clock(shard, index, rank, number);
     weft_shard_clock_advance(shard, index, now_ns);
     weft_shard_now_follow(shard, index);
@@ -392,7 +392,7 @@ void weft_shard_event(struct weft_shard *shard, const struct weft_msg_event *eve
         WEFT_ASSERT(event->user < shard->slot_count);
         WEFT_ASSERT(shard->slots[event->user].state == SLOT_SENDING);
         shard->counters.replies_failed += event->outcome == WEFT_MSG_UNKNOWN;
-        weft_shard_reply_sent(shard, &shard->slots[event->user], event->begun_ns);
+        weft_shard_reply_sent(shard, &shard->slots[event->user], event);
         weft_shard_slot_release(shard, (uint32_t)event->user);
         break;
     }

@@ -117,8 +117,9 @@ struct shard_worker {
     uint16_t durable_upto_table;
     uint64_t durable_upto_number;
     uint8_t durable_upto_message[WEFT_RPC_DURABLE_UPTO_BYTES];
-    uint64_t clock_ns;          /* arrival of its last CLOCK; 0 = none yet */
+    uint64_t clock_ns;          /* arrival of its last CLOCK for begun_table */
     uint64_t begun_ns;          /* first packet of its first reply since then; 0 = none */
+    uint16_t begun_table;       /* of that reply, or of the last one */
     uint64_t return_ns;         /* from a reply to the next CLOCK; 0 = not known; shard_wait.c */
     uint64_t active_window;     /* the last window in which it began a request */
     uint64_t connection_window; /* the same of its connection: not in an aggregate */
@@ -629,10 +630,11 @@ void weft_shard_wake(struct weft_shard *shard, uint64_t now_ns);
 /* Build replies to due pulls. Some: the first replies are sent while others are built. All: the
  * weights are about to change. */
 void weft_shard_answer_due(struct weft_shard *shard, bool all);
-/* The worker has the reply in this slot; its first packet was sent at begun_ns, 0 = none. */
+/* The message with the reply of this slot has ended (SENT). */
 void weft_shard_reply_sent(struct weft_shard *shard, const struct shard_slot *slot,
-                           uint64_t begun_ns);
+                           const struct weft_msg_event *event);
 /* A new CLOCK of this rank arrived, over its connection or through an aggregator. */
-void weft_shard_clock_arrived(struct weft_shard *shard, uint32_t rank, uint64_t now_ns);
+void weft_shard_clock_arrived(struct weft_shard *shard, uint16_t table, uint32_t rank,
+                              uint64_t now_ns);
 
 #endif

@@ -182,6 +182,7 @@ void weft_shard_worker_renew(struct weft_shard *shard, uint32_t rank, uint64_t i
     }
     weft_retired_add(&shard->workers[rank].retired, shard->workers[rank].incarnation);
     shard->workers[rank].incarnation = incarnation;
+    shard->workers[rank].begun_ns = 0;
     shard->workers[rank].return_ns = 0;
     /* Only now: an advancing clock may cut a checkpoint, after the record above. If that checkpoint
      * had the windows of the previous process, a restored shard would discard the pushes of this

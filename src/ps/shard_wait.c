@@ -107,19 +107,29 @@ void weft_shard_wake(struct weft_shard *shard, uint64_t now_ns)
 /* ---- the measurement ------------------------------------------------------------------------- */
 
 void weft_shard_reply_sent(struct weft_shard *shard, const struct shard_slot *slot,
-                           uint64_t begun_ns)
+                           const struct weft_msg_event *event)
 {
     struct shard_worker *worker = &shard->workers[slot->worker];
-    /* A reply that began before the worker's last CLOCK belongs to the clock before it. */
-    if (slot->op == WEFT_RPC_PULL && begun_ns > worker->clock_ns &&
+    const uint64_t begun_ns = event->begun_ns;
+    /* A reply of a connection that was replaced says nothing about the new one, and one that began
+     * before the worker's last CLOCK belongs to the clock before it. */
+    if (slot->op == WEFT_RPC_PULL && event->outcome != WEFT_MSG_UNKNOWN && worker->up &&
+        worker->peer == slot->peer && begun_ns > worker->clock_ns &&
         (worker->begun_ns == 0 || begun_ns < worker->begun_ns)) {
         worker->begun_ns = begun_ns;
+        worker->begun_table = slot->table;
     }
 }
 
-void weft_shard_clock_arrived(struct weft_shard *shard, uint32_t rank, uint64_t now_ns)
+/* With several tables the CLOCK of the reply's table ends the measurement: the CLOCKs of the others
+ * may be of the step before. */
+void weft_shard_clock_arrived(struct weft_shard *shard, uint16_t table, uint32_t rank,
+                              uint64_t now_ns)
 {
     struct shard_worker *worker = &shard->workers[rank];
+    if (worker->begun_table != table) {
+        return;
+    }
     if (worker->begun_ns != 0) {
         uint64_t took_ns = now_ns - worker->begun_ns;
         worker->return_ns = worker->return_ns == 0 ? took_ns : (worker->return_ns + took_ns) / 2;

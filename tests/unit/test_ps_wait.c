@@ -52,13 +52,19 @@ static void run_until(struct run *run, uint64_t until_ns)
     run->c.net->now_ns = weft_max_u64(run->c.net->now_ns, until_ns);
 }
 
-static void ask(struct run *run, uint32_t w, uint32_t ahead)
+static void ask_table(struct run *run, uint16_t table, uint32_t w, uint32_t ahead)
 {
-    const struct weft_ps_list list = {.n = 1, .ids = &one_id, .out = &run->row[w]};
+    const struct weft_ps_list list = {
+        .table = table, .n = 1, .ids = &one_id, .out = &run->row[w]};
     const struct weft_ps_how how = {.ahead = ahead};
     assert_int_equal(weft_ps_begin(run->c.client[w], WEFT_RPC_PULL, &list, 1, &how,
                                    run->c.net->now_ns, &run->op[w]),
                      WEFT_OK);
+}
+
+static void ask(struct run *run, uint32_t w, uint32_t ahead)
+{
+    ask_table(run, 0, w, ahead);
 }
 
 /* One clock: workers ask ahead, push, and end the clock in the order of `ends`, each after[w] ns
@@ -125,11 +131,44 @@ static void the_order_follows(void **state)
     cluster_stop(&run.c);
 }
 
+/* Worker 1 is slow for table 0 and fast for table 1, whose clock ends in between: only the CLOCK of
+ * the reply's own table ends a measurement. */
+static void each_table_by_its_own_clock(void **state)
+{
+    (void)state;
+    struct run run;
+    run_start(&run, 2);
+    struct weft_table_spec spec = sgd_spec(1, WEFT_TABLE_BSP, 2);
+    spec.table = 1;
+    cluster_open(&run.c, &spec);
+    for (uint32_t clock = 0; clock < 5; clock++) {
+        run.replies = 0;
+        for (uint32_t w = 0; w < 2; w++) {
+            ask_table(&run, 0, w, 1);
+            run_until(&run, run.c.net->now_ns + (w == 0 ? 10 : 40) * MS);
+            cluster_clock(&run.c, w, 0);
+        }
+        run_until(&run, 0);
+        assert_int_equal(run.replies, 2);
+        assert_true(clock == 0 || run.order[0] == 1);
+        for (uint32_t w = 0; w < 2; w++) {
+            assert_int_equal(cluster_wait(&run.c, w, run.op[w]).status, WEFT_OK);
+        }
+        run_until(&run, run.c.net->now_ns + 30 * MS);
+        cluster_clock(&run.c, 1, 1);
+        run_until(&run, run.c.net->now_ns + 30 * MS);
+        cluster_clock(&run.c, 0, 1);
+        run_until(&run, 0);
+    }
+    cluster_stop(&run.c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slowest_first),
         cmocka_unit_test(the_order_follows),
+        cmocka_unit_test(each_table_by_its_own_clock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
