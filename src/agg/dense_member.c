@@ -10,6 +10,9 @@
 
 enum { ELEMENT_BYTES = 4, TRIES_MAX = 255, DOUBLINGS_MAX = 20 };
 
+/* Up to this exponent every int32 is a finite float. */
+enum { FINITE_EXPONENT_MAX = 96 };
+
 static const uint32_t none = UINT32_MAX;
 
 void weft_agg_member_config_default(struct weft_agg_member_config *config_p)
@@ -165,7 +168,7 @@ static void look(struct weft_agg_member *m, uint64_t now_ns)
     }
 }
 
-/* Queue the packets that were passed by `reorder` later ones. */
+/* Queue the packets before the answered one by `reorder` or more. */
 static void look_at_order(struct weft_agg_member *m)
 {
     while (m->config.reorder != 0 && m->oldest != none &&
@@ -285,6 +288,28 @@ uint64_t weft_agg_member_deadline(const struct weft_agg_member *member)
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
+static float fixed_value(const struct weft_agg_member *m, const uint8_t *value)
+{
+    return (float)weft_agg_value((int32_t)weft_wire_load_u32(value), m->config.exponent);
+}
+
+/* Whether every value of a sum is a finite number of the vector's type. */
+static bool is_finite(const struct weft_agg_member *m, const uint8_t *values, uint32_t elements)
+{
+    if (m->config.element == WEFT_AGG_FLOATS) {
+        return weft_agg_real_check(values, elements) == 0;
+    }
+    if (m->config.element == WEFT_AGG_INTEGERS || m->config.exponent <= FINITE_EXPONENT_MAX) {
+        return true;
+    }
+    uint32_t bad = 0;
+    for (uint32_t i = 0; i < elements; i++) {
+        float x = fixed_value(m, values + (size_t)ELEMENT_BYTES * i);
+        bad |= weft_agg_not_finite(weft_agg_bits(x));
+    }
+    return bad == 0;
+}
+
 static void store(struct weft_agg_member *m, uint32_t chunk, const uint8_t *values)
 {
     uint32_t elements = elements_of(m, chunk);
@@ -293,20 +318,20 @@ static void store(struct weft_agg_member *m, uint32_t chunk, const uint8_t *valu
         memcpy(out, values, (size_t)ELEMENT_BYTES * elements);
         return;
     }
-    double unit = weft_agg_power(m->config.exponent);
     for (uint32_t i = 0; i < elements; i++) {
-        int32_t q = (int32_t)weft_wire_load_u32(values + (size_t)ELEMENT_BYTES * i);
-        float x = (float)(q * unit);
+        float x = fixed_value(m, values + (size_t)ELEMENT_BYTES * i);
         memcpy(out + (size_t)ELEMENT_BYTES * i, &x, sizeof(x));
     }
 }
 
-/* Whether a sum has the form that this epoch's packets have. A void one has no content. */
-static bool is_of_form(const struct weft_agg_member *m, const struct weft_wire_agg *head)
+/* Whether a sum can be stored. A void one has no content, and one of another form than this epoch's
+ * packets has no values of ours: waiting for another would be in vain, as the round is complete. */
+static bool is_usable(const struct weft_agg_member *m, const struct weft_wire_agg *head,
+                      const uint8_t *values)
 {
     uint8_t form = m->config.element == WEFT_AGG_FLOATS ? WEFT_AGG_FLOAT32 : 0;
-    return (head->flags & WEFT_AGG_DIRECT) != 0 ||
-           ((head->flags & WEFT_AGG_FLOAT32) == form && head->exponent == m->config.exponent);
+    return head->flags == form && head->exponent == m->config.exponent &&
+           is_finite(m, values, elements_of(m, m->slots[head->place].chunk));
 }
 
 /* The time since the first packet of the round. It is too long if a packet was lost, and such times
@@ -356,18 +381,18 @@ bool weft_agg_member_receive(struct weft_agg_member *member, const uint8_t *byte
         return false;
     }
     /* A round is not complete before this member has sent its packet. */
-    if (head.number != s->round || s->tries == 0 || !is_of_form(m, &head) ||
+    if (head.number != s->round || s->tries == 0 ||
         head.count != values_of(elements_of(m, s->chunk))) {
         m->counters.foreign++;
         return false;
     }
     m->counters.sums++;
     measure(m, s, now_ns);
-    if (head.flags & WEFT_AGG_DIRECT) {
+    if (is_usable(m, &head, bytes + WEFT_AGG_HEADER_BYTES)) {
+        store(m, s->chunk, bytes + WEFT_AGG_HEADER_BYTES);
+    } else {
         m->counters.direct++;
         weft_bits_set(m->direct, s->chunk);
-    } else {
-        store(m, s->chunk, bytes + WEFT_AGG_HEADER_BYTES);
     }
     advance(m, head.place);
     look_at_order(m);

@@ -11,13 +11,16 @@
  *   - when its sum has not arrived after a timeout: four smoothed round trips, doubled each time,
  *     then shortened at random by up to a half. A round trip includes the wait for the other
  *     members;
- *   - once before that, when `reorder` packets that were sent after it have been answered.
+ *   - once before that, when a packet that was sent `reorder` or more packets later has been
+ *     answered.
  * The box replies to a duplicate only if the round is complete.
  *
- * A chunk is *direct* if its sum is void: a value does not fit the exponent or is not finite, the
- * sum would overflow, or members disagree with the box on exponent, format or length. Every member
- * gets the same verdict, and sums that chunk with the others in another way. A member marks a chunk
- * that it cannot encode by an exponent other than the epoch's, which makes the round void.
+ * A chunk is *direct* if it has no sum that can be used: a value does not fit the exponent or is
+ * not finite, the sum would overflow, members disagree with the box on exponent, format or length,
+ * or a value of the sum is not finite as a float. Every member gets the same verdict, and sums that
+ * chunk with the others in another way. A member marks a chunk that it cannot encode by an exponent
+ * other than the epoch's, which makes the round void; if the box has that exponent and every member
+ * sent it, the sum has it too, and is not used.
  *
  * It sends nothing itself, reads no clock and knows no addresses. Packets are not authenticated.
  *
@@ -47,7 +50,8 @@ struct weft_agg_member_config {
     uint32_t epoch;
     uint8_t element; /* enum weft_agg_element */
     int8_t exponent; /* of the epoch, with FIXED; else 0 */
-    uint32_t reorder; /* packets answered before an earlier one is sent again; 0 = only timeouts */
+    uint32_t reorder; /* a packet is sent again when one sent so many later, or more, was answered;
+                       * 0 = only timeouts */
     uint64_t timeout_ns_first; /* until a round trip was measured */
     uint64_t timeout_ns_min;
     uint64_t timeout_ns_max;
@@ -55,10 +59,11 @@ struct weft_agg_member_config {
 
 struct weft_agg_member_counters {
     uint64_t sent;           /* packets, including those sent again */
-    uint64_t resent_timeout; /* sent again because of the timeout */
-    uint64_t resent_early;   /* sent again because later packets were answered */
+    uint64_t resent_timeout; /* queued to be sent again because of the timeout; a sum that arrives
+                              * before that makes it unnecessary, also in the next field */
+    uint64_t resent_early;   /* queued to be sent again because a later packet was answered */
     uint64_t sums;           /* of chunks, each once */
-    uint64_t direct;         /* of them, void */
+    uint64_t direct;         /* of them, those whose chunk is direct */
     uint64_t unfit;          /* chunks with a value that this member could not encode */
     uint64_t late;           /* sums of a round that is over, or of another epoch */
     uint64_t foreign;        /* packets that are no sum for this member */
@@ -145,8 +150,13 @@ static inline bool weft_agg_member_is_done(const struct weft_agg_member *member)
     return member->left == 0;
 }
 
-/* Begin another epoch, later than the one before, in which all rounds begin at 0. All members do so
- * between the same two vectors. A vector that is not done is given up. */
+/* Begin another epoch, later than the one before, in which all rounds begin at 0. A vector that is
+ * not done is given up.
+ *
+ * All members do so between the same two vectors, and none before weft_agg_member_is_done is true
+ * at every member: the first packet of the new epoch makes the box forget the sums of the old one,
+ * and a member that lacks one would request it in vain. Members that exchange their exponents after
+ * is_done, and begin the epoch when they have those of all, satisfy this. */
 void weft_agg_member_epoch(struct weft_agg_member *member, uint32_t epoch, int8_t exponent);
 
 /* The exponent for the next epoch according to the largest input in this one, with room for twice

@@ -452,6 +452,46 @@ static void test_next_exponent(void **state)
     rig_fini();
 }
 
+/* The exponent that marks a chunk as unfit is the box's, and no member has values that fit. The box
+ * then completes the round with what was not encoded, and its sum must not be used. */
+static void test_exponent_of_the_mark(void **state)
+{
+    (void)state;
+    rig_quiet(WEFT_AGG_FIXED, 0);
+    rig.box.config.exponent = 1;
+    for (uint32_t m = 0; m < 2; m++) {
+        for (uint64_t i = 0; i < 16; i++) {
+            rig.in[m][i].x = i == 3 ? 1e30f : 0.25f;
+        }
+    }
+    sum_vector(16);
+    for (uint32_t m = 0; m < 2; m++) {
+        assert_true(weft_bits_test(rig.direct[m], 0) && weft_bits_test(rig.direct[m], 1));
+        assert_int_equal(rig.member[m].counters.direct, 2);
+        assert_int_equal(rig.out[m][0].q, UNWRITTEN);
+    }
+    assert_int_equal(rig.box.counts.voided, 1); /* the second chunk's round alone */
+    rig_fini();
+}
+
+/* A sum that fits int32, but is no finite float: direct, and the vector is as it was. */
+static void test_sum_beyond_float(void **state)
+{
+    (void)state;
+    rig_quiet(WEFT_AGG_FIXED, WEFT_AGG_EXPONENT_MAX);
+    for (uint32_t m = 0; m < 2; m++) {
+        for (uint64_t i = 0; i < 16; i++) {
+            rig.in[m][i].x = i == 7 || (m == 0 && i == 12) ? 0x1p127f : 0;
+        }
+    }
+    sum_into(rig.in, 16);
+    for (uint32_t m = 0; m < 2; m++) {
+        assert_true(weft_bits_test(rig.direct[m], 0) && !weft_bits_test(rig.direct[m], 1));
+        assert_true(rig.in[m][7].x == 0x1p127f && rig.in[m][12].x == 0x1p127f);
+    }
+    rig_fini();
+}
+
 /* ---- time ------------------------------------------------------------------------------------ */
 
 static void begin_one(uint64_t count)
@@ -553,7 +593,7 @@ static void test_longer_round_trips(void **state)
     rig_fini();
 }
 
-/* The packet of slot 0 is lost: it is sent again when two later ones have been answered, once. */
+/* The packet of slot 0 is lost: it is sent again, once, when the second after it was answered. */
 static void test_reorder(void **state)
 {
     (void)state;
@@ -581,6 +621,24 @@ static void test_reorder(void **state)
     rig_fini();
 }
 
+/* One answer is enough if it is that of a packet so much later. */
+static void test_reorder_by_one_answer(void **state)
+{
+    (void)state;
+    struct weft_wire_agg head;
+    rig_quiet(WEFT_AGG_INTEGERS, 0);
+    rig.member[0].config.reorder = 3;
+    begin_one(8 * 4);
+    while (send_one(&head, 0) > 0) {
+    }
+    assert_true(answer(2, 0, 10));
+    assert_int_equal(send_one(&head, 10), 0);
+    assert_true(answer(3, 0, 11));
+    assert_true(send_one(&head, 11) > 0 && head.place == 0 && head.number == 0);
+    assert_int_equal(send_one(&head, 11), 0);
+    rig_fini();
+}
+
 /* ---- what is not accepted -------------------------------------------------------------------- */
 
 static void test_foreign(void **state)
@@ -595,7 +653,7 @@ static void test_foreign(void **state)
                                        .job = JOB,
                                        .count = 8,
                                        .epoch = rig.config.epoch};
-    struct weft_wire_agg bad[8];
+    struct weft_wire_agg bad[6];
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(bad); i++) {
         bad[i] = good;
     }
@@ -604,16 +662,14 @@ static void test_foreign(void **state)
     bad[2].member++;
     bad[3].place = rig.config.slots;
     bad[4].number++;
-    bad[5].exponent = 1;
-    bad[6].flags = WEFT_AGG_FLOAT32;
-    bad[7].count = 16;
+    bad[5].count = 16;
     uint8_t bytes[WEFT_AGG_PACKET_MAX] = {0};
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(bad); i++) {
         uint32_t count = WEFT_AGG_HEADER_BYTES + 4 * bad[i].count;
         weft_wire_agg_encode(bytes, &bad[i]);
         assert_false(weft_agg_member_receive(&rig.member[0], bytes, count, 1));
     }
-    assert_int_equal(rig.member[0].counters.foreign, 9);
+    assert_int_equal(rig.member[0].counters.foreign, 7);
     struct weft_wire_agg old = good;
     old.epoch--;
     weft_wire_agg_encode(bytes, &old);
@@ -624,6 +680,49 @@ static void test_foreign(void **state)
     assert_int_equal(rig.member[0].counters.sums, 1);
     assert_true(weft_agg_member_is_done(&rig.member[0]));
     rig_fini();
+}
+
+/* A sum of this round with another exponent or format: there will be no other, so the chunk is
+ * direct. So is a float32 sum that is not finite. */
+static void test_sums_of_another_form(void **state)
+{
+    (void)state;
+    const struct {
+        uint8_t element;
+        uint8_t flags;
+        int8_t exponent;
+        uint32_t bits; /* of a value */
+    } rows[] = {
+        {WEFT_AGG_INTEGERS, 0, 1, 5},
+        {WEFT_AGG_INTEGERS, WEFT_AGG_FLOAT32, 0, 5},
+        {WEFT_AGG_FIXED, 0, -2, 5},
+        {WEFT_AGG_FLOATS, 0, 0, 5},
+        {WEFT_AGG_FLOATS, WEFT_AGG_FLOAT32, 0, 0x7f800000},
+    };
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(rows); i++) {
+        uint8_t bytes[WEFT_AGG_PACKET_MAX] = {0};
+        struct weft_wire_agg head;
+        rig_quiet(rows[i].element, 0);
+        memset(rig.out, UNWRITTEN & 0xff, sizeof(rig.out));
+        begin_one(8);
+        assert_true(send_one(&head, 0) > 0);
+        const struct weft_wire_agg sum = {.kind = WEFT_AGG_SUM,
+                                          .flags = rows[i].flags,
+                                          .exponent = rows[i].exponent,
+                                          .job = JOB,
+                                          .count = 8,
+                                          .epoch = rig.config.epoch};
+        weft_wire_agg_encode(bytes, &sum);
+        weft_wire_store_u32(bytes + WEFT_AGG_HEADER_BYTES + 12, rows[i].bits);
+        assert_true(
+            weft_agg_member_receive(&rig.member[0], bytes, WEFT_AGG_HEADER_BYTES + 32, 1));
+        assert_true(weft_agg_member_is_done(&rig.member[0]));
+        assert_true(weft_bits_test(rig.direct[0], 0));
+        assert_int_equal(rig.out[0][0].q, UNWRITTEN);
+        assert_int_equal(rig.member[0].counters.direct, 1);
+        assert_int_equal(rig.member[0].counters.foreign, 0);
+        rig_fini();
+    }
 }
 
 static void test_refusals(void **state)
@@ -666,10 +765,14 @@ int main(void)
         cmocka_unit_test_teardown(test_floats_in_place, print_seed),
         cmocka_unit_test_teardown(test_direct, print_seed),
         cmocka_unit_test(test_next_exponent),
+        cmocka_unit_test(test_exponent_of_the_mark),
+        cmocka_unit_test(test_sum_beyond_float),
         cmocka_unit_test(test_timeouts),
         cmocka_unit_test(test_longer_round_trips),
         cmocka_unit_test(test_reorder),
+        cmocka_unit_test(test_reorder_by_one_answer),
         cmocka_unit_test(test_foreign),
+        cmocka_unit_test(test_sums_of_another_form),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
