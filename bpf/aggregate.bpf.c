@@ -186,6 +186,9 @@ static __always_inline void ip_sum(struct frame *frame)
     frame->ip.check = (__u16) ~(sum + (sum >> 16));
 }
 
+/* The compiler must not move accesses to memory across it. */
+#define KEEP_ORDER() __asm__ volatile("" : : : "memory")
+
 /* Store where the member sent this packet from. The members of a new epoch may be other processes;
  * within an epoch a member has one socket, unless two processes have its rank.
  *
@@ -204,21 +207,28 @@ static __always_inline void learn(__u32 ifindex, const struct frame *frame,
     if (in->member != member) {
         in->member = member; /* also of a known member: a packet of another may have come between */
     }
-    bool same = known->ifindex == ifindex && known->address == frame->ip.saddr &&
+    /* Read in this order, once, and written below in the opposite one. Another processor may be
+     * writing: with the new epoch, or at first contact with an interface, and not yet the new
+     * address, it would count as moved. */
+    __u32 known_epoch = known->epoch;
+    KEEP_ORDER();
+    __u32 known_ifindex = known->ifindex;
+    KEEP_ORDER();
+    bool same = known_ifindex == ifindex && known->address == frame->ip.saddr &&
                 known->port == frame->udp.source && same_mac(known->mac, frame->eth.h_source);
-    if (same && known->epoch == epoch) {
+    if (same && known_epoch == epoch) {
         return;
     }
-    if (!same && known->ifindex != 0 && known->epoch == epoch) {
+    if (!same && known_ifindex != 0 && known_epoch == epoch) {
         tally->moved++;
     }
     known->address = frame->ip.saddr;
     known->port = frame->udp.source;
     __builtin_memcpy(known->mac, frame->eth.h_source, ETH_ALEN);
     known->member = (__u16)member;
+    KEEP_ORDER();
     known->ifindex = ifindex;
-    /* Last: with the new epoch and the old address it would count as moved on another processor. */
-    __asm__ volatile("" : : : "memory");
+    KEEP_ORDER();
     known->epoch = epoch;
 }
 
@@ -239,7 +249,8 @@ static __always_inline void follow(struct weft_agg_config *config, __u32 epoch)
 
 /* The time to live of a reply between the two programs, and of one that `spread` sent. A note may
  * stay with a packet that comes back, on the loopback interface or by a veth between two interfaces
- * of the box, and is void then. No packet of the network has the first. */
+ * of the box, and is void then. A packet of the network has the first only if it is forged, see
+ * has_lost_note. */
 enum { NOT_SENT = 0, SENT = 64 };
 
 /* Send the frame, which is a reply now. Some drivers have no room for a note; then the reply goes
@@ -411,19 +422,23 @@ int toward(struct xdp_md *ctx)
 }
 
 /* Whether a frame without a note is a reply of `aggregate` that was not sent. Then the driver has
- * lost the note on the way from XDP. */
+ * lost the note on the way from XDP. A host on the link can forge such a frame, like all packets of
+ * members: it is sent to the receiver that it names, and the process changes to generic mode. */
 static __always_inline bool has_lost_note(struct __sk_buff *skb, __u32 ifindex,
                                           const struct weft_aggregate_settings *s)
 {
     const struct frame *frame = (void *)(long)skb->data;
-    if ((void *)(frame + 1) + 1 > (void *)(long)skb->data_end ||
-        frame->eth.h_proto != bpf_htons(ETH_P_IP) || frame->ip.ttl != NOT_SENT ||
-        frame->ip.protocol != IPPROTO_UDP || frame->udp.source != s->port ||
-        !weft_wire_is_agg(*(const __u8 *)(frame + 1))) {
+    const __u8 *bytes = (const __u8 *)(frame + 1);
+    if ((void *)(bytes + 2) > (void *)(long)skb->data_end ||
+        frame->eth.h_proto != bpf_htons(ETH_P_IP) || frame->ip.version != 4 ||
+        frame->ip.ihl != 5 || frame->ip.ttl != NOT_SENT || frame->ip.protocol != IPPROTO_UDP ||
+        frame->udp.source != s->port || !weft_wire_is_agg(bytes[0]) ||
+        (bytes[1] != WEFT_AGG_SUM && bytes[1] != WEFT_AGG_ACK)) {
         return false;
     }
     const struct weft_aggregate_interface *in = lookup(&interfaces, ifindex);
-    return in != NULL && same_mac(in->mac, frame->eth.h_source);
+    return in != NULL && same_mac(in->mac, frame->eth.h_source) &&
+           lookup(&addresses, frame->ip.saddr) != NULL;
 }
 
 /* Replies that `aggregate` has passed on. It writes nothing to the note: that would make the kernel

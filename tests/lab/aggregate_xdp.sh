@@ -172,7 +172,9 @@ start --xdp p0,p1,p2 --through-queues
 mac=$(mac_of "$m0" w0)
 nsenter -t "$m0" -n ip link set w0 address "$(mac_of "$box" p0)"
 nsenter -t "$m0" -n ip neighbour replace 10.9.0.200 lladdr 02:00:00:00:09:99 dev w0
-nsenter -t "$m0" -n nft 'table ip weft { chain out { type filter hook postrouting priority 0; ip ttl set 0; }; }'
+# As of the box's address, and a SUM: the second byte after the UDP header.
+nsenter -t "$m0" -n nft 'table ip weft { chain out { type filter hook postrouting priority 0;
+    ip ttl set 0; ip saddr set 10.9.0.1; @th,72,8 set 3; }; }'
 timeout 2 "$WEFT_DENSE" run -p 7701 -s 1 -r 1 10.9.0.200 9 "/proc/$m0/ns/net" >/dev/null 2>&1
 nsenter -t "$m0" -n nft delete table ip weft
 nsenter -t "$m0" -n ip link set w0 address "$mac"

@@ -222,7 +222,10 @@ static void a_reply_whose_note_is_lost(void **state)
     } others[] = {
         {"another source MAC", 11, 1},     {"not UDP", 23, 6},
         {"another source port", 35, 0},    {"another class", HEADS, 0x20},
-        {"a reply that was sent", 22, 64},
+        {"a reply that was sent", 22, 64}, {"another source address", 29, 3},
+        {"IP options", 14, 0x46},          {"no IPv4", 14, 0x65},
+        {"a request", HEADS + 1, WEFT_AGG_DENSE},
+        {"a request for rows", HEADS + 1, WEFT_AGG_ROWS},
     };
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(others); i++) {
         memcpy(frame, reply, count);
