@@ -33,6 +33,7 @@ struct verb {
     bool generic;
     bool through_queues;
     bool json;
+    bool warned; /* that the addresses could not be read; until they can be again */
     struct weft_security security;
     struct weft_aggregate *box;
 };
@@ -72,16 +73,32 @@ static weft_status attach(struct verb *verb, struct weft_error *error)
     return use_generic(verb, why.text, error);
 }
 
+/* A failure may pass, such as a lack of descriptors, and the box works without this: it keeps the
+ * addresses that it has, and the next look tries again. */
+static void follow_host(struct verb *verb)
+{
+    struct weft_error error;
+    if (weft_aggregate_follow_host(verb->box, &error) == WEFT_OK) {
+        verb->warned = false;
+    } else if (!verb->warned) {
+        fprintf(stderr,
+                "weft aggregate: %s; the box keeps the addresses that it has and tries again each "
+                "second\n",
+                error.text);
+        verb->warned = true;
+    }
+}
+
 /* Whether a driver has XDP metadata is seen only when it has to keep some. Generic mode has it on
  * every interface. */
 static weft_status look(struct verb *verb, struct weft_error *error)
 {
     struct weft_aggregate_counts counts;
-    weft_status status = weft_aggregate_follow_host(verb->box, error);
-    if (status != WEFT_OK || verb->generic || !verb->through_queues) {
-        return status;
+    follow_host(verb);
+    if (verb->generic || !verb->through_queues) {
+        return WEFT_OK;
     }
-    status = weft_aggregate_read_counts(verb->box, &counts, error);
+    weft_status status = weft_aggregate_read_counts(verb->box, &counts, error);
     return status == WEFT_OK && counts.unnoted > 0
                ? use_generic(verb,
                              "the driver of an interface has no XDP metadata, which "

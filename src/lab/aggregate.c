@@ -194,7 +194,13 @@ static bool open_maps(struct weft_aggregate *box)
         int fd = bpf_map_get_fd_by_id(ids[i]);
         struct bpf_map_info map = {0};
         bytes = sizeof(map);
-        if (fd < 0 || bpf_obj_get_info_by_fd(fd, &map, &bytes) != 0) {
+        if (fd < 0) {
+            return false;
+        }
+        if (bpf_obj_get_info_by_fd(fd, &map, &bytes) != 0) {
+            int code = errno;
+            close(fd);
+            errno = code;
             return false;
         }
         bool known = false;

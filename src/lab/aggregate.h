@@ -50,9 +50,9 @@ void weft_aggregate_close(struct weft_aggregate *box);
                                                        struct weft_error *error);
 
 /* Set the IPv4 addresses that this network namespace has now, and the MAC addresses that the
- * attached interfaces have now. Of more than WEFT_AGGREGATE_ADDRESSES_MAX addresses, the others are
- * not the box's.
- * Errors:  WEFT_IO. */
+ * attached interfaces have now; an interface that is gone is passed over. Of more than
+ * WEFT_AGGREGATE_ADDRESSES_MAX addresses, the others are not the box's.
+ * Errors:  WEFT_IO  what was not read or set is as before; the call can be repeated. */
 [[nodiscard]] weft_status weft_aggregate_follow_host(struct weft_aggregate *box,
                                                      struct weft_error *error);
 

@@ -48,7 +48,8 @@ weft_status weft_aggregate_accept(struct weft_aggregate *box, const char *interf
         return weft_fail(error, WEFT_NOTFOUND, "no interface named %s", interface);
     }
     if (!read_mac(interface, mac)) {
-        return weft_aggregate_fail(error, interface);
+        return errno == ENODEV ? weft_fail(error, WEFT_NOTFOUND, "no interface named %s", interface)
+                               : weft_aggregate_fail(error, interface);
     }
     bool known = bpf_map_lookup_elem(box->maps[INTERFACES], &ifindex, &value) == 0;
     if (known && memcmp(value.mac, mac, sizeof(mac)) == 0) {
@@ -77,23 +78,27 @@ weft_status weft_aggregate_set_addresses(struct weft_aggregate *box, const uint3
                          "aggregation in the kernel: %u IPv4 addresses, at most %d are possible",
                          count, WEFT_AGGREGATE_ADDRESSES_MAX);
     }
+    /* Step by step as in the kernel, so that a call after a failed one goes on from there. */
     int code = 0;
-    for (uint32_t i = 0; i < box->addresses_count && code == 0; i++) {
-        if (!has(addresses, count, box->addresses[i])) {
-            code = bpf_map_delete_elem(box->maps[ADDRESSES], &box->addresses[i]);
+    for (uint32_t i = box->addresses_count; i > 0 && code == 0; i--) {
+        uint32_t *known = &box->addresses[i - 1];
+        if (!has(addresses, count, *known)) {
+            code = bpf_map_delete_elem(box->maps[ADDRESSES], known);
+            if (code == 0) {
+                *known = box->addresses[--box->addresses_count];
+            }
         }
     }
     for (uint32_t i = 0; i < count && code == 0; i++) {
         if (!has(box->addresses, box->addresses_count, addresses[i])) {
             code = bpf_map_update_elem(box->maps[ADDRESSES], &addresses[i], &value, BPF_ANY);
+            if (code == 0) {
+                box->addresses[box->addresses_count++] = addresses[i];
+            }
         }
     }
-    if (code != 0) {
-        return weft_aggregate_fail(error, "aggregation in the kernel: addresses");
-    }
-    memcpy(box->addresses, addresses, count * sizeof(addresses[0]));
-    box->addresses_count = count;
-    return WEFT_OK;
+    return code == 0 ? WEFT_OK
+                     : weft_aggregate_fail(error, "aggregation in the kernel: addresses");
 }
 
 weft_status weft_aggregate_follow_host(struct weft_aggregate *box, struct weft_error *error)
@@ -120,9 +125,11 @@ weft_status weft_aggregate_follow_host(struct weft_aggregate *box, struct weft_e
     weft_status status = weft_aggregate_set_addresses(box, addresses, count, error);
     for (uint32_t i = 0; i < box->attached && status == WEFT_OK; i++) {
         char name[IF_NAMESIZE];
-        if (if_indextoname((uint32_t)box->interfaces[i].ifindex, name) != NULL) {
-            status = weft_aggregate_accept(box, name, error);
+        if (if_indextoname((uint32_t)box->interfaces[i].ifindex, name) == NULL) {
+            continue;
         }
+        status = weft_aggregate_accept(box, name, error);
+        status = status == WEFT_NOTFOUND ? WEFT_OK : status; /* gone between the two calls */
     }
     return status;
 }

@@ -152,7 +152,25 @@ before=$(not_own)
 tap_run "packets to an address that the host has no longer pass" lab_until 5 passes
 nsenter -t "$m0" -n ip route delete 10.9.0.77/32 dev w0
 box0=10.9.0.1
+
+# While the addresses cannot be read, as no descriptor is free, the box goes on with those that it has.
+limits() { prlimit --pid "$pid" --nofile="$1"; } # limits <soft limit>:
+warnings() { grep -c 'cannot read the addresses of this host: .*; the box keeps the addresses' "$tap_tmp/box.err"; }
+tap_run "a box without descriptors" limits 3:
+tap_run "warns" tap_until warnings
+in_box ip address replace 10.9.0.78/24 dev p0
+sleep 2.5 # of which it looks at least twice
+tap_is "once" "$(warnings)" 1
+tap_run "and sums" dense -e 1 -r 3 -t 200
+tap_is "all" "$(seen sums) $(seen wrong) $(seen foreign)" "288 0 0"
+limits 1024:
+box0=10.9.0.78
+tap_run "later it has the new address" dense -e 2 -r 3 -t 200
+tap_is "with every sum" "$(seen sums) $(seen wrong) $(seen foreign)" "288 0 0"
+in_box ip address delete 10.9.0.78/24 dev p0
+box0=10.9.0.1
 finish TERM
+tap_is "it ends well" "$?" 0
 
 tap_run "native mode through queues" start --xdp p0,p1,p2 --through-queues
 tap_run "needs no program at the far ends" dense -r 20 -t 200
@@ -242,6 +260,14 @@ tap_run "an interface without queues for native mode" start --xdp q0
 tap_like "is in generic mode" "$(cat "$tap_tmp/box.err")" \
     'q0: XDP in native mode: No space left on device; generic mode on all interfaces instead'
 finish TERM
+start --xdp q0,p0,p1,p2 --members 3 --generic
+in_box ip link delete q0
+sleep 2.5 # two looks
+tap_run "without an interface that is gone" dense -r 3 -t 200
+tap_is "a box sums" "$(seen sums) $(seen wrong)" "288 0"
+finish TERM
+tap_is "and ends well" "$?" 0
+tap_is "with no warning" "$(cat "$tap_tmp/box.err")" ""
 tap_run_fails "no such interface" 1 in_box "$weft" aggregate --xdp p9 --security none
 tap_like "is said" "$(cat "$tap_tmp/run.out")" 'no interface named p9'
 tap_run_fails "a failed start" 1 in_box "$weft" aggregate --xdp p0,p9 --security none
