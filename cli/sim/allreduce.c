@@ -69,10 +69,11 @@ static cJSON *json_of(const struct weft_allreduce_config *config,
                       const struct weft_allreduce_result *r)
 {
     const char *cc = config->cc_name != NULL ? config->cc_name : weft_cc_all[0]->name;
+    const bool box = config->box != WEFT_ALLREDUCE_NO_BOX;
     char hash[17];
     snprintf(hash, sizeof(hash), "%016" PRIx64, r->trace_hash);
     cJSON *o = cJSON_CreateObject();
-    cJSON_AddStringToObject(o, "cc", cc);
+    cJSON_AddItemToObject(o, "cc", box ? cJSON_CreateNull() : cJSON_CreateString(cc));
     cJSON_AddBoolToObject(o, "ok", r->ok);
     cJSON_AddBoolToObject(o, "feedback", config->feedback);
     cJSON_AddStringToObject(o, "box", boxes[config->box]);
@@ -107,7 +108,8 @@ static cJSON *json_of(const struct weft_allreduce_config *config,
         {"queue_bytes_max", r->queue_bytes_max},
         {"early_messages", r->early_messages},
         {"probes", r->probes},
-        {"box_slots", config->box == WEFT_ALLREDUCE_NO_BOX ? 0 : config->box_slots},
+        {"box_slots", box ? config->box_slots : 0},
+        {"box_reorder", box ? config->box_reorder : 0},
         {"ideal_without_box_ns", r->ideal_without_box_ns},
         {"resent_timeout", r->resent_timeout},
         {"resent_early", r->resent_early},
@@ -194,13 +196,13 @@ int weft_cli_sim_allreduce(int argc, char **argv)
         {"box", "WHERE",
          "sum through an aggregation box: in the switch, or a host of its own\n"
          "(docs/AGGREGATION.md). One exact operation at a time; no --cc, --ecn-kb,\n"
-         "--host-us, --trace, --pcap",
+         "--host-us, --segment-bytes, --receivers, --trace, --pcap",
          WEFT_OPTION_CHOICE, &config.box, .choices = boxes},
         {"slots", "N", "with --box: packets that a rank has on their way", WEFT_OPTION_U32,
          &config.box_slots, .min = 1, .max = 65536},
         {"reorder", "N",
-         "with --box: send a packet again when N later ones were answered;\n"
-         "0 = only after the timeout",
+         "with --box: send a packet again when one sent at least N packets later\n"
+         "was answered; 0 = only after the timeout",
          WEFT_OPTION_U32, &config.box_reorder, .max = 65536},
         {"json", NULL, "print the result as one JSON object", WEFT_OPTION_FLAG, .value = &json},
         WEFT_SIM_TAP_OPTIONS(&tap),

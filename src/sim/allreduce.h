@@ -50,7 +50,7 @@ struct weft_allreduce_config {
     uint32_t loss_ppm;
     uint32_t bound_ppm;
     bool feedback;
-    uint32_t segment_bytes; /* configuration of coll; also the next field */
+    uint32_t segment_bytes; /* configuration of coll, with a box the default; also the next field */
     uint32_t receivers_max;
     uint32_t rounds;
     uint64_t seed;
@@ -78,10 +78,11 @@ struct weft_allreduce_result {
     uint64_t dropped_full;      /* by full buffers in the switch */
     uint64_t dropped_wire;      /* by random loss after the queue */
     uint64_t marked;
-    uint64_t queue_bytes_max;
+    uint64_t queue_bytes_max; /* of a downlink; with a box that is a host, also of its own */
     uint64_t early_messages; /* messages that arrived before their operation was called */
     uint64_t probes;
-    uint64_t resent_timeout; /* with a box: packets sent again by the ranks; also the next field */
+    uint64_t resent_timeout; /* with a box: sums over the ranks of the counters of the member
+                              * (agg/dense_member.h); also the next field */
     uint64_t resent_early;
     uint64_t packets;
     uint64_t virtual_ns;

@@ -54,6 +54,12 @@ const char *weft_allreduce_box_check(const struct weft_allreduce_config *config)
         config->cc_name != NULL) {
         return "with a box there are no congestion control, marks, host delays, traces or captures";
     }
+    struct weft_allreduce_config defaults;
+    weft_allreduce_config_default(&defaults);
+    if (config->segment_bytes != defaults.segment_bytes ||
+        config->receivers_max != defaults.receivers_max) {
+        return "with a box there are no segments and no number of receivers";
+    }
     return config->box_slots < 1 || config->box_slots > SLOTS_MAX ? "a box has 1 to 65,536 slots"
                                                                   : NULL;
 }
@@ -212,8 +218,14 @@ static void run(struct run *s)
     struct weft_net_event event;
     go(s, 0);
     while (s->wrong[0] == '\0' && s->round < s->config.rounds) {
-        if (!weft_net_step(s->net, &event) ||
-            weft_net_now_ns(s->net) > s->go_ns + round_ns_max) {
+        if (!weft_net_step(s->net, &event)) {
+            fail(s, "nothing is left to happen, and a round is not over");
+            return;
+        }
+        if (weft_net_now_ns(s->net) > s->go_ns + round_ns_max) {
+            if (event.type == WEFT_NET_PACKET) {
+                weft_net_packet_free(event.packet);
+            }
             fail(s, "after %" PRIu64 " s a round is not over", round_ns_max / WEFT_NS_PER_S);
             return;
         }
@@ -326,9 +338,11 @@ static void result_counters(const struct run *s, struct weft_allreduce_result *r
             weft_net_link_counters(s->net, i, WEFT_NET_DOWN);
         r->dropped_full += down->dropped_full;
         r->dropped_wire += down->dropped_loss;
+        if (i < s->config.ranks || s->config.box == WEFT_ALLREDUCE_BOX_HOST) {
+            r->queue_bytes_max = weft_max_u64(r->queue_bytes_max, down->queued_bytes_max);
+        }
         if (i < s->config.ranks) {
             const struct weft_agg_member_counters *c = &s->rank[i].member.counters;
-            r->queue_bytes_max = weft_max_u64(r->queue_bytes_max, down->queued_bytes_max);
             r->resent_timeout += c->resent_timeout;
             r->resent_early += c->resent_early;
             sent += c->sent;

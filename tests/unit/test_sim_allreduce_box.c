@@ -1,6 +1,7 @@
 /* All-reduce through an aggregation box on virtual time: the ideals computed by hand, complete runs
  * of all kinds, equal seeds, and times beside those of the ranks' own all_reduce. */
 #include "sim/allreduce.h"
+#include "sim/wire_time.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -114,6 +115,7 @@ static void a_full_buffer_before_the_box_delays_and_does_not_stop(void **state)
     config.box_slots = 64;
     struct weft_allreduce_result full = run(&config);
     assert_true(full.dropped_full > 1000);
+    assert_true(full.queue_bytes_max > config.buffer_bytes - 2 * WEFT_SIM_PACKET_BYTES);
     assert_true(full.mean_ns * 10 <= full.ideal_ns * 15);
     config.box_slots = 5;
     struct weft_allreduce_result fits = run(&config);
@@ -136,6 +138,27 @@ static void later_sums_are_quicker_than_the_timeout(void **state)
     assert_true(early.mean_ns < late.mean_ns);
 }
 
+/* 8 MB at 1 Mbit/s take more than the 60 s after which a round is treated as hung. With the second
+ * seed the first event after that is the arrival of a packet, which has to be freed. */
+static void a_round_that_takes_too_long_is_reported(void **state)
+{
+    (void)state;
+    const uint64_t seeds[] = {1, 14};
+    for (size_t i = 0; i < sizeof(seeds) / sizeof(seeds[0]); i++) {
+        struct weft_allreduce_result result;
+        struct weft_allreduce_config config = config_of(WEFT_ALLREDUCE_BOX_SWITCH, 2, 8000000);
+        config.rate_bps = 1000000;
+        config.rtt_ns = WEFT_NS_PER_S;
+        config.loss_ppm = 100000;
+        config.box_slots = 1;
+        config.seed = seeds[i];
+        weft_allreduce_run(&config, &result);
+        assert_false(result.ok);
+        assert_string_equal(result.failure, "after 60 s a round is not over");
+        assert_int_equal(result.rounds, 0);
+    }
+}
+
 static void what_makes_no_sense_is_refused(void **state)
 {
     (void)state;
@@ -156,6 +179,8 @@ static void what_makes_no_sense_is_refused(void **state)
     REFUSED(host_delay_ns, 1000);
     REFUSED(cc_name, "dctcp");
     REFUSED(tap, &tap);
+    REFUSED(segment_bytes, 4096);
+    REFUSED(receivers_max, 1);
     REFUSED(box_slots, 0);
     REFUSED(box_slots, 65537);
     REFUSED(loss_ppm, 500000);
@@ -170,6 +195,7 @@ int main(void)
         cmocka_unit_test(a_box_in_the_switch_nearly_halves_the_time),
         cmocka_unit_test(a_full_buffer_before_the_box_delays_and_does_not_stop),
         cmocka_unit_test(later_sums_are_quicker_than_the_timeout),
+        cmocka_unit_test(a_round_that_takes_too_long_is_reported),
         cmocka_unit_test(what_makes_no_sense_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
