@@ -155,10 +155,13 @@ weft_status weft_dense_link_sum(struct weft_dense_link *link, const void *in, vo
     uint64_t now_ns = weft_clock_now_ns();
     const uint64_t end_ns = weft_time_add(now_ns, timeout_ns);
     weft_status status = weft_agg_member_begin(&link->member, in, out, count, direct);
+    if (status == WEFT_STATE) {
+        return weft_fail(error, status, "the vector before is not summed");
+    }
     if (status != WEFT_OK) {
         return weft_fail(error, status, "%s",
-                         status == WEFT_STATE ? "the vector before is not summed"
-                                              : "a vector has at least one element");
+                         count == 0 ? "a vector has at least one element"
+                                    : "a vector has at most 2^31 chunks");
     }
     send_all(link, now_ns);
     while (!weft_agg_member_is_done(&link->member)) {

@@ -33,8 +33,8 @@ void weft_dense_link_close(struct weft_dense_link *link); /* NULL is allowed */
 
 /* Sum a vector; returns when every chunk has a sum or is direct. Arguments as for
  * weft_agg_member_begin.
- * Errors:  WEFT_TIMEOUT  not after timeout_ns; WEFT_AGAIN  is_stopped: this link can sum again only
- *          in another epoch.
+ * Errors:  those of weft_agg_member_begin; WEFT_TIMEOUT  not after timeout_ns; WEFT_AGAIN
+ *          is_stopped: this link can sum again only in another epoch.
  * Thread:  one. */
 [[nodiscard]] weft_status weft_dense_link_sum(struct weft_dense_link *link, const void *in,
                                               void *out, uint64_t count, uint64_t *direct,

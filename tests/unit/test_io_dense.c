@@ -198,8 +198,8 @@ static void test_epochs(void **state)
     assert_int_equal(stats.epoch, 7);
     assert_int_equal(stats.moved, 0);
     sum_alone(7, patience_ns, WEFT_OK); /* the same number twice: the sum of the round before */
-    assert_true(stats.counts.packets[WEFT_AGG_EPOCH] > 0);
     box_stop(&stats);
+    assert_true(stats.counts.packets[WEFT_AGG_EPOCH] > 0);
     assert_int_equal(stats.moved, 1);
     assert_int_equal(stats.members, 1);
     assert_int_equal(stats.counts.packets[WEFT_AGG_COMPLETE], 2);
@@ -289,6 +289,18 @@ static void test_refusals(void **state)
     member = link_config(0, 1);
     member.box_port = 0;
     assert_int_equal(weft_dense_link_open(&member, &link, &error), WEFT_INVALID);
+
+    uint64_t direct[1];
+    float in[] = {1}, out[1];
+    member = link_config(0, 1);
+    const uint64_t too_many = (UINT64_C(1) << 31) * member.member.values + 1;
+    assert_int_equal(weft_dense_link_open(&member, &link, &error), WEFT_OK);
+    assert_int_equal(weft_dense_link_sum(link, in, out, 0, direct, 0, &error), WEFT_INVALID);
+    assert_string_equal(error.text, "a vector has at least one element");
+    assert_int_equal(weft_dense_link_sum(link, in, out, too_many, direct, 0, &error),
+                     WEFT_INVALID);
+    assert_string_equal(error.text, "a vector has at most 2^31 chunks");
+    weft_dense_link_close(link);
     box_stop(&stats);
     weft_dense_box_close(NULL);
     weft_dense_link_close(NULL);
