@@ -39,7 +39,7 @@ struct verb {
 /* ---- counters -------------------------------------------------------------------------------- */
 
 static const struct figure {
-    const char *name; /* in /metrics weft_box_<name>, in --json <name> */
+    const char *name; /* in /metrics: weft_box_<name> */
     const char *type;
     const char *help;
     size_t offset; /* in struct weft_dense_box_stats */

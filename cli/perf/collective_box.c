@@ -201,8 +201,11 @@ bool weft_perf_box_open(const struct weft_perf_box_options *options,
         return weft_perf_fail(error, "--box %.80s is not HOST:PORT", options->address);
     }
     struct weft_perf_box *box = calloc(1, sizeof(*box) + ranks * sizeof(box->member[0]));
-    if (box == NULL || pthread_barrier_init(&box->begin, NULL, ranks + 1) != 0 ||
-        pthread_barrier_init(&box->end, NULL, ranks + 1) != 0) {
+    bool begins = box != NULL && pthread_barrier_init(&box->begin, NULL, ranks + 1) == 0;
+    if (!begins || pthread_barrier_init(&box->end, NULL, ranks + 1) != 0) {
+        if (begins) {
+            (void)pthread_barrier_destroy(&box->begin);
+        }
         free(box);
         return weft_perf_fail(error, "no memory for %u ranks", ranks);
     }
@@ -236,11 +239,11 @@ void weft_perf_box_close(struct weft_perf_box *box)
         for (uint32_t r = 0; r < box->started; r++) {
             (void)pthread_join(box->member[r].thread, NULL);
         }
-        (void)pthread_barrier_destroy(&box->begin);
-        (void)pthread_barrier_destroy(&box->end);
     } else if (box->started > 0) {
         return; /* threads wait for others that could not be started; the process ends */
     }
+    (void)pthread_barrier_destroy(&box->begin);
+    (void)pthread_barrier_destroy(&box->end);
     for (uint32_t r = 0; r < box->ranks; r++) {
         weft_dense_link_close(box->member[r].link);
         free(box->member[r].direct);
