@@ -140,14 +140,26 @@ static bool has_table(struct weft_recdb *db, unsigned idx, const char *table)
                    schema_name(idx, schema), table)) > 0;
 }
 
-/* Number of the first file that has the table; file_count = none has. */
-static unsigned first_with(struct weft_recdb *db, const char *table)
+static uint64_t column_count(struct weft_recdb *db, unsigned idx, const char *table)
 {
-    unsigned idx = 0;
-    while (idx < db->file_count && !has_table(db, idx, table)) {
-        idx++;
+    char schema[16];
+    return weft_recdb_number(db,
+                             weft_recdb_query(db, "SELECT count(*) FROM pragma_table_info(%Q, %Q)",
+                                              table, schema_name(idx, schema)));
+}
+
+/* Number of the first of the files whose table has the most columns; file_count = none has the
+ * table. */
+static unsigned widest_with(struct weft_recdb *db, const char *table)
+{
+    unsigned widest = db->file_count;
+    uint64_t most = 0;
+    for (unsigned i = 0; i < db->file_count; i++) {
+        const uint64_t count = has_table(db, i, table) ? column_count(db, i, table) : 0;
+        widest = count > most ? i : widest;
+        most = weft_max_u64(most, count);
     }
-    return idx;
+    return widest;
 }
 
 /* An empty table, in the place of one that all files lack. */
@@ -173,41 +185,48 @@ static bool make_absent(struct weft_recdb *db, const char *table)
     return db->status == WEFT_OK;
 }
 
-/* "SELECT t.a, t.b FROM main.rpc AS t UNION ALL SELECT t.a, t.b FROM r1.rpc AS t ...", columns of
- * the first of these files, those that have the table. Without "t." SQLite treats a quoted name
- * that is not a column as a string.
- * Owns: gives the result, for sqlite3_free; NULL = out of memory. */
-static char *union_sql(struct weft_recdb *db, const char *table, unsigned first)
+/* "t.a, t.b, NULL AS c": the columns of the widest table, for a file whose table may have fewer.
+ * Releases add columns at the end only, so a table with fewer columns has the first of them.
+ * Without "t." SQLite treats a quoted name that is not a column as a string. */
+static void append_columns(struct weft_recdb *db, sqlite3_str *sql, const char *table,
+                           unsigned widest, unsigned idx)
 {
     char schema[16];
-    sqlite3_str *list = sqlite3_str_new(db->sqlite);
+    const uint64_t own = column_count(db, idx, table);
     sqlite3_stmt *statement =
-        weft_recdb_query(db, "PRAGMA %s.table_info(%s)", schema_name(first, schema), table);
-    while (weft_recdb_row(db, statement)) {
-        sqlite3_str_appendf(list, "%st.\"%w\"", sqlite3_str_length(list) > 0 ? ", " : "",
+        weft_recdb_query(db, "PRAGMA %s.table_info(%s)", schema_name(widest, schema), table);
+    for (uint64_t c = 0; weft_recdb_row(db, statement); c++) {
+        sqlite3_str_appendf(sql, "%s%s\"%w\"", c > 0 ? ", " : "", c < own ? "t." : "NULL AS ",
                             sqlite3_column_text(statement, 1));
     }
     sqlite3_finalize(statement);
-    char *columns = sqlite3_str_finish(list);
+}
+
+/* "SELECT t.a, t.b FROM main.rpc AS t UNION ALL SELECT t.a, NULL AS b FROM r1.rpc AS t ...", of the
+ * files that have the table.
+ * Owns: gives the result, for sqlite3_free; NULL = out of memory. */
+static char *union_sql(struct weft_recdb *db, const char *table, unsigned widest)
+{
+    char schema[16];
     sqlite3_str *sql = sqlite3_str_new(db->sqlite);
-    for (unsigned i = first; columns != NULL && i < db->file_count; i++) {
-        if (i == first || has_table(db, i, table)) {
-            sqlite3_str_appendf(sql, "%sSELECT %s FROM %s.%s AS t", i > first ? " UNION ALL " : "",
-                                columns, schema_name(i, schema), table);
+    for (unsigned i = 0; i < db->file_count; i++) {
+        if (has_table(db, i, table)) {
+            sqlite3_str_appendf(sql, "%sSELECT ", sqlite3_str_length(sql) > 0 ? " UNION ALL " : "");
+            append_columns(db, sql, table, widest, i);
+            sqlite3_str_appendf(sql, " FROM %s.%s AS t", schema_name(i, schema), table);
         }
     }
-    sqlite3_free(columns);
     return sqlite3_str_finish(sql);
 }
 
 /* A view hides the first file's table of the same name. */
 static bool make_view(struct weft_recdb *db, const char *table)
 {
-    const unsigned first = first_with(db, table);
-    if (first == db->file_count) {
+    const unsigned widest = widest_with(db, table);
+    if (widest == db->file_count) {
         return make_absent(db, table);
     }
-    char *select = union_sql(db, table, first);
+    char *select = union_sql(db, table, widest);
     char *sql = select != NULL ? sqlite3_mprintf("CREATE TEMP VIEW %s AS %s", table, select) : NULL;
     sqlite3_stmt *statement = NULL;
     if (sql == NULL) {

@@ -287,7 +287,7 @@ static void files_of_earlier_releases(void **state)
 {
     const struct place *place = *state;
     static struct weft_recdb_digest digest;
-    const char *const both[] = {place->second, place->first};
+    const char *old = place->second;
     struct weft_recdb_aggregation a;
     struct weft_records_sum sum;
     struct weft_error error = {.text = ""};
@@ -297,7 +297,7 @@ static void files_of_earlier_releases(void **state)
                            "ALTER TABLE process DROP COLUMN ended;"
                            "INSERT INTO process VALUES(1, 'server', 0, 9, 20, 2, 500, 1000);"
                            "INSERT INTO active VALUES(5, 0, 1000000, 7, 1)");
-    assert_int_equal(weft_recdb_open(both, 1, &db), WEFT_OK);
+    assert_int_equal(weft_recdb_open(&old, 1, &db), WEFT_OK);
     assert_int_equal(weft_recdb_digest_make(&db, NULL, &digest), WEFT_OK);
     assert_int_equal(digest.active.count, 1);
     assert_int_equal(digest.connections.count, 0);
@@ -309,18 +309,31 @@ static void files_of_earlier_releases(void **state)
     weft_recdb_aggregation_fini(&a);
     weft_recdb_close(&db);
 
-    /* Together with a file that has them. */
-    run_sql(place->first, AGGREGATED ";ALTER TABLE active DROP COLUMN connections;"
-                                     "ALTER TABLE process DROP COLUMN ended");
-    assert_int_equal(weft_recdb_open(both, 2, &db), WEFT_OK);
-    assert_int_equal(weft_recdb_aggregation_make(&db, &a), WEFT_OK);
-    assert_int_equal(a.all.pushes, 14);
-    weft_recdb_aggregation_fini(&a);
-    weft_recdb_close(&db);
+    /* Together with a file that has them, in both orders: what is missing is unknown, and what the
+     * other file has is not. */
+    run_sql(place->first, AGGREGATED
+            ";INSERT INTO process VALUES(1, 'server', 1, 9, 20, 3, 500, 1000, 0);"
+            "INSERT INTO active VALUES(6, 0, 1000000, 4, 1, 2)");
+    for (unsigned order = 0; order < 2; order++) {
+        const char *const both[] = {order == 0 ? place->second : place->first,
+                                    order == 0 ? place->first : place->second};
+        assert_int_equal(weft_recdb_open(both, 2, &db), WEFT_OK);
+        assert_int_equal(weft_recdb_aggregation_make(&db, &a), WEFT_OK);
+        assert_int_equal(a.all.pushes, 14);
+        weft_recdb_aggregation_fini(&a);
+        assert_int_equal(weft_recdb_digest_make(&db, NULL, &digest), WEFT_OK);
+        assert_int_equal(digest.active.count, 2);
+        assert_int_equal(digest.active.max, 7);
+        assert_int_equal(digest.connections.count, 1);
+        assert_int_equal(digest.connections.max, 2);
+        assert_int_equal(weft_recdb_digest_dropped(&digest), 5);
+        assert_int_equal(weft_recdb_digest_cut(&digest), 1);
+        weft_recdb_digest_fini(&digest);
+        weft_recdb_close(&db);
+    }
 
     /* Merged into a file of this release: the counts are zero, which means unknown. */
     run_sql(place->second, "ALTER TABLE process ADD COLUMN ended INTEGER");
-    const char *old = place->second;
     assert_int_equal(weft_records_make(&old, 1, place->first, true, NULL, &sum, &error), WEFT_OK);
     const char *made = place->first;
     assert_int_equal(weft_recdb_open(&made, 1, &db), WEFT_OK);
