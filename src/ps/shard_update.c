@@ -199,21 +199,27 @@ static struct shard_update *take(struct weft_shard *shard, uint32_t rank)
     return of;
 }
 
-/* Updates opened since a base: the delay of an update with this base that opens now. 0 if the base
- * is not known. */
-static uint64_t behind_of(const struct weft_shard *shard, uint32_t base)
+/* behind_of if the base is not known: negative, also with the number of updates in a sum added. */
+static const int64_t not_known = INT32_MIN;
+
+/* Updates opened since a base: the delay of an update with this base that opens now. Negative: the
+ * base is above the count, or not_known; its delay is 0. */
+static int64_t behind_of(const struct weft_shard *shard, uint32_t base)
 {
     uint64_t opened = shard->counters.updates_opened;
     uint32_t apart = (uint32_t)(opened - base) & WEFT_RPC_BASE_MASK;
-    return base == WEFT_RPC_BASE_NONE || apart > WEFT_RPC_BASE_MASK / 2 || apart > opened ? 0
-                                                                                          : apart;
+    if (base != WEFT_RPC_BASE_NONE && apart > WEFT_RPC_BASE_MASK / 2) {
+        return (int64_t)apart - WEFT_RPC_BASE_MASK - 1;
+    }
+    return base == WEFT_RPC_BASE_NONE || apart > opened ? not_known : apart;
 }
 
 static void open_update(struct weft_shard *shard, struct shard_update *update, uint32_t clock,
                         uint32_t base)
 {
     uint64_t opened = shard->counters.updates_opened;
-    uint64_t behind = behind_of(shard, base);
+    int64_t apart = behind_of(shard, base);
+    uint64_t behind = apart > 0 ? (uint64_t)apart : 0;
     *update = (struct shard_update){.live = true, .clock = clock, .base = opened - behind};
     update->late = shard->config.delay_max > 0 && behind > shard->config.delay_max;
     shard->counters.updates_late += update->late;
@@ -243,11 +249,13 @@ enum weft_rpc_status weft_shard_update_open(struct weft_shard *shard, struct sha
     return update->late ? WEFT_RPC_LATE : WEFT_RPC_OK;
 }
 
-/* The oldest base is first: if any order keeps the bound, this one does. */
+/* The oldest base is first: if any order keeps the bound, this one does. Updates whose base is not
+ * known are last, and never too late. A base a little above the count can be below it when its
+ * update opens, after others of the sum. */
 bool weft_shard_updates_fit(const struct weft_shard *shard, const struct shard_opening *of,
                             uint32_t count, uint8_t *order_p)
 {
-    uint64_t behind[WEFT_AGGREGATE_MEMBERS_MAX];
+    int64_t behind[WEFT_AGGREGATE_MEMBERS_MAX];
     uint32_t opens = 0, others = 0;
     for (uint32_t i = 0; i < count; i++) {
         const struct shard_update *update = find(shard, of[i].rank, of[i].clock);

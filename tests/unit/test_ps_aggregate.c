@@ -199,11 +199,12 @@ struct aggregate {
     float sum;
     uint16_t count;
     uint32_t ranks;     /* 0 .. ranks - 1 are members */
+    uint32_t pushes;    /* of each of them, with consecutive numbers; 0 = 1 */
     int32_t longer;     /* excess length in bytes */
     uint64_t first;     /* id of the first row */
-    uint32_t clocks[2]; /* clocks of the members, if clocks_count is not 0 */
+    uint32_t clocks[4]; /* clocks of the members, if clocks_count is not 0 */
     uint16_t clocks_count;
-    uint32_t bases[2]; /* 1 + their bases, after the clocks, if bases_count is not 0 */
+    uint32_t bases[4]; /* 1 + their bases, after the clocks, if bases_count is not 0 */
     uint16_t bases_count;
 };
 
@@ -223,13 +224,15 @@ static size_t lay_out(struct bench *b, const struct aggregate *a, uint8_t *messa
         ids[i] = a->first + i;
     }
     uint8_t *at = message + WEFT_AGGREGATE_HEAD_BYTES;
-    for (uint32_t r = 0; r < a->ranks; r++, at += WEFT_AGGREGATE_MEMBER_BYTES) {
+    const uint32_t pushes = a->pushes > 0 ? a->pushes : 1, members = a->ranks * pushes;
+    for (uint32_t m = 0; m < members; m++, at += WEFT_AGGREGATE_MEMBER_BYTES) {
+        const uint32_t r = m / pushes, number = (uint32_t)a->number + m % pushes;
         const struct weft_aggregate_member member = {
             .rank = r,
             .session = a->session,
             .incarnation = r == 0 ? a->incarnation : 1000 + WORKER + r,
-            .number = (uint32_t)a->number,
-            .rpc_id = 500 + (uint32_t)a->number,
+            .number = number,
+            .rpc_id = 500 + number,
         };
         weft_aggregate_member_pack(&member, at);
     }
@@ -240,7 +243,7 @@ static size_t lay_out(struct bench *b, const struct aggregate *a, uint8_t *messa
     size_t size = weft_ids_pack_block(ids, ROWS, 0, at, &taken);
     assert_int_equal(taken, ROWS);
     const struct weft_rpc_request head = {.rpc_id = ++b->rpc_id, .rows = ROWS};
-    weft_aggregate_head_pack(&head, a->ranks, size, message);
+    weft_aggregate_head_pack(&head, members, size, message);
     weft_aggregate_head_columns(message, (uint32_t)a->clocks_count + a->bases_count);
     for (uint32_t i = 0; i < ROWS; i++) {
         memcpy(at + size + i * 2, &a->count, 2);
@@ -640,6 +643,44 @@ static void each_member_has_a_delay(void **state)
     bench_free(b);
 }
 
+/* After the restart of a shard bases are above its count, or unknown: an update has no delay,
+ * whatever its place in the sum, unless the count has passed its base by then. The others count. */
+static void unknown_bases_have_no_delay(void **state)
+{
+    (void)state;
+    enum { NONE = 0, ABOVE = 1 + 50, BOUND = 2 };
+    static const struct {
+        uint32_t bases[4];
+        uint16_t status;
+        uint64_t delays; /* sum of all */
+    } cases[] = {
+        {{NONE, NONE, NONE, NONE}, WEFT_RPC_OK, 0},
+        {{ABOVE, ABOVE, ABOVE, ABOVE}, WEFT_RPC_OK, 0},
+        {{NONE, 1, ABOVE, 1}, WEFT_RPC_OK, 1}, /* the known ones are first */
+        {{1, 1, NONE, 1}, WEFT_RPC_OK, 0 + 1 + 2},
+        {{1, 1, 1, 1}, WEFT_RPC_SEND_DIRECT, 0}, /* the last would have a delay of 3 */
+        {{1, 1, 1, 1 + 1}, WEFT_RPC_OK, 0 + 1 + 2 + 2},
+    };
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(cases); i++) {
+        struct bench *b = bench_with(1, WEFT_DEATH_WAIT, BOUND);
+        const struct weft_shard_counters *counters = weft_shard_counters(b->shard);
+        struct aggregate a = usual;
+        declare(b, WORKER, asp, SESSION);
+        declare(b, OTHER, asp, SESSION);
+        a.pushes = 2;
+        a.clocks_count = a.bases_count = 4;
+        for (uint32_t m = 0; m < 4; m++) {
+            a.clocks[m] = 1 + m % 2;
+            a.bases[m] = cases[i].bases[m];
+        }
+        assert_int_equal(aggregate(b, 2, a), cases[i].status);
+        assert_int_equal(counters->updates_opened, cases[i].status == WEFT_RPC_OK ? 4 : 0);
+        assert_int_equal(counters->updates_delay_sum, cases[i].delays);
+        assert_int_equal(counters->updates_late, 0);
+        bench_free(b);
+    }
+}
+
 /* A push of an update with base 0. */
 static uint16_t update(struct bench *b, uint32_t node, uint32_t clock, uint64_t number)
 {
@@ -913,6 +954,7 @@ int main(void)
         cmocka_unit_test(counts_once_whichever_way),
         cmocka_unit_test(sizes_are_reported),
         cmocka_unit_test(each_member_has_a_delay),
+        cmocka_unit_test(unknown_bases_have_no_delay),
         cmocka_unit_test(a_late_update_is_in_no_sum),
         cmocka_unit_test(the_other_way_round),
         cmocka_unit_test(begun_direct),
