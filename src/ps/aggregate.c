@@ -122,6 +122,25 @@ uint64_t weft_aggregate_shard_unpack(const uint8_t *bytes)
     return incarnation;
 }
 
+bool weft_aggregate_same_update(const struct weft_aggregate_view *view, uint32_t i)
+{
+    if (i == 0) {
+        return false;
+    }
+    const struct weft_aggregate_member before = weft_aggregate_member_at(view, i - 1);
+    const struct weft_aggregate_member member = weft_aggregate_member_at(view, i);
+    return member.rank == before.rank && member.clock == before.clock;
+}
+
+uint32_t weft_aggregate_updates(const struct weft_aggregate_view *view)
+{
+    uint32_t updates = 0;
+    for (uint32_t i = 0; i < view->members; i++) {
+        updates += !weft_aggregate_same_update(view, i);
+    }
+    return updates;
+}
+
 /* True: the pairs of rank and number ascend strictly. */
 static bool members_ascend(const struct weft_aggregate_view *view)
 {

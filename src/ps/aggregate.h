@@ -116,6 +116,10 @@ void weft_aggregate_head_columns(uint8_t *head, uint32_t columns);
 void weft_aggregate_member_pack(const struct weft_aggregate_member *member, uint8_t *out);
 struct weft_aggregate_member weft_aggregate_member_at(const struct weft_aggregate_view *view,
                                                       uint32_t i);
+/* True: the push of member i has the rank and clock of that of member i - 1, so it is of the same
+ * update. Many rows are several pushes. */
+bool weft_aggregate_same_update(const struct weft_aggregate_view *view, uint32_t i);
+uint32_t weft_aggregate_updates(const struct weft_aggregate_view *view);
 uint16_t weft_aggregate_count_at(const struct weft_aggregate_view *view, uint32_t row);
 
 /* bytes: WEFT_AGGREGATE_SHARD_BYTES long. */

@@ -546,7 +546,7 @@ static void record(struct weft_shard *shard, uint16_t table, uint64_t at_ns,
     }
 }
 
-/* The arrival rate of the message is the rate of each member's update, and its size is reported for
+/* The arrival rate of the message is the rate of each update in it, and its size is reported for
  * each. */
 static void measure(struct weft_shard *shard, const struct shard_aggregate *slot,
                     const struct weft_rpc_tag *tag, size_t bytes, uint64_t at_ns,
@@ -554,11 +554,13 @@ static void measure(struct weft_shard *shard, const struct shard_aggregate *slot
 {
     const uint64_t took_ns = at_ns - weft_min_u64(slot->open_ns, at_ns);
     const uint64_t all = bytes + weft_shard_updates_came(shard) - slot->came;
-    const struct shard_sum sum = {view->members, bytes, all, took_ns};
+    const struct shard_sum sum = {weft_aggregate_updates(view), bytes, all, took_ns};
     for (uint32_t i = 0; i < view->members; i++) {
         const struct weft_aggregate_member member = weft_aggregate_member_at(view, i);
         const struct shard_slot push = push_of(shard, tag->table, tag->number, &member);
-        weft_shard_update_in_sum(shard, &push, &sum);
+        if (!weft_aggregate_same_update(view, i)) {
+            weft_shard_update_in_sum(shard, &push, &sum);
+        }
     }
 }
 

@@ -410,13 +410,13 @@ void weft_shard_update_applied(struct weft_shard *shard, const struct shard_slot
 uint64_t weft_shard_updates_came(const struct weft_shard *shard);
 /* An aggregate that was applied. */
 struct shard_sum {
-    uint32_t members;
+    uint32_t updates; /* in it */
     uint64_t bytes;
     uint64_t all;     /* bytes of all updates that arrived while it did */
     uint64_t took_ns; /* 0 = unknown */
 };
 
-/* The push was in this aggregate. */
+/* Pushes of this push's update were in this aggregate; once for each update in it. */
 void weft_shard_update_in_sum(struct weft_shard *shard, const struct shard_slot *slot,
                               const struct shard_sum *sum);
 /* A chunk of a push of an update has arrived, in this many bytes. */

@@ -57,7 +57,7 @@ struct shard_update {
     uint64_t number;
     uint64_t base;
     double squares; /* of the applied values */
-    uint32_t members; /* in its largest sum */
+    uint32_t members; /* updates in its largest sum */
     uint64_t sum_bytes;
     struct arrival arrival;
 };
@@ -334,7 +334,7 @@ void weft_shard_update_in_sum(struct weft_shard *shard, const struct shard_slot 
     if (update == NULL) {
         return;
     }
-    update->members = sum->members > update->members ? sum->members : update->members;
+    update->members = sum->updates > update->members ? sum->updates : update->members;
     update->sum_bytes += sum->bytes;
     if (sum->took_ns > 0 && sum->bytes >= WINDOW_BYTES) {
         const struct came came = {sum->bytes, sum->all, sum->took_ns};

@@ -164,8 +164,8 @@ struct weft_shard_committed {
     uint64_t rate_bps;  /* of this update */
     uint64_t alone_bps; /* of this update, while no other update arrived */
     uint64_t all_bps;   /* of all updates, while this one arrived */
-    uint32_t members;   /* pushes in the AGGREGATE that contained its push, the most if its pushes
-                         * were in several; 0 = in none */
+    uint32_t members;   /* updates in the AGGREGATE that contained its pushes, the most if they were
+                         * in several; 0 = in none */
     uint64_t sum_bytes; /* of these AGGREGATEs */
 };
 

@@ -79,9 +79,9 @@ struct weft_sched_event {
     uint64_t rate_bps;  /* receive rate of the update; 0 = unknown, also for the next two */
     uint64_t alone_bps; /* receive rate while no other update arrived */
     uint64_t all_bps;   /* receive rate of all updates in that time */
-    uint32_t members;   /* updates in the sum that contained it, <= MEMBERS_MAX; 0 = it was not in
-                         * one */
-    uint64_t sum_bytes; /* of the messages of that sum, <= 2^40; 0 without members */
+    uint32_t members;   /* updates in the sum that contained it, the most if its pushes were in
+                         * several, <= MEMBERS_MAX; 0 = in none */
+    uint64_t sum_bytes; /* of the messages of these sums, <= 2^40; 0 without members */
 };
 
 enum weft_sched_report_flag {

@@ -359,6 +359,28 @@ static void sizes_are_reported(void **state)
     clock_of(b, WORKER, 2);
     assert_true(weft_shard_take_committed(b->shard, &of[0]));
     assert_int_equal(of[0].members, 1);
+    /* Two pushes of rank 0, and of rank 1, of clock 3 are two updates, each in one message. */
+    clock_of(b, OTHER, 2);
+    a.number = 3;
+    a.ranks = a.pushes = 2;
+    a.clocks_count = 4;
+    for (uint32_t m = 0; m < 4; m++) {
+        a.clocks[m] = 3;
+    }
+    for (uint32_t of_two = 0; of_two < 2; of_two++) {
+        const size_t sum_bytes = lay_out(b, &a, scratch);
+        assert_int_equal(aggregate(b, 3 + of_two, a), WEFT_RPC_OK);
+        clock_of(b, WORKER, 3 + of_two);
+        clock_of(b, OTHER, 3 + of_two);
+        for (uint32_t i = 0; i < 2; i++) {
+            assert_true(weft_shard_take_committed(b->shard, &of[i]));
+            assert_int_equal(of[i].rank, i);
+            assert_int_equal(of[i].members, 2);
+            assert_int_equal(of[i].sum_bytes, sum_bytes);
+        }
+        a.number = 5; /* and all of clock 4, without a column of clocks */
+        a.clocks_count = 0;
+    }
     bench_free(b);
 }
 
