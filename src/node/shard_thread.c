@@ -83,7 +83,8 @@ static void report_committed(struct serving *serving, const struct weft_shard_co
     weft_sched_daemon_committed(weft_sched_link_daemon(serving->link), &event);
 }
 
-/* Transfers to the replica wait for the scheduler. */
+/* Transfers to the replica wait for the scheduler. Not called while the shard is ending: it handles
+ * no messages of the replica then, so a transfer could not end. */
 static void plan_transfers(struct serving *serving, uint64_t now_ns)
 {
     struct weft_sched_daemon *daemon = weft_sched_link_daemon(serving->link);
@@ -114,7 +115,6 @@ static void report_updates(struct serving *serving, uint64_t now_ns)
     if (serving->link != NULL) {
         weft_sched_daemon_counts(weft_sched_link_daemon(serving->link), counters->updates_opened,
                                  counters->updates_closed);
-        plan_transfers(serving, now_ns);
         weft_sched_link_progress(serving->link, now_ns);
     }
 }
@@ -164,6 +164,9 @@ static void handle(void *arg, uint64_t now_ns)
     }
     weft_shard_progress(serving->shard, now_ns);
     supply_slabs(serving->shard);
+    if (serving->link != NULL) {
+        plan_transfers(serving, now_ns);
+    }
     if (serving->link != NULL || hooks->committed != NULL) {
         report_updates(serving, now_ns);
     }

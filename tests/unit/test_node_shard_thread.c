@@ -3,6 +3,7 @@
 #include "node/shard_thread.h"
 
 #include "io/clock.h"
+#include "ps/transfer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -393,6 +394,86 @@ static void a_shard_told_to_end_takes_no_push(void **state)
     weft_driver_close(frozen.driver);
 }
 
+struct transferring {
+    atomic_bool is_ready; /* the replica has the table */
+    atomic_bool waits;    /* a transfer waits for a grant, and the thread for `may_end` */
+    atomic_bool may_end;
+    uint64_t bytes; /* of pieces sent by then */
+};
+
+static void stop_at_transfer(void *arg, struct weft_shard *shard)
+{
+    struct transferring *seen = arg;
+    struct weft_replication replication;
+    bool waits;
+    uint64_t bytes;
+    weft_shard_replication(shard, &replication);
+    (void)weft_shard_transfer_now(shard, &waits, &bytes);
+    atomic_store(&seen->is_ready, replication.ready && replication.transfers > 0);
+    if (waits) {
+        seen->bytes = replication.bytes;
+        atomic_store(&seen->waits, true);
+    }
+    while (waits && !atomic_load(&seen->may_end)) {
+        usleep(1000);
+    }
+}
+
+static void await(const atomic_bool *flag)
+{
+    const uint64_t until_ns = weft_clock_now_ns() + patience_ns;
+    while (!atomic_load(flag)) {
+        assert_true(weft_clock_now_ns() < until_ns);
+        usleep(1000);
+    }
+}
+
+/* A shard that is ending handles no messages of its replica, so a transfer could not end. One is due
+ * when the connection to the scheduler ends, because without a scheduler none waits. */
+static void a_shard_told_to_end_begins_no_transfer(void **state)
+{
+    (void)state;
+    static struct transferring seen;
+    struct weft_shard_thread thread, replica;
+    struct frozen frozen;
+    struct weft_table_options options;
+    struct weft_ps_table *table = NULL;
+    const uint64_t id = 7;
+    const float row = 5; /* more than a half of div_max, less than three quarters */
+    uint64_t op;
+    frozen_open(&frozen);
+    struct weft_shard_thread_config config = reporting_to(&frozen, 0, 1);
+    config.shard.replicas_max = 1;
+    config.shard.replica_lease_ns = patience_ns;
+    config.shard.div_max = 8;
+    config.hooks = (struct weft_shard_hooks){.turn = stop_at_transfer, .arg = &seen};
+    start(&thread, &config);
+    freeze_with(&frozen, 1);
+    struct weft_launch_address address = {.port = thread.port};
+    (void)snprintf(address.host, sizeof(address.host), "127.0.0.1");
+    config.replica_of = &address;
+    config.scheduler = NULL;
+    config.hooks = (struct weft_shard_hooks){.turn = NULL};
+    start(&replica, &config);
+    struct weft_ps *ps = connect_to(&thread);
+    weft_table_options_init(&options, sizeof(options), "sgd");
+    options.consistency = "asp";
+    options.learning_rate = 1;
+    assert_int_equal(weft_table_open(ps, &options, &table), WEFT_OK);
+    await(&seen.is_ready);
+    assert_int_equal(weft_push(table, &id, &row, 1, 0, &op), WEFT_OK);
+    await(&seen.waits);
+    weft_shard_thread_end(&thread); /* while it is blocked between two steps */
+    weft_driver_close(frozen.driver);
+    usleep(50000);
+    atomic_store(&seen.may_end, true);
+    weft_shard_thread_join(&thread);
+    assert_int_equal(thread.shard_counters.pushes, 1);
+    assert_int_equal(thread.replication.bytes, seen.bytes);
+    weft_ps_close(ps);
+    weft_shard_thread_join(&replica);
+}
+
 /* ---- log lines ------------------------------------------------------------------------------- */
 
 struct heard {
@@ -472,6 +553,7 @@ int main(void)
         cmocka_unit_test(shards_told_to_end_do_it_together),
         cmocka_unit_test(a_shard_held_up_sends_its_reports),
         cmocka_unit_test(a_shard_told_to_end_takes_no_push),
+        cmocka_unit_test(a_shard_told_to_end_begins_no_transfer),
         cmocka_unit_test(what_is_no_scheduler_is_named),
         cmocka_unit_test(each_kind_of_trouble_is_logged_once),
     };
