@@ -79,7 +79,8 @@ void weft_agg_record_out(struct weft_aggregator *agg, const struct agg_group *gr
                           .rows_in = group->rows_in,
                           .rows_out = group->rows,
                           .status = (uint16_t)status,
-                          .reason = (uint8_t)flush_of(agg, group->flushed),
+                          .reason = (uint8_t)(is_sent ? flush_of(agg, group->flushed)
+                                                      : WEFT_RPC_RECORD_UNFLUSHED),
                           .first_ns = group->born_ns,
                           .sent_ns = group->sent_ns,
                           .answer_ns = now_ns,
