@@ -117,7 +117,7 @@ static void add_active(struct weft_recdb *db, struct weft_recdb_digest *digest)
     while (weft_recdb_row(db, statement)) {
         const uint64_t workers = weft_recdb_u64(statement, 0);
         const uint64_t connections = weft_recdb_u64(statement, 2);
-        if (workers > 0) { /* else requests of aggregators that name no worker */
+        if (workers > 0) { /* else only pulls or refused messages of aggregators */
             weft_hist_add(&digest->active, workers);
         }
         if (connections > 0) {

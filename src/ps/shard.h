@@ -136,9 +136,9 @@ struct weft_shard_counters {
     uint64_t aggregates_refused;  /* aggregates refused as a whole */
     uint64_t direct_proc_ns;      /* ps_proc and ps_overlap of pushes outside aggregates */
     uint64_t aggregate_proc_ns;   /* the same of aggregates */
-    uint64_t active_windows;      /* windows of active_window_ns in which a request began */
-    uint64_t active_workers;      /* sum over them of the workers that began one */
-    uint64_t active_connections;  /* and of the connections on which one began */
+    uint64_t active_windows;      /* windows of active_window_ns with a request */
+    uint64_t active_workers;      /* sum over them of the workers with one */
+    uint64_t active_connections;  /* and of the connections with one */
     uint64_t aggregators_refused; /* aggregator connections refused because the number was in use */
     uint64_t hot_selections;      /* selections of hot sets */
     uint64_t hot_epochs;          /* selections that changed a hot set */

@@ -393,12 +393,14 @@ bool weft_shard_aggregate_replay(struct weft_shard *shard, uint16_t table, uint3
            take(shard, &tag, bytes, count, true, &view, &refused, 0) == WEFT_RPC_OK;
 }
 
-/* The members of an accepted message are alive: renew their leases. */
-static void vouch(struct weft_shard *shard, const struct weft_aggregate_view *view, uint64_t now_ns)
+/* The members of an accepted message are alive and active: renew their leases. */
+static void vouch(struct weft_shard *shard, const struct weft_aggregate_view *view, uint64_t at_ns,
+                  uint64_t now_ns)
 {
     for (uint32_t i = 0; i < view->members; i++) {
         const struct weft_aggregate_member member = weft_aggregate_member_at(view, i);
         shard->workers[member.rank].vouched_ns = now_ns;
+        weft_shard_record_member(shard, member.rank, at_ns);
     }
 }
 
@@ -541,7 +543,6 @@ static void record(struct weft_shard *shard, uint16_t table, uint64_t at_ns,
         own.rpc_id = member.rpc_id;
         const struct shard_slot push = {
             .op = WEFT_RPC_PUSH, .worker = member.rank, .table = table, .b_ns = at_ns};
-        weft_shard_record_member(shard, member.rank, at_ns);
         weft_shard_record_served(shard, &push, &own, departure_ns);
     }
 }
@@ -579,6 +580,8 @@ static void received(struct weft_shard *shard, struct shard_aggregate *slot,
         release(shard, slot);
         return;
     }
+    weft_shard_record_open(shard, shard->config.workers_max + index_of(shard->aggregates, slot),
+                           event->at_ns);
     bool good = weft_rpc_tag_unpack(event->tag, &tag) && event->elem_bytes == 1;
     enum weft_rpc_status status =
         good ? take(shard, &tag, slot->memory, bytes, false, &view, &refused, now_ns)
@@ -595,7 +598,7 @@ static void received(struct weft_shard *shard, struct shard_aggregate *slot,
         .rows = status != WEFT_RPC_OK && refused != UINT32_MAX ? refused + 1 : 0,
     };
     if (status == WEFT_RPC_OK) {
-        vouch(shard, &view, now_ns);
+        vouch(shard, &view, event->at_ns, now_ns);
     }
     if (status == WEFT_RPC_OK && !is_ends(&view)) {
         weft_shard_journal_aggregate(shard, &tag, slot->memory, bytes, &view);
@@ -684,9 +687,7 @@ bool weft_shard_aggregate_event(struct weft_shard *shard, const struct weft_msg_
         slot->stale = false;
         slot->open_ns = event->at_ns;
         slot->came = weft_shard_updates_came(shard);
-        const uint32_t rank = shard->config.workers_max + index_of(all, slot);
-        weft_shard_record_open(shard, rank, event->at_ns);
-        shard->workers[rank].request_ns = now_ns;
+        shard->workers[shard->config.workers_max + index_of(all, slot)].request_ns = now_ns;
         shard->busy_count++;
     } else if (event->type == WEFT_EVENT_RECEIVED) {
         received(shard, slot, event, now_ns);

@@ -588,9 +588,9 @@ bool weft_transfer_holds_steps(const struct weft_shard *shard);
 
 /* shard_record.c */
 
-/* A request of this rank has begun on its own connection. */
+/* A request of this rank has begun on its own connection, or an aggregate of it is complete. */
 void weft_shard_record_open(struct weft_shard *shard, uint32_t rank, uint64_t at_ns);
-/* A push of this worker has arrived in an aggregate. */
+/* A push or an ended clock of this worker was accepted in an aggregate. */
 void weft_shard_record_member(struct weft_shard *shard, uint32_t rank, uint64_t at_ns);
 /* Its reply was passed to the transport. */
 void weft_shard_record_served(struct weft_shard *shard, const struct shard_slot *slot,

@@ -1,9 +1,11 @@
 /* Records of a shard: each reply, and the number of active workers and connections in each window.
  * The windows are also counted without a recorder.
  *
- * A worker is active if it began a request, on its own connection or in an aggregate. A connection
- * is active if a request began on it: that of such a worker, or that of an aggregator, whatever the
- * number of workers in its request. Aggregators have the ranks from workers_max.
+ * A worker is active if it began a request on its own connection, or if a push or an ended clock of
+ * it was accepted in an aggregate. A connection is active if a request began on it: that of such a
+ * worker, or that of an aggregator, whatever the number of workers in its request. An aggregate
+ * counts when it is complete, so that its members and its connection are active in the same window.
+ * Aggregators have the ranks from workers_max.
  *
  * To count them, each rank is stamped with the last window in which it was active: 16 bytes, and
  * nothing to clear when a window ends. Windows are numbered

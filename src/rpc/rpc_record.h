@@ -92,12 +92,12 @@ struct weft_rpc_record_served {
 
 struct weft_rpc_record_active {
     uint32_t server;
-    uint32_t workers; /* number of distinct workers that began a request in [start_ns, start_ns +
-                       * window_ns) */
+    uint32_t workers; /* number of distinct workers with a request in [start_ns, start_ns +
+                       * window_ns), also in accepted messages of aggregators */
     uint64_t start_ns;
     uint64_t window_ns;
-    uint32_t connections; /* number of distinct connections, of workers and aggregators, on which a
-                           * request began in it */
+    uint32_t connections; /* number of distinct connections, of workers and aggregators, with a
+                           * request in it */
     uint32_t zero;
 };
 

@@ -384,6 +384,53 @@ static void sizes_are_reported(void **state)
     bench_free(b);
 }
 
+/* Windows with requests since `before`, and the workers and connections in them. */
+static void check_active(struct bench *b, const struct weft_shard_counters *before,
+                         uint64_t windows, uint64_t workers, uint64_t connections)
+{
+    const struct weft_shard_counters *after = weft_shard_counters(b->shard);
+    weft_shard_records_end(b->shard);
+    assert_int_equal(after->active_windows - before->active_windows, windows);
+    assert_int_equal(after->active_workers - before->active_workers, workers);
+    assert_int_equal(after->active_connections - before->active_connections, connections);
+}
+
+/* A message of an aggregator counts once, in the window in which it was complete: for its
+ * connection, and for its members' workers, whether it has pushes or ended clocks. */
+static void members_and_connection_are_active_together(void **state)
+{
+    (void)state;
+    struct bench *b = opened(asp);
+    const uint64_t window_ns = WEFT_NS_PER_MS;
+    uint8_t *message = memory(b);
+    size_t bytes = lay_out(b, &usual, message);
+    b->net->now_ns += 2 * window_ns;
+    weft_shard_records_end(b->shard);
+    struct weft_shard_counters before = *weft_shard_counters(b->shard);
+    send(b, BOX, WEFT_RPC_AGGREGATE, 1, 0, message, bytes, 1);
+    for (uint32_t i = 0; i < 2; i++) { /* some chunks of it, in one window */
+        assert_true(fake_step(b->net));
+        poll_all(b);
+    }
+    assert_true(weft_shard_busy(b->shard));
+    b->net->now_ns += 2 * window_ns;
+    assert_int_equal(answer(b), WEFT_RPC_OK);
+    check_active(b, &before, 1, 2, 1);
+    before = *weft_shard_counters(b->shard);
+    b->net->now_ns += 2 * window_ns;
+    assert_int_equal(
+        ends(b, (struct ends){
+                    .ranks = 2, .clock = 1, .session = SESSION, .flags = WEFT_AGGREGATE_ENDS}),
+        WEFT_RPC_OK);
+    check_active(b, &before, 1, 2, 1);
+    /* A refused one has no pushes or clocks of workers. */
+    before = *weft_shard_counters(b->shard);
+    b->net->now_ns += 2 * window_ns;
+    assert_int_equal(aggregate(b, 1, usual), WEFT_RPC_SEND_DIRECT);
+    check_active(b, &before, 1, 0, 1);
+    bench_free(b);
+}
+
 static void the_other_way_round(void **state)
 {
     (void)state;
@@ -978,6 +1025,7 @@ int main(void)
         cmocka_unit_test(each_member_has_a_delay),
         cmocka_unit_test(unknown_bases_have_no_delay),
         cmocka_unit_test(a_late_update_is_in_no_sum),
+        cmocka_unit_test(members_and_connection_are_active_together),
         cmocka_unit_test(the_other_way_round),
         cmocka_unit_test(begun_direct),
         cmocka_unit_test(clocks_together),
