@@ -212,16 +212,6 @@ static int check(const struct weft_command *command, struct verb *verb)
     return weft_security_check(command, &verb->security);
 }
 
-bool weft_cli_aggregate_wants_dense(int argc, char **argv)
-{
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--dense") == 0 || strncmp(argv[i], "--dense=", 8) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 int weft_cli_aggregate_dense(int argc, char **argv)
 {
     static struct verb verb;

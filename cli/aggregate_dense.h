@@ -3,11 +3,6 @@
 #ifndef WEFT_CLI_AGGREGATE_DENSE_H
 #define WEFT_CLI_AGGREGATE_DENSE_H
 
-#include <stdbool.h>
-
-/* Whether --dense is among the arguments. */
-bool weft_cli_aggregate_wants_dense(int argc, char **argv);
-
 int weft_cli_aggregate_dense(int argc, char **argv);
 
 #endif

@@ -243,16 +243,6 @@ static int check(const struct weft_command *command, struct verb *verb)
     return WEFT_OPTIONS_RUN;
 }
 
-bool weft_cli_aggregate_wants_xdp(int argc, char **argv)
-{
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--xdp") == 0 || strncmp(argv[i], "--xdp=", 6) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 int weft_cli_aggregate_xdp(int argc, char **argv)
 {
     static struct verb verb;

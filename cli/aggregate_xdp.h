@@ -3,11 +3,6 @@
 #ifndef WEFT_CLI_AGGREGATE_XDP_H
 #define WEFT_CLI_AGGREGATE_XDP_H
 
-#include <stdbool.h>
-
-/* Whether --xdp is among the arguments. */
-bool weft_cli_aggregate_wants_xdp(int argc, char **argv);
-
 int weft_cli_aggregate_xdp(int argc, char **argv);
 
 #endif
