@@ -126,6 +126,19 @@ static bool is_idle(const struct weft_planner *planner)
     return planner->reading_count == 0 && planner->norm_pending >= PLANNER_NORM_ONE / 2;
 }
 
+/* A transfer of a server to its replica, not planned yet. */
+static struct planner_transfer transfer_of(const struct weft_planner *planner, uint32_t server,
+                                           uint64_t bytes)
+{
+    return (struct planner_transfer){.kind = WEFT_PLANNER_REPLICATE,
+                                     .worker = WEFT_PLANNER_NONE,
+                                     .server = server,
+                                     .from_host = planner->config.server_host[server],
+                                     .to_host = planner->config.replica_host[server],
+                                     .group = WEFT_PLANNER_NONE,
+                                     .bytes = bytes};
+}
+
 static void start(struct weft_planner *planner)
 {
     uint32_t first = planner->active_count, servers = planner->config.servers;
@@ -133,13 +146,8 @@ static void start(struct weft_planner *planner)
         return;
     }
     for (uint32_t s = 0; s < servers; s++) {
-        struct planner_transfer what = {.kind = WEFT_PLANNER_REPLICATE,
-                                        .worker = WEFT_PLANNER_NONE,
-                                        .server = s,
-                                        .from_host = planner->config.server_host[s],
-                                        .to_host = planner->config.replica_host[s],
-                                        .group = WEFT_PLANNER_NONE,
-                                        .bytes = weft_max_u64(planner->replica_bytes[s], 1)};
+        struct planner_transfer what =
+            transfer_of(planner, s, weft_max_u64(planner->replica_bytes[s], 1));
         if (what.to_host == WEFT_PLANNER_NONE) {
             continue;
         }
@@ -194,13 +202,7 @@ void planner_replicas_asked(struct weft_planner *planner)
             !planner_has_room(planner, 1)) {
             continue;
         }
-        struct planner_transfer what = {.kind = WEFT_PLANNER_REPLICATE,
-                                        .worker = WEFT_PLANNER_NONE,
-                                        .server = s,
-                                        .from_host = planner->config.server_host[s],
-                                        .to_host = planner->config.replica_host[s],
-                                        .group = WEFT_PLANNER_NONE,
-                                        .bytes = planner->replica_bytes[s]};
+        struct planner_transfer what = transfer_of(planner, s, planner->replica_bytes[s]);
         struct weft_path path = planner_path(planner, what.from_host, what.to_host);
         if (!is_free(planner, s, &path) ||
             !weft_path_fit(&path, what.bytes, planner->now_ns, WEFT_TIMELINE_BPS_MAX,
