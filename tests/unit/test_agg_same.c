@@ -7,6 +7,7 @@
  * skipped.
  */
 #include "agg/box.h"
+#include "agg_frame.h"
 #include "agg_model.h"
 #include "base/prng.h"
 #include "lab/aggregate.h"
@@ -202,18 +203,6 @@ static uint32_t frame_of(const struct packet *p, uint8_t *frame)
     weft_wire_put_u16(frame + 38, (uint16_t)(8 + p->count));
     memcpy(frame + HEADS, p->bytes, p->count);
     return HEADS + p->count;
-}
-
-static uint16_t ip_sum(const uint8_t *ip)
-{
-    uint32_t sum = 0;
-    for (int i = 0; i < 20; i += 2) {
-        sum += weft_wire_get_u16(ip + i);
-    }
-    while (sum >> 16 != 0) {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    return (uint16_t)sum;
 }
 
 /* A reply is sent to the source of its request, with correct lengths. */

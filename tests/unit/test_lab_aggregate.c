@@ -7,6 +7,7 @@
 #define _GNU_SOURCE /* unshare */
 #include "lab/aggregate.h"
 
+#include "agg_frame.h"
 #include "base/units.h"
 
 #include <arpa/inet.h>
@@ -89,18 +90,6 @@ static struct weft_aggregate *open_or_skip(void)
     must(weft_aggregate_attach(box, "lo", WEFT_AGGREGATE_QUEUE, &error), &error);
     must(weft_aggregate_learn(box, &error), &error);
     return box;
-}
-
-static uint16_t ip_sum(const uint8_t *ip)
-{
-    uint32_t sum = 0;
-    for (int i = 0; i < 20; i += 2) {
-        sum += weft_wire_get_u16(ip + i);
-    }
-    while (sum >> 16 != 0) {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    return (uint16_t)sum;
 }
 
 /* A packet of a member to the box at lo, whose MAC address is zero. Returns its length. */

@@ -1,35 +1,8 @@
 /* All-reduce on virtual time: the ideal computed by hand, complete runs of all kinds, equal seeds,
  * and times near the ideal. */
-#include "sim/allreduce.h"
+#include "allreduce_run.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-
-#include <cmocka.h>
-
-static struct weft_allreduce_config config_of(uint32_t ranks, uint64_t bytes)
-{
-    struct weft_allreduce_config config;
-    weft_allreduce_config_default(&config);
-    config.ranks = ranks;
-    config.bytes = bytes;
-    config.rounds = 3;
-    return config;
-}
-
-static struct weft_allreduce_result run(const struct weft_allreduce_config *config)
-{
-    struct weft_allreduce_result result;
-    assert_null(weft_allreduce_config_check(config));
-    weft_allreduce_run(config, &result);
-    if (!result.ok) {
-        print_message("%s\n", result.failure);
-    }
-    assert_true(result.ok);
-    assert_int_equal(result.rounds, config->rounds);
-    return result;
-}
 
 /* A slice of 500,000 bytes is 356 packets: 14 x (500,000 + 356 x 78) bytes, 8 ns each. */
 static void the_ideal_is_what_a_link_carries(void **state)

@@ -1,44 +1,23 @@
 /* All-reduce through an aggregation box on virtual time: the ideals computed by hand, complete runs
  * of all kinds, equal seeds, and times beside those of the ranks' own all_reduce. */
-#include "sim/allreduce.h"
+#include "allreduce_run.h"
 #include "sim/wire_time.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 
-#include <cmocka.h>
-
-static struct weft_allreduce_config config_of(enum weft_allreduce_box box, uint32_t ranks,
-                                              uint64_t bytes)
+static struct weft_allreduce_config box_config(enum weft_allreduce_box box, uint32_t ranks,
+                                               uint64_t bytes)
 {
-    struct weft_allreduce_config config;
-    weft_allreduce_config_default(&config);
+    struct weft_allreduce_config config = config_of(ranks, bytes);
     config.box = box;
-    config.ranks = ranks;
-    config.bytes = bytes;
-    config.rounds = 3;
     return config;
-}
-
-static struct weft_allreduce_result run(const struct weft_allreduce_config *config)
-{
-    struct weft_allreduce_result result;
-    assert_null(weft_allreduce_config_check(config));
-    weft_allreduce_run(config, &result);
-    if (!result.ok) {
-        print_message("%s\n", result.failure);
-    }
-    assert_true(result.ok);
-    assert_int_equal(result.rounds, config->rounds);
-    return result;
 }
 
 /* 4,000,000 bytes are 2,841 packets with 32 + 42 bytes of headers, 8 ns each byte. */
 static void the_ideal_is_the_vector_both_ways_at_once(void **state)
 {
     (void)state;
-    struct weft_allreduce_config config = config_of(WEFT_ALLREDUCE_BOX_SWITCH, 8, 4000000);
+    struct weft_allreduce_config config = box_config(WEFT_ALLREDUCE_BOX_SWITCH, 8, 4000000);
     assert_int_equal(weft_allreduce_ideal_ns(&config), (4000000 + 2841 * 74) * 8 + 25000);
     config.box = WEFT_ALLREDUCE_BOX_HOST;
     assert_int_equal(weft_allreduce_ideal_ns(&config), (4000000 + 2841 * 74) * 8 * 8 + 50000);
@@ -61,7 +40,7 @@ static void runs_of_all_sorts_end_with_the_right_sums(void **state)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         for (uint32_t host = 0; host < 2; host++) {
             struct weft_allreduce_config config =
-                config_of(host != 0 ? WEFT_ALLREDUCE_BOX_HOST : WEFT_ALLREDUCE_BOX_SWITCH,
+                box_config(host != 0 ? WEFT_ALLREDUCE_BOX_HOST : WEFT_ALLREDUCE_BOX_SWITCH,
                           rows[i].ranks, rows[i].bytes);
             config.box_slots = rows[i].slots;
             config.box_reorder = rows[i].reorder;
@@ -76,7 +55,7 @@ static void runs_of_all_sorts_end_with_the_right_sums(void **state)
 static void the_same_seed_is_the_same_run(void **state)
 {
     (void)state;
-    struct weft_allreduce_config config = config_of(WEFT_ALLREDUCE_BOX_SWITCH, 5, 100000);
+    struct weft_allreduce_config config = box_config(WEFT_ALLREDUCE_BOX_SWITCH, 5, 100000);
     config.loss_ppm = 20000;
     struct weft_allreduce_result first = run(&config);
     struct weft_allreduce_result second = run(&config);
@@ -95,7 +74,7 @@ static void a_box_in_the_switch_nearly_halves_the_time(void **state)
     const uint32_t losses_ppm[] = {0, 10000};
     const uint64_t ratios_max[] = {1010, 1150}; /* to the ideal, in thousandths */
     for (size_t i = 0; i < 2; i++) {
-        struct weft_allreduce_config config = config_of(WEFT_ALLREDUCE_BOX_SWITCH, 8, 4000000);
+        struct weft_allreduce_config config = box_config(WEFT_ALLREDUCE_BOX_SWITCH, 8, 4000000);
         config.loss_ppm = losses_ppm[i];
         struct weft_allreduce_result box = run(&config);
         config.box = WEFT_ALLREDUCE_NO_BOX;
@@ -111,7 +90,7 @@ static void a_box_in_the_switch_nearly_halves_the_time(void **state)
 static void a_full_buffer_before_the_box_delays_and_does_not_stop(void **state)
 {
     (void)state;
-    struct weft_allreduce_config config = config_of(WEFT_ALLREDUCE_BOX_HOST, 8, 4000000);
+    struct weft_allreduce_config config = box_config(WEFT_ALLREDUCE_BOX_HOST, 8, 4000000);
     config.box_slots = 64;
     struct weft_allreduce_result full = run(&config);
     assert_true(full.dropped_full > 1000);
@@ -128,7 +107,7 @@ static void a_full_buffer_before_the_box_delays_and_does_not_stop(void **state)
 static void later_sums_are_quicker_than_the_timeout(void **state)
 {
     (void)state;
-    struct weft_allreduce_config config = config_of(WEFT_ALLREDUCE_BOX_SWITCH, 8, 1000000);
+    struct weft_allreduce_config config = box_config(WEFT_ALLREDUCE_BOX_SWITCH, 8, 1000000);
     config.box_slots = 8;
     config.loss_ppm = 10000;
     struct weft_allreduce_result early = run(&config);
@@ -146,7 +125,7 @@ static void a_round_that_takes_too_long_is_reported(void **state)
     const uint64_t seeds[] = {1, 14};
     for (size_t i = 0; i < sizeof(seeds) / sizeof(seeds[0]); i++) {
         struct weft_allreduce_result result;
-        struct weft_allreduce_config config = config_of(WEFT_ALLREDUCE_BOX_SWITCH, 2, 8000000);
+        struct weft_allreduce_config config = box_config(WEFT_ALLREDUCE_BOX_SWITCH, 2, 8000000);
         config.rate_bps = 1000000;
         config.rtt_ns = WEFT_NS_PER_S;
         config.loss_ppm = 100000;
@@ -166,7 +145,7 @@ static void what_makes_no_sense_is_refused(void **state)
     struct weft_allreduce_config config;
 #define REFUSED(field, value)                                                                      \
     do {                                                                                           \
-        config = config_of(WEFT_ALLREDUCE_BOX_SWITCH, 8, 4000000);                                 \
+        config = box_config(WEFT_ALLREDUCE_BOX_SWITCH, 8, 4000000);                                 \
         assert_null(weft_allreduce_config_check(&config));                                         \
         config.field = value;                                                                      \
         assert_non_null(weft_allreduce_config_check(&config));                                     \
