@@ -127,8 +127,8 @@ WEFT_API weft_status weft_comm_join(struct weft_comm *comm, const char *const *a
  * and sends nothing. NULL is allowed. */
 WEFT_API void weft_comm_close(struct weft_comm *comm);
 
-/* Returns the error text of this thread's last failed call, cause and remedy, or "".
- * comm = NULL: of weft_comm_open.
+/* The error text of this thread's last failed call on any communicator, cause and remedy, or "".
+ * comm may be NULL, as after a failed weft_comm_open.
  * Owns:    valid until this thread's next failing call. */
 WEFT_API const char *weft_comm_error(const struct weft_comm *comm);
 

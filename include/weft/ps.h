@@ -48,9 +48,9 @@
  * Progress. By default the calling thread makes progress: packets are sent and received only inside
  * these functions. A program that computes for longer than a server's peer timeout (5 s) between
  * two calls must first call weft_ps_idle, or set config.thread for a progress thread of the
- * library. Without config.thread one packet is sent outside these functions: the acknowledgement of
- * the last reply. It is sent with the next request if that follows within 100 us; otherwise a
- * thread of the library sends it some milliseconds later.
+ * library. Without config.thread at most one packet is sent outside these functions: the
+ * acknowledgement of the last reply. If the program's last two calls were at most 100 us apart, it
+ * is sent with the next request, or some milliseconds later by a thread of the library.
  *
  * Structs with a `size` field may grow; see docs/API.md. Initialise them with their _init function,
  * then set the fields that differ. Times are nanoseconds, WEFT_NEVER = no limit; fractions are
@@ -110,7 +110,7 @@ struct weft_ps_config {
                                    * operations, each at most about rows_max x (13 + 10 x dim_max)
                                    * bytes; memory is committed when used */
     uint32_t missed_max;          /* for each table: number of ids that the worker remembers as
-                                   * missed; default 65,536 */
+                                   * missed, separately for pushes and pulls; default 65,536 */
     uint32_t busy_poll_us;        /* busy-poll the socket for up to this time before sleeping;
                                    * done only rarely while few polls find a packet; default 0 =
                                    * never */
@@ -366,11 +366,13 @@ WEFT_API void weft_table_options_init(struct weft_table_options *options_p, size
  *
  * Owns:    borrows options until return; gives *table_p, valid until weft_ps_close.
  * Errors:  WEFT_INVALID  an option is out of range.   WEFT_EXISTS  opened already.
+ *          WEFT_NOMEM    no memory for last_values_max or feedback_rows.
  *          WEFT_DATA     a server refuses: it has the table with other options, or a lower
  *                        limit.
  *          WEFT_PEER     a server is down.
- *          WEFT_TIMEOUT  no reply within connect_timeout_ns, usually because --workers of the
- *                        server is not above this rank. Call again to continue waiting.
+ *          WEFT_TIMEOUT  no reply within connect_timeout_ns or call_timeout_ns, usually because
+ *                        --workers of the server is not above this rank. Call again to continue
+ *                        waiting.
  *          WEFT_AGAIN    as weft_push. */
 WEFT_API weft_status weft_table_open(struct weft_ps *ps, const struct weft_table_options *options,
                                      struct weft_ps_table **table_p);
@@ -426,9 +428,12 @@ struct weft_result {
  *          over to later operations, so that even a short operation may lose a packet.
  * Owns:    borrows ids and rows until return; the caller must complete *op_p with weft_wait or
  *          weft_test.
- * Errors:  WEFT_INVALID      NULL with n > 0, n above rows_max, or bound_ppm out of range.
+ * Errors:  WEFT_INVALID      NULL with n > 0, n above rows_max, bound_ppm out of range, or an id
+ *                            beyond the end of a dense table.
  *          WEFT_AGAIN        ops_max operations are in progress: weft_wait for one, then repeat.
  *          WEFT_UNSUPPORTED  a row does not fit into a packet.
+ *          WEFT_NOMEM        push: replay_bytes is too small for it, or is full and no checkpoint
+ *                            has freed space.
  *          WEFT_TIMEOUT      config.call_timeout_ns has passed: nothing was begun.
  *          WEFT_PEER         a server is down: close, and connect again. */
 WEFT_API weft_status weft_push(struct weft_ps_table *table, const uint64_t *ids, const float *rows,
@@ -477,7 +482,8 @@ WEFT_API weft_status weft_test(struct weft_ps *ps, uint64_t op, struct weft_resu
  *
  * - Push: rows of which a gradient did not arrive. The worker does not know which chunks a server
  *   refused (chunks_refused), so refused rows are included only if the server refused all.
- * - Operation that failed with WEFT_PEER: also rows that are not known to have arrived.
+ * - Operation that failed with WEFT_PEER: also rows that are not known to have arrived; possibly
+ *   all rows.
  * - In a blocking form, rows of the parts after the one that failed are not included.
  *
  * weft_result_gap: the first run of such rows at or after row `from`; false if there is none. To
@@ -493,8 +499,8 @@ WEFT_API size_t weft_result_missed(const struct weft_ps *ps, uint64_t *bits_p, s
  * rows_max, whose results are summed. There is no time limit: the call ends when the operation
  * is complete or a server is down.
  *
- * Shape:   result_p NULL = no result; else written unless WEFT_INVALID or WEFT_AGAIN is
- *          returned.
+ * Shape:   result_p NULL = no result; else written if at least the first part was begun, whatever
+ *          the status.
  * Owns:    borrows all until return.
  * Errors:  as weft_push and weft_wait, except WEFT_TIMEOUT. Parts before the one that failed are
  *          applied. Each part is a separate update, and only the first one of a clock can be
@@ -506,7 +512,7 @@ WEFT_API weft_status weft_push_wait(struct weft_ps_table *table, const uint64_t 
 WEFT_API weft_status weft_pull_wait(struct weft_ps_table *table, const uint64_t *ids, float *rows_p,
                                     size_t n, uint32_t bound_ppm, struct weft_result *result_p);
 
-/* ---- ranges of a vector, several tables ------------------------------------------------------- */
+/* ---- ranges of a vector, several tables ------------------------------------------------------ */
 
 /* Push or pull a contiguous range of a dense table without a list of ids: rows first .. first + n -
  * 1. Otherwise as weft_push and weft_pull; the blocking forms accept ranges of any length.
@@ -591,8 +597,9 @@ struct weft_op_options {
     uint32_t reserved;    /* 0 */
     uint64_t fill;        /* pull: bit i = the memory of list i holds no old values (bit 63: of all
                            * lists from 63 on). Rows that do not arrive are set to their last
-                           * pulled value (last_values_max of the table), or else to their initial value
-                           * (init_scale, init_skip). Default 0: the memory keeps its content */
+                           * pulled value (last_values_max of the table), or else to their
+                           * initial value (init_scale, init_skip). Default 0: the memory keeps
+                           * its content */
     uint64_t deadline_ns; /* maximum duration. At the deadline the operation ends even if more than
                            * the bound is missing. Rows that did not arrive are missed
                            * (weft_result_gap), and the status is OK. A pull ends at the deadline in
@@ -629,8 +636,9 @@ WEFT_API weft_status weft_pull_with(struct weft_ps *ps, const struct weft_pull_l
  * not applied (requests_short, pushes_skipped), and weft_clock_ended counts the clock already. If
  * the worker then calls weft_clock before it begins another push to the table, the call belongs to
  * the clock that the servers have ended: it returns WEFT_OK, and ends no clock.
- * Errors:  WEFT_PEER  a server is down, or rejects a clock because its count for this worker
- *                     differs. Pending operations fail with the same status. */
+ * Errors:  WEFT_PEER     a server is down, or rejects a clock because its count for this worker
+ *                        differs. Pending operations fail with the same status.
+ *          WEFT_TIMEOUT  config.call_timeout_ns has passed: the clock has not ended. */
 WEFT_API weft_status weft_clock(struct weft_ps_table *table);
 
 /* Number of clocks of the table that this worker has ended. */

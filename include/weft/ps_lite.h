@@ -25,7 +25,7 @@
  *     DMLC_NUM_WORKER.
  *   - Values are floats, the same number for each key of a table. The first push or pull of the
  *     table sets the number: values / keys of its vectors, or 1 for a pull into an empty vector.
- *     `lens`, if given, must match.
+ *     `lens` of a push, if given, must match; a pull writes its `lens`.
  *   - Keys may have any order and may repeat. cmd and priority are ignored.
  *   - Callbacks run in the thread that calls Wait (or Push, Pull, Finalize).
  *   - Start waits for the servers, not for other workers; Finalize waits until this worker's pushes
@@ -357,9 +357,9 @@ template <typename Val> class KVWorker
         return end_begin(node, timestamp);
     }
 
-    /* Fetch the values of keys. An empty vals is resized. vals and lens must stay valid until
-     * Wait returns or the callback runs. lens may be NULL. keys may be changed or freed when Pull
-     * returns. */
+    /* Fetch the values of keys. An empty vals is resized. vals must stay valid until Wait returns
+     * or the callback runs. lens may be NULL; it is written before Pull returns. keys may be
+     * changed or freed when Pull returns. */
     int Pull(const std::vector<Key> &keys, std::vector<Val> *vals, std::vector<int> *lens = nullptr,
              int cmd = 0, const Callback &callback = nullptr, int priority = 0)
     {

@@ -116,7 +116,8 @@ WEFT_API void weft_transport_config_init(struct weft_transport_config *config_p,
  *          WEFT_UNSUPPORTED  an address family that this release does not support, or a config with
  *                            fields that this library does not know.
  *          WEFT_NOTFOUND     no job key: set key_file, or WEFT_JOB_KEY.
- *          WEFT_DATA         the key file is malformed, or readable by other users.
+ *          WEFT_DATA         the key file or an environment variable is malformed, or the file is
+ *                            readable by other users.
  *          WEFT_STATE        the key was read from the environment before this process was forked.
  *          WEFT_EXISTS       the port is in use: choose another, or 0.
  *          WEFT_IO           a system call failed. WEFT_NOMEM.
@@ -311,9 +312,9 @@ WEFT_API bool weft_transport_poll(struct weft_transport *transport,
                                   struct weft_transport_event *event_p);
 
 /* Make progress until there is an event, and return it.
- * Errors:  WEFT_TIMEOUT  no event within timeout_ns; the error text reports what was
- *                        observed meanwhile (packets that match no receive, refused connections,
- *                        no packets). */
+ * Errors:  WEFT_TIMEOUT  no event within timeout_ns. If that is more than 100 ms, the error text
+ *                        reports what was observed after the first 100 ms (packets that match no
+ *                        receive, refused connections, no packets). */
 WEFT_API weft_status weft_transport_wait(struct weft_transport *transport, uint64_t timeout_ns,
                                          struct weft_transport_event *event_p);
 
@@ -349,7 +350,8 @@ struct weft_transport_counters {
     uint64_t messages_unknown;    /* of the sends */
     uint64_t chunks_missing;      /* of messages received */
     uint64_t unmatched_packets;   /* of messages for which no receive was posted */
-    uint64_t invalid_packets;     /* malformed, of unknown type or inconsistent; dropped */
+    uint64_t invalid_packets;     /* malformed, inconsistent, of unknown type, or of no connection;
+                                   * dropped */
     uint64_t connections_refused; /* accept is 0, or peers_max connections exist */
     uint64_t kernel_drops;        /* the socket's receive buffer was full */
     uint64_t send_drops;          /* packets that the kernel refused to send; treated as loss */
