@@ -473,27 +473,29 @@ const char *weft_ep_hint_text(enum weft_ep_hint hint)
     case WEFT_HINT_NONE:
         break;
     case WEFT_HINT_KEY:
-        return "a peer with another job key was here: check that both ends use the same key file";
+        return "a peer with another job key sent a handshake: check that both ends use the same "
+               "key file";
     case WEFT_HINT_VERSION:
-        return "a peer of another protocol version was here: install the same release at both ends";
+        return "a peer of another protocol version sent a handshake: install the same release at "
+               "both ends";
     case WEFT_HINT_MODE:
-        return "a peer with another security mode was here: give both ends the same --security";
+        return "a peer with another security mode sent a handshake: give both ends the same "
+               "--security";
     case WEFT_HINT_CRYPTO:
         return "the cryptography of this process failed; was it forked after the endpoint was "
                "opened? Open endpoints in the child";
     case WEFT_HINT_TOLD_KEY:
-        return "the other end says that its job key is another: check that both ends use the same "
-               "key file";
+        return "the other end reports another job key: check that both ends use the same key file";
     case WEFT_HINT_TOLD_VERSION:
-        return "the other end says that it speaks another protocol version: install the same "
-               "release at both ends";
+        return "the other end reports another protocol version: install the same release at both "
+               "ends";
     case WEFT_HINT_TOLD_MODE:
-        return "the other end says that it does not take this security mode: give both ends the "
-               "same --security";
+        return "the other end reports that it does not accept this security mode: give both ends "
+               "the same --security";
     case WEFT_HINT_TOLD_FULL:
-        return "the other end says that it has no room for one more peer: raise its limit, or wait";
+        return "the other end reports that its table of peers is full: raise its limit, or wait";
     case WEFT_HINT_TOLD_CLOSED:
-        return "the other end says that it accepts no connections: check address and port";
+        return "the other end reports that it accepts no connections: check address and port";
     }
     return "";
 }

@@ -164,7 +164,7 @@ status=0
 WEFT_PEER_TIMEOUT_S=5 ./send 127.0.0.1 "$(sed -n 's/^port //p' recv.out)" other.key 1 2>send.err ||
     status=$?
 tap_is "another key: exit status 1" "$status" 1
-tap_like "and it is said" "$(cat send.err)" 'job key is another'
+tap_like "and it is said" "$(cat send.err)" 'reports another job key'
 kill "$receiver"
 wait "$receiver" 2>/dev/null
 

@@ -70,7 +70,7 @@ tap_is "both know it already" "$(accuracy)" 2
 WEFT_WORKERS=2 WEFT_RANK=2 ./ps_train 2>run.err
 tap_like "a rank beyond the workers is told" "$(cat run.err)" 'rank 2 (from WEFT_RANK) does not exist in a job of 2 workers'
 WEFT_PEER_TIMEOUT_S=5 WEFT_JOB_KEY=$(cat other.key) ./ps_train 2>run.err
-tap_like "another key is told" "$(cat run.err)" "127.0.0.1:[0-9]* refused the connection: .*job key is another"
+tap_like "another key is told" "$(cat run.err)" "127.0.0.1:[0-9]* refused the connection: .*reports another job key"
 env -u WEFT_SERVERS ./ps_train 2>run.err
 tap_like "no servers named" "$(cat run.err)" 'WEFT_SERVERS'
 env WEFT_COORDINATOR=nowhere ./ps_train 2>run.err

@@ -106,11 +106,11 @@ attempt 7 "--security none" "$a --peer-timeout 5" &
 wait
 ends 1 "the same key" '' ''
 ends 2 "more than asked" '' ''
-ends 3 "another key" "job key is another.*this end's is $print_b" \
+ends 3 "another key" "reports another job key.*this end's is $print_b" \
     "every connection was rejected: a peer with another job key.*this end's is $print_a"
-ends 4 "another key, engine" "job key is another.*this end's is $print_b" "another job key"
-ends 5 "less than asked" 'does not take this security mode' 'another security mode'
-ends 6 "none at the worker" 'does not take this security mode' 'another security mode'
-ends 7 "none at the server" 'does not take this security mode' 'another security mode'
+ends 4 "another key, engine" "reports another job key.*this end's is $print_b" "another job key"
+ends 5 "less than asked" 'does not accept this security mode' 'another security mode'
+ends 6 "none at the worker" 'does not accept this security mode' 'another security mode'
+ends 7 "none at the server" 'does not accept this security mode' 'another security mode'
 
 tap_done

@@ -91,8 +91,8 @@ tap_like "with its counters" "$(cat "$tap_tmp/run.out")" '"event":"done"'
 tap_run_fails "another key" 1 "$WEFT_BIN" worker --transport tcp --servers "127.0.0.1:$port" \
     --workers 2 --rank 1 --data "$data" --key-file "$tap_tmp/other.key" --peer-timeout 5
 tap_like "is said where it is used" "$(cat "$tap_tmp/run.out")" \
-    'gone: it has not answered for 5 s; the other end says that its job key is another'
-tap_like "and at the server" "$(cat "$tap_tmp/server.err")" 'a peer with another job key was here'
+    'gone: it has not answered for 5 s; the other end reports another job key'
+tap_like "and at the server" "$(cat "$tap_tmp/server.err")" 'a peer with another job key sent a handshake'
 tap_run_fails "the other transport" 1 "$WEFT_BIN" worker --servers "127.0.0.1:$port" \
     --workers 2 --rank 1 --data "$data" --key-file "$tap_tmp/job.key" --peer-timeout 5
 tap_like "nobody there speaks it" "$(cat "$tap_tmp/run.out")" 'not answered for 5 s'

@@ -831,7 +831,7 @@ class WhoIsThere(unittest.TestCase):
 
     def test_another_key(self):
         with Servers(shards=1) as servers:
-            with self.assertRaisesRegex(weft.PeerError, "job key is another"):
+            with self.assertRaisesRegex(weft.PeerError, "reports another job key"):
                 weft.connect(servers.list, key=b"k" * 32, worker=0, workers=1,
                              peer_timeout_ns=10**9)
 

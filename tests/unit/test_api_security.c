@@ -178,7 +178,7 @@ static void another_key_is_told_at_both_ends(void **state)
     (void)state;
     struct weft_transport_config b = keyed(key_b, WEFT_TRANSPORT_AUTH);
     struct weft_transport_config a = keyed(key_a, WEFT_TRANSPORT_AUTH);
-    strangers(&b, &a, "another job key", "job key is another");
+    strangers(&b, &a, "a peer with another job key", "reports another job key");
 }
 
 static void another_mode_is_told_at_both_ends(void **state)
@@ -186,7 +186,7 @@ static void another_mode_is_told_at_both_ends(void **state)
     (void)state;
     struct weft_transport_config b = keyed(key_a, WEFT_TRANSPORT_SEAL);
     struct weft_transport_config a = keyed(key_a, WEFT_TRANSPORT_AUTH);
-    strangers(&b, &a, "another security mode", "does not take this security mode");
+    strangers(&b, &a, "another security mode", "does not accept this security mode");
 }
 
 int main(void)
