@@ -30,8 +30,10 @@ enum {
     FEW_LOSSES_PPM = 30000,
     BATCH_PACKETS = 4,       /* no batching of fewer packets */
     BATCH_SHARE = 4,         /* fraction of the packets in flight to wait for */
-    SHORT_AHEAD_MAX = 64,    /* new since the last long ACK, of what ACK_SHORT has the low bits */
-    SHORT_NUMBERS_MAX = 256, /* packet numbers from one long ACK to the next: it has the counts */
+    SHORT_AHEAD_MAX = 64,    /* increase of open_from and ce since the last long ACK, of which
+                              * ACK_SHORT has the low 8 bits */
+    SHORT_NUMBERS_MAX = 256, /* packet numbers between two long ACKs: ACK_SHORT lacks the clock and
+                              * the count of ECT */
     SHORT_MASK_LAST = 63,
     SHORT_DELAY_SHIFT = 10,
 };
@@ -50,7 +52,8 @@ static bool few_losses(const struct weft_ep *ep)
  * delay announced then is that of the first packets of its next message. It applies fully only with
  * few losses: a gap is acknowledged immediately, and the next grant repeats a lost ACK. With 5 %
  * loss, where one grant in twenty is lost, rounds took 1 % longer. With such losses the delay is a
- * third of a turn: with less, nearly each packet of a slow link was acknowledged separately. */
+ * third of a turn: with a shorter delay, nearly each packet of a slow link was acknowledged
+ * separately. */
 static uint64_t turn_ns(const struct weft_ep *ep, const struct peer *p, uint64_t packet_ns)
 {
     uint64_t round_ns = p->rx.live == 0 ? 0 : (uint64_t)ep->credit.turn_packets * packet_ns;

@@ -52,7 +52,7 @@ struct weft_cc {
     uint32_t packet_bytes;
     bool slow_start;
     bool round_full; /* the window was fully used in this round */
-    bool marks;      /* this path has marked a packet; not used by "delay" */
+    bool marks;      /* this path has marked a packet; not set by "delay" */
     struct weft_cc_loss loss;
     /* dctcp */
     uint32_t alpha_ppm; /* smoothed fraction of marked packets, g = 1/16 */

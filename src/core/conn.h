@@ -119,7 +119,7 @@ static inline void conn_event_polled(struct conn *c, bool one)
 /* The connecting peer with this id and address; NULL = none. */
 struct peer *weft_core_connecting_find(struct weft_ep *ep, uint32_t connection_id,
                                        const struct weft_addr *from);
-/* p is about to come up: close older connections with the same process. */
+/* PEER_UP of p follows: close older connections with the same process. */
 void weft_core_older_replace(struct weft_ep *ep, const struct peer *p, uint64_t now_ns);
 void weft_core_hello_recv(struct weft_ep *ep, const struct weft_addr *from, const void *bytes,
                           size_t count, uint64_t now_ns);

@@ -4,7 +4,7 @@
  * A credit is one DATA packet. Credit that was granted and not used yet is outstanding. The sum
  * over all senders with an open message is kept below a budget
  *
- *     rate x base round trip x (1 + 5 x loss, at most 1/4)  +  safe bytes  +  slack
+ *     rate x base round trip x (1 + min(5 x loss, 1/4))  +  safe bytes  +  slack
  *
  * The rate is measured at this end while senders want more credit than they have, so it need not be
  * configured. The slack is an allowance for hosts that reply late: it grows while the link pauses
@@ -51,8 +51,8 @@ enum {
     TURN_LONGEST = 8,    /* one of this many grants is for the longest wait */
     QUANTUM_MAX = 128,
     QUANTUM_ACK = 4,    /* smaller grants are not sent, to save an ACK */
-    QUANTUM_FEW = 3,    /* used if the share of a sender is that small */
-    TURN_PACKETS = 3,   /* minimum of the safe bytes per sender in round-robin mode */
+    QUANTUM_FEW = 3,    /* instead, if the budget is less than this for each sender */
+    TURN_PACKETS = 3,   /* safe bytes of each sender in round-robin mode, in packets */
     TURN_BYTES = 57000, /* maximum of the safe bytes in round-robin mode: safe_bytes() */
     WIRE_BYTES = 42,    /* Ethernet, IPv4 and UDP headers */
     LOSS_SPAN_PACKETS = 128,
@@ -308,7 +308,7 @@ static void round_end(struct weft_ep *ep)
     share_join(ep, false);
 }
 
-/* At the begin of a round, packets of some senders of the last round have not arrived yet. In
+/* At the beginning of a round, packets of some senders of the last round have not arrived yet. In
  * round-robin mode each sender is then limited to its share. Without this limit every receiver
  * granted its whole budget to the sender whose message arrived a microsecond earlier, and the links
  * of the others were idle until that sender had used the budget. The other senders may begin with
@@ -410,8 +410,7 @@ void weft_core_credit_run(struct weft_ep *ep, uint64_t now_ns)
     }
 }
 
-/* ---- events of the peers
- * ----------------------------------------------------------------------- */
+/* ---- events of the peers --------------------------------------------------------------------- */
 
 static void pause_note(struct weft_ep *ep, uint64_t at_ns)
 {

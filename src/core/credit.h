@@ -171,8 +171,8 @@ struct credit {
     uint32_t senders;      /* expected number in a round; 0 = no round yet */
     bool round_shared;     /* in this round, most senders have had other receivers */
     bool rounds_shared;    /* round_shared of the previous round */
-    bool turns;            /* round-robin mode: one of these two is set, or the flags of this round
-                            * so far require it */
+    bool turns;            /* round-robin mode: one of these two is set, or the flags received so
+                            * far require it */
     uint32_t senders_now;  /* maximum number of senders at the same time since the last round */
 
     /* credit_want.c: sums over the active peers, which have a message open or a backlog */

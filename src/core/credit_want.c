@@ -56,9 +56,9 @@ static uint64_t size_class(const struct peer *p)
 }
 
 /* Priority of the most urgent open message of the peer. With only a backlog announced, it is the
- * priority of the last open message until the peer holds credit to begin with; after that the
- * lowest priority, because the message after an urgent one need not be urgent, and its first packet
- * has its priority. */
+ * priority of the last open message until the peer holds credit to begin the next one; after that
+ * the lowest priority, because the message after an urgent one need not be urgent, and its first
+ * packet contains its priority. */
 static uint8_t priority_of(const struct peer *p)
 {
     if (p->rx.live == 0 && weft_core_credit_outstanding(p) > 0) {
@@ -101,7 +101,7 @@ static uint64_t at_once(const struct weft_ep *ep, uint64_t senders)
     return links <= 1 ? UINT64_MAX : ep->credit.at_once_host * links / (links - 1) / ends;
 }
 
-/* The allowance: unscheduled packets of a sender without an open message, for the begin of its next
+/* The allowance: unscheduled packets of a sender without an open message, for the start of its next
  * one. */
 uint32_t weft_core_credit_allowance(const struct weft_ep *ep)
 {
@@ -282,10 +282,10 @@ void weft_core_credit_idle(struct weft_ep *ep, struct peer *p)
  * this end's delays, plus USE_SPARE: this is more than it has in flight, and allows its rate to
  * double. The limit does not apply to a sender that sent nothing in that time: it had nothing to
  * send or was sending to others. Nor does it apply to a sender that used all credit that it held at
- * the begin: it is limited by credit, not by its window. With a limit for such senders, 32 senders
- * at 40 Gbit/s to a port of 64 KB took 1.30 times the ideal time instead of 1.08, and 12 times as
- * many packets were lost. If all windows open at the same time, at most twice the budget arrives
- * (weft_core_credit_run). */
+ * the beginning: it is limited by credit, not by its window. With a limit for such senders, 32
+ * senders at 40 Gbit/s to a port of 64 KB took 1.30 times the ideal time instead of 1.08, and 12
+ * times as many packets were lost. If all windows open at the same time, at most twice the budget
+ * arrives (weft_core_credit_run). */
 void weft_core_credit_use(const struct weft_ep *ep, struct peer *p, uint64_t at_ns)
 {
     uint64_t span_ns = 2 * (p->recovery.srtt_ns + p->ack.delay_ns + ep->credit.late_ns);

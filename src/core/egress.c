@@ -11,7 +11,7 @@
  * In an all-to-all exchange, equal messages that belong together are ordered by the age of their
  * credit instead, because receivers wait for this sender. Messages of which nothing was sent yet
  * precede them, in the order in which they were opened: hosts that open theirs in rotated orders
- * then begin with different receivers. This applies from the begin of a round if the previous round
+ * then begin with different receivers. This applies from the start of a round if the previous round
  * was such an exchange, and a burst is then at most a quarter of the limit below, so that all hosts
  * go through their receivers at the same pace. If a receiver's credit has been unused at
  * this end for a long time, the receiver has granted its whole budget to busy senders, and its link
@@ -29,10 +29,10 @@
  * The limit is the lowest that keeps the link busy. It grows when the queue ran empty although
  * chunks waited, because this endpoint was late, and when packets are transmitted immediately,
  * because nothing queues. It shrinks when a quarter of it was still queued at each of the last
- * reports. It is at most one millisecond of the link (beside other traffic three, egress_share.c),
- * and at least 12,000 bytes; if these take longer than a millisecond and there are several
- * receivers, at least four packets. The time of the next report is computed from the drain rate of
- * the queue.
+ * reports. It is at most one millisecond of the link (beside other traffic up to eight,
+ * egress_share.c), and at least 12,000 bytes; if these take longer than a millisecond and there are
+ * several receivers, at least four packets. The time of the next report is computed from the drain
+ * rate of the queue.
  *
  * Source: docs/PROTOCOL.md section 5, "Order"; for the limit Linux's dynamic queue limits (Herbert,
  * 2011) and TCP small queues (Dumazet, 2012).
@@ -102,10 +102,10 @@ static bool is_short(const struct weft_ep *ep, const struct tx_msg *m)
     return (uint64_t)m->chunks * ep->config.packet_bytes <= ep->egress.limit_bytes;
 }
 
-/* The message is one of an all-to-all exchange. A key keeps the limit of the time when it was
- * computed: until the order changes, it is only that of the begin of a round. Short ones follow the order of opening until this
- * round is known to be one: with messages of three chunks, rounds of 64 hosts took 1 % longer
- * otherwise. */
+/* The message is one of an all-to-all exchange. A short message follows the order of opening until
+ * this round is known to be such an exchange: otherwise, with messages of three chunks, rounds of
+ * 64 hosts took 1 % longer. Keys are not recomputed when the limit, which defines "short",
+ * changes. */
 static bool in_turns(const struct weft_ep *ep, const struct tx_msg *m)
 {
     const struct egress *e = &ep->egress;

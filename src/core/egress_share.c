@@ -48,11 +48,12 @@
 
 enum {
     SKIPPED = 2,   /* first intervals of a phase: the queue is still that of the other phase */
-    INTERVALS = 8, /* measured in a phase, at least, */
-    PHASE_BYTES_MIN = 64000, /* and so much: an interval of two packets is wrong by half of one */
-    INTERVALS_FIRST = 4,     /* the same while nothing is known of the link */
+    INTERVALS = 8, /* minimum number of intervals measured in a phase */
+    PHASE_BYTES_MIN = 64000, /* minimum of the bytes drained in them: an interval of two packets is
+                              * wrong by half of one */
+    INTERVALS_FIRST = 4,     /* these two while nothing is known of the link */
     FIRST_BYTES_MIN = 16000,
-    UNITS_MIN = 3, /* of a small part */
+    UNITS_MIN = 3, /* while the part is below PART_LOW_PERCENT */
     UNITS_MAX = 8,
     EQUAL_MAX = 2,
     PART_SUSPECT_PERCENT = 50,

@@ -79,8 +79,8 @@ struct weft_ep_config {
     uint16_t packet_bytes_sure; /* payload that is known to pass; longer packets are probed for
                                  * first. 0 = packet_bytes (loopback, or a known MTU) */
     uint8_t accept;             /* 1: HELLO from an unknown address opens a peer */
-    uint8_t is_standby;         /* 1: another process that serves has this name, so this endpoint
-                                 * sends no UNKNOWN before weft_ep_serve */
+    uint8_t is_standby;         /* 1: another process serves under this name, so this endpoint sends
+                                 * no UNKNOWN before weft_ep_serve */
     uint8_t ecn;                /* 1: mark packets ECT(0) */
     uint8_t confirm_later;      /* 1: a reply of one packet that also carries DONE of its request is
                                  * confirmed with the next message, or after
@@ -103,7 +103,7 @@ struct weft_ep_config {
     uint8_t psk[WEFT_PSK_BYTES]; /* the job key; ignored in mode none */
     uint64_t rekey_packets;      /* packets under one key; 0 = 2^28, 2^23 with packets over 2 KB */
     uint32_t half_open_max;      /* HELLO needs a cookie while there are at least this many
-                                  * half-open peers */
+                                  * half-open peers, or a quarter of peers_max if that is less */
     uint32_t hello_rate_max;     /* new handshakes per second; above it, HELLO needs a cookie */
 };
 
@@ -118,7 +118,7 @@ struct weft_ep_counters {
     uint64_t retransmitted_packets;
     uint64_t lost_packets;    /* declared lost */
     uint64_t spurious_losses; /* declared lost, then acknowledged */
-    uint64_t probes;          /* PTO expiries that sent a probe */
+    uint64_t probes;          /* PTO expiries, and repetitions of answers, that sent a probe */
     uint64_t ce_received;
     uint64_t queue_waits;       /* waits for the host's send queue to drain */
     uint64_t credits_reclaimed; /* times that credit of a silent peer was reclaimed */
@@ -132,11 +132,11 @@ struct weft_ep_counters {
     uint64_t duplicate_chunks;  /* new packet, chunk received before */
     uint64_t late_chunks;       /* of closed messages */
     uint64_t no_memory;         /* DATA that matched no expectation: not acknowledged */
-    uint64_t bad_short;         /* dropped: too short for its class */
+    uint64_t bad_short;         /* dropped: an empty datagram */
     uint64_t bad_version;
     uint64_t bad_class;
-    uint64_t bad_peer;         /* unknown connection id or wrong address */
-    uint64_t bad_packet;       /* malformed control block or lengths */
+    uint64_t bad_peer;         /* of no connection: unknown connection id or wrong address */
+    uint64_t bad_packet;       /* malformed: too short, lengths, fields or frames */
     uint64_t bad_range;        /* DATA outside its grid, or a grid that changed or is too large */
     uint64_t bad_ack;          /* ACK of a packet never sent, or an inconsistent DONE */
     uint64_t old_packets;      /* packet number below the window */
@@ -231,9 +231,9 @@ weft_status weft_ep_connect(struct weft_ep *ep, const struct weft_addr *addr, ui
                             weft_peer *peer_p);
 
 /* Close a connection. Unconfirmed DONEs are sent once more, then CLOSE, up to three times until the
- * peer answers it. PEER_DOWN (LOCAL) follows immediately. weft_ep_busy is true until the answer
- * arrives or the wait for it times out. A half-open peer, for which no PEER_UP was raised, is
- * dropped without a packet and without an event. */
+ * peer answers it. The next weft_ep_on_deadline, which is due immediately, raises PEER_DOWN
+ * (LOCAL). weft_ep_busy is true until the answer arrives or the wait for it times out. A half-open
+ * peer, for which no PEER_UP was raised, is dropped without a packet and without an event. */
 void weft_ep_close(struct weft_ep *ep, weft_peer peer, uint64_t now_ns);
 
 /* As weft_ep_close, but PEER_DOWN at the other end is REPLACED: another process has replaced it. */
@@ -256,7 +256,7 @@ void weft_ep_prefetch_chunk(const struct weft_ep *ep, const void *bytes, size_t 
 /* The time that a driver may wait after it has received datagrams before it receives the next ones,
  * so that one wake-up serves several: a quarter of the time that the datagrams in flight take to
  * arrive, 50 to 100 us. 0 = do not wait: few datagrams are in flight, or they arrive slowly, or
- * chunks of this end wait for acknowledgements. Arrival timestamps and deadlines remain valid. */
+ * this end has first-pass chunks to send. Arrival timestamps and deadlines remain valid. */
 uint64_t weft_ep_batch_ns(const struct weft_ep *ep);
 
 /* Process one received datagram.
@@ -284,7 +284,8 @@ void weft_ep_link_sent(struct weft_ep *ep, uint64_t total_bytes);
  * sign of other programs' traffic. Until the first call: none do. */
 void weft_ep_queue_siblings(struct weft_ep *ep, bool siblings);
 
-/* Latest time at which on_deadline must be called; WEFT_NEVER = no timer is set. */
+/* Latest time at which on_deadline must be called; WEFT_NEVER = no timer is set. 0 while
+ * weft_ep_send has not returned 0 yet. */
 uint64_t weft_ep_deadline(const struct weft_ep *ep);
 void weft_ep_on_deadline(struct weft_ep *ep, uint64_t now_ns);
 
@@ -301,8 +302,8 @@ bool weft_ep_only_done(const struct weft_ep *ep);
 void weft_ep_too_big(struct weft_ep *ep, const struct weft_addr *addr, uint32_t bytes,
                      uint64_t now_ns);
 
-/* True while this end is connecting to this address, or to any address (NULL). Also true while such
- * a connection is up. */
+/* True while this end is connecting to this address, or to any address (NULL); true while a
+ * connection with this address, or with any, is up. */
 bool weft_ep_connecting(const struct weft_ep *ep, const struct weft_addr *addr);
 bool weft_ep_connected(const struct weft_ep *ep, const struct weft_addr *addr);
 

@@ -1,10 +1,10 @@
 /* The table of posted expectations: the memory for incoming messages.
  *
  * Both transports use it (core/endpoint.h, io/tcp). A server posts several for each worker, so a
- * linear search of the table would be too expensive. The expectations of one peer are a list, and
- * those for any peer are another list, both in the order of posting. Matching searches these two
- * lists only; posting and cancelling need no search. The cost is independent of the number of
- * peers.
+ * linear search of the table would be too expensive. The expectations of each peer, and those for
+ * any peer, are divided into a few lists by the kind of message, in the order of posting. Matching
+ * searches only the lists of the message's kind, of its peer and for any peer; posting and
+ * cancelling need no search. The cost is independent of the number of peers.
  */
 #ifndef WEFT_CORE_EXPECT_H
 #define WEFT_CORE_EXPECT_H
@@ -20,9 +20,9 @@ struct weft_expect {
     uint32_t prev;
 };
 
-/* Lists in the order of posting. of[0] contains the expectations whose mask does not include the
- * first byte of the tag. That byte selects the other lists, so that matching a request of one kind
- * skips the expectations of other kinds. */
+/* Lists in the order of posting. of[0] contains the expectations whose mask does not include all of
+ * the first byte of the tag, and is always searched. For the others that byte, modulo 6, is the
+ * kind and selects the list. */
 enum { WEFT_EXPECT_KINDS = 7 };
 
 struct weft_expect_lists {

@@ -6,9 +6,9 @@
  * for it forever and keep its slot. If no packet arrives for longer than any training step
  * (sleep_timeout_ns), the connection therefore ends, too, with a CLOSE in case the peer is alive.
  *
- * A closed connection remains in the table for five probe timeouts. CLOSE is repeated until the
- * peer replies to it, at most three times, and late packets of the connection are dropped without
- * an UNKNOWN. Its slot is reused earlier if no other is free.
+ * A closed connection remains in the table for five probe timeouts. CLOSE is sent until the peer
+ * replies to it, at most three times, and late packets of the connection are dropped without an
+ * UNKNOWN. Its slot is reused earlier if no other is free.
  *
  * Source: docs/PROTOCOL.md section 9; RFC 9000 section 10.
  */

@@ -17,14 +17,14 @@ enum {
     FINISH_CHUNKS_MIN = 16, /* shorter messages send no FINISH, to save a packet */
     NOTES_MAX = 8,
     ACK_EVERY = 64,
-    ACK_EVERY_LATE = 16, /* acknowledge so many if the first of them arrived 100 us ago, for smaller
-                          * bursts */
+    ACK_EVERY_LATE = 16, /* acknowledge this many if the first of them arrived 100 us ago or
+                          * earlier, for smaller bursts */
     INLINE_CHUNKS = 64,  /* masks up to this length are stored in the message */
     TX_MASKS = 4,
     TX_SHARED_RESENT_MAX = 2, /* share.c */
     RX_MASKS = 2,
-    PROBES_UNHEARD_MAX = 1024, /* two per second for the longest time without a packet from a peer
-                                * that is not dropped */
+    PROBES_UNHEARD_MAX = 1024, /* probes that a peer, at two per second, may have sent while none of
+                                * its packets arrived */
 };
 
 static const uint64_t granularity_ns = 100 * WEFT_NS_PER_US;

@@ -1,9 +1,10 @@
 /* Acknowledgements, round-trip time, loss detection and the probe timeout.
  *
- * The algorithms follow RFC 9002, with a granularity of 100 us instead of 1 ms and no minimum
- * timeout of 200 ms. Packets in flight are in a ring indexed by packet number, with two bitmaps (in
- * flight; declared lost). The words of an ACK are aligned to 64 packet numbers as the bitmaps are,
- * so an ACK costs a few AND operations and one step for each packet that it acknowledges.
+ * The algorithms follow RFC 9002, with a granularity of 100 us instead of 1 ms. Unlike TCP's in
+ * Linux, timeouts have no minimum of 200 ms. Packets in flight are in a ring indexed by packet
+ * number, with two bitmaps (in flight; declared lost). The words of an ACK are aligned to 64 packet
+ * numbers as the bitmaps are, so an ACK costs a few AND operations and one step for each packet
+ * that it acknowledges.
  *
  * Source: docs/PROTOCOL.md section 5; RFC 9002 sections 5 and 6.
  */
@@ -498,7 +499,7 @@ void weft_core_ack_short_recv(struct weft_ep *ep, struct peer *p, uint64_t pn,
     uint64_t largest = newest - behind;
     unsigned above = 63 - (unsigned)(largest % 64);
     if (largest < 63 && (s->mask & (UINT64_MAX >> (largest + 1))) != 0) {
-        ep->counters.bad_ack++; /* the mask covers numbers below 1 */
+        ep->counters.bad_ack++; /* the mask covers numbers below 0 */
         return;
     }
     struct weft_wire_ack ack; /* only the fields before the words; ACK_SHORT has no words */

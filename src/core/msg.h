@@ -96,7 +96,7 @@ struct weft_msg_expect {
                             * 0 = none */
     uint64_t user;         /* returned in OPEN, CHUNK and RECEIVED */
     const void *prefetch;  /* WEFT_PREFETCH_BYTES that the caller accesses when a message arrives;
-                            * they  are prefetched, never read. NULL = none */
+                            * they are prefetched, never read. NULL = none */
 };
 
 enum weft_msg_event_type {

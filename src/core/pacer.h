@@ -32,10 +32,10 @@ static inline void pacer_spend(struct pacer *c, uint64_t rate_bps, uint32_t byte
 }
 
 void weft_core_pacer_refill(struct peer *p, uint64_t now_ns);
-/* True if a packet of so many bytes may be sent now. Otherwise sets until_ns to the time when it
+/* True if a packet of this length may be sent now. Otherwise sets until_ns to the time when it
  * may be sent. */
 bool weft_core_pacer_allows(struct peer *p, uint32_t bytes, uint64_t now_ns);
-/* Transmission time of so many bytes at this rate. */
+/* Transmission time of these bytes at this rate. */
 uint64_t weft_core_time_of(uint64_t rate_bps, uint64_t bytes);
 
 #endif

@@ -3,7 +3,7 @@
  *
  * Packet size. A connection starts with a size that is known to pass, and probes for longer ones. A
  * probe is a separate packet, a PING with padding, and does not count in bytes in flight. The
- * largest allowed size is probed first, together with the usual size below it, so that on most
+ * largest allowed size is probed first, together with that of standard Ethernet, so that on most
  * networks one round trip is enough. Then the usual sizes are probed downwards, then the remaining
  * interval is halved. A size is abandoned after three tries. A black hole is suspected if packets
  * longer than the base are lost in two consecutive rounds, while in each round shorter packets pass

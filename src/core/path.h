@@ -89,8 +89,8 @@ static inline void path_ecn_short(struct path *path, uint64_t pn)
     path->ecn_short_pn = weft_max_u64(path->ecn_short_pn, pn);
 }
 
-/* The packet size that corresponds to a packet of so many bytes. Sizes include the bytes of a tag
- * in every mode, as those of size probes do. */
+/* The packet size that corresponds to a packet of this length. Sizes include the bytes of a tag in
+ * every mode, as those of size probes do. */
 uint32_t weft_core_path_room(const struct peer *p, uint32_t bytes);
 void weft_core_path_init(const struct weft_ep *ep, struct peer *p);
 /* The handshake is complete: start the size search and ECN validation. */

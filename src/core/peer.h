@@ -1,16 +1,19 @@
 /* A peer: its objects, and the queries that need several of them. Internal to src/core.
  *
- * Each object has a header with its struct and its functions. Only these files write its fields:
+ * Each object has a header with its struct and its functions. Only these functions and the files
+ * named here write its fields (tests/check/objects.sh):
  *
- *   conn.h       the connection          handshake.c, life.c
+ *   conn.h       the connection          handshake.c, life.c, peers.c
  *   secure.h     keys and tags           secure.c
  *   recovery.h   packets in flight       loss.c, tail.c
+ *   cc.h         congestion control      cc.c, cc_*.c
  *   pacer.h      token bucket            pacer.c
  *   path.h       size, ECN, address      path.c
- *   tx_msgs.h    outgoing messages       tx_msg.c (one: tx_msg.h); pace.c, critical.c
- *   rx_msgs.h    incoming messages       rx_msg.c (one: rx_msg.h); critical.c
+ *   tx_msgs.h    outgoing messages       tx_msg.c (one: tx_msg.h)
+ *   rx_msgs.h    incoming messages       rx_msg.c (one: rx_msg.h)
  *   ack.h        acknowledgements        ack.c
- *   credit.h     credit, both directions       credit.c, credit_want.c
+ *   credit.h     credit of this end      tx.c (allowed)
+ *                credit of the peer      credit.c, credit_want.c
  */
 #ifndef WEFT_CORE_PEER_H
 #define WEFT_CORE_PEER_H

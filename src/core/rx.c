@@ -1,9 +1,10 @@
 /* Processing of a verified packet (verify.c): first its frames, then its chunk, which is passed to
  * the message's sink. Then the time is computed at which a message with missing chunks may close.
  *
- * The packet number is recorded before the frames are processed and the chunk is delivered. A DATA
- * packet that finds no posted memory is treated as lost: it is not recorded and not acknowledged,
- * and the sender retransmits its chunk.
+ * The packet number enters the replay window before the frames are processed and the chunk is
+ * delivered, and is recorded for acknowledgement afterwards. A DATA packet that finds no posted
+ * memory is treated as lost: it is not acknowledged, and the sender retransmits its chunk in
+ * another packet.
  *
  * Source: docs/PROTOCOL.md sections 3.7, 4, 6 rules 3, 5, 6.
  */

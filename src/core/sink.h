@@ -7,8 +7,7 @@
 #include <stdint.h>
 
 /* Add the floats (binary32, little-endian) at from to those at to. Any alignment; bytes after the
- * last whole float are not changed.
- * Cost:    about 35 ns per KB in cache. */
+ * last whole float are not changed. Cost: O(bytes). */
 void weft_sink_add(uint8_t *to, const uint8_t *from, size_t bytes);
 
 #endif

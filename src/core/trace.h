@@ -81,7 +81,7 @@ enum weft_trace_type {
         WEFT_TRACE_TYPE_END,
 };
 
-/* Contents of an outgoing packet; 0 = acknowledgements only. */
+/* Contents of an outgoing packet; 0 = acknowledgements only. Other bits are internal to core. */
 enum weft_trace_packet_flags {
     WEFT_TRACE_HAS_DATA = 1,
     WEFT_TRACE_HAS_DONE = 2,

@@ -1,8 +1,9 @@
 /* Building packets: the next burst of equal datagrams to one peer.
  *
- * Order: the handshake; a probe; a packet with control frames if any are due (a small chunk, or
- * several short messages, are added if they fit); then, in the peer's turn (egress.c), chunks, as
- * many as window, credit and pacer allow, from the caller's buffer, or several short messages.
+ * Order: the handshake; PATH_CHALLENGE; a probe; parts of a critical mask; a packet with control
+ * frames if any are due (a small chunk, or several short messages, are added if they fit); a size
+ * probe; then, in the peer's turn (egress.c), chunks, as many as window, credit and pacer allow,
+ * from the caller's buffer, or several short messages.
  */
 #include "core/internal.h"
 
@@ -36,10 +37,10 @@ static bool may_send(const struct weft_ep *ep, struct peer *p, uint32_t bytes, u
            weft_core_pacer_allows(p, bytes, now_ns);
 }
 
-/* SENDER_LIMITED: set on the last packets that window, pacer and the host's queue allow while
- * unsent chunks remain. This end, not the network, then causes the pause that may follow. Several
- * packets have the flag, because the last one may be lost. The receiver knows the limit by
- * credit. */
+/* SENDER_LIMITED: set while unsent chunks remain, on the last packets that window, pacer and the
+ * host's queue allow, and on all packets of a message with a rate. This end, not the network, then
+ * causes the pause that may follow. Several packets have the flag, because the last one may be
+ * lost. The receiver knows the limit by credit. */
 static bool sender_limited(const struct weft_ep *ep, const struct peer *p, const struct tx_msg *m,
                            uint32_t bytes)
 {

@@ -1,9 +1,10 @@
 /* Outgoing messages: open and close, selection of the next chunk, retransmission, and DONE.
  *
  * The first pass sends every chunk once, in the order of the message's permutation. A lost chunk is
- * retransmitted only if it is critical, or if the bound would otherwise be exceeded by the known
- * losses and those expected among the chunks in flight (rules 2 and 4, resend_due below). The
- * receiver closes the message and reports the outcome, and the chunks received, in DONE.
+ * retransmitted if it is critical, if the bound would otherwise be exceeded by the known losses and
+ * those expected among the chunks in flight, or, during the first pass, to keep the losses below an
+ * eighth of the bound (rules 2 and 4, resend_due below). The receiver closes the message and
+ * reports the outcome, and the chunks received, in DONE.
  *
  * Source: docs/PROTOCOL.md section 6, rules 1, 2, 4, 5, 6; [apnet19] section 3.1. Unlike in the
  * paper, only losses whose retransmission would *extend* the message are not retransmitted, and the

@@ -72,15 +72,16 @@ static inline void tx_backlog_sent(struct tx_msgs *t, uint32_t end)
     t->need_backlog = false;
     t->backlog_end = (int32_t)(end - t->backlog_end) > 0 ? end : t->backlog_end;
 }
-/* After `sent` DATA packets an earlier end has been reached. Ends are compared modulo 2^32, so one
- * that were 2^31 behind would seem to be ahead. */
+/* After `sent` DATA packets an earlier end has been reached. Ends are compared modulo 2^32, so an
+ * end that is 2^31 behind would seem to be ahead. */
 static inline void tx_backlog_reached(struct tx_msgs *t, uint32_t sent)
 {
     t->backlog_end = (int32_t)(sent - t->backlog_end) > 0 ? sent : t->backlog_end;
 }
-/* After `sent` DATA packets one is sent with first_passes messages, of which `uncounted` are no
- * DATA packets. If nothing is left then, BACKLOG is redundant; but if the receiver may expect more
- * DATA packets than there will be, it is due. */
+/* A packet with several messages follows `sent` DATA packets. It is the first pass of
+ * `first_passes` of them; `uncounted` of these are in frames, which are no DATA packets. If no
+ * first-pass chunk is left after it, BACKLOG is redundant, unless the receiver expects more DATA
+ * packets than there will be. */
 static inline void tx_backlog_shared(struct tx_msgs *t, uint32_t sent, uint32_t uncounted,
                                      uint32_t first_passes)
 {
