@@ -1,7 +1,8 @@
-/* The reason of a failure as text for a person. It is one line that goes with the status: the call
- * or the file that failed, the reason and, if there is one, the next action. No folder of src
- * prints it. The caller that started the operation (cli, or a program that uses the C API) prints
- * it once.
+/* The reason of a failure as text for a person: one line that goes with the status, with the call
+ * or the file that failed, the reason and, if there is one, the next action. The function that
+ * fails does not print it. The caller that started the operation (cli, or a program that uses the C
+ * API) prints it once. Only failures that have no such caller, such as those of background threads
+ * of src/obs, are printed where they occur.
  */
 #ifndef WEFT_BASE_ERROR_H
 #define WEFT_BASE_ERROR_H

@@ -6,7 +6,8 @@
  *   3. local failure         a status from this list; must be checked
  *   4. loss                  data: a partial message is success with a received mask
  *
- * A function that returns a status writes its outputs only on WEFT_OK.
+ * Unless its comment states otherwise, a function that returns a status writes its outputs only on
+ * WEFT_OK.
  */
 #ifndef WEFT_BASE_STATUS_H
 #define WEFT_BASE_STATUS_H
