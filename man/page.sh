@@ -125,9 +125,9 @@ END {
     print ".It 0"
     print "success"
     print ".It 1"
-    print "the run failed; the message says which process, file or line"
+    print "the run failed; the message names the process, file or line"
     print ".It 2"
-    print "the command line is wrong; the message says what is allowed"
+    print "the command line is wrong; the message contains the allowed values"
     print ".El"
     if (example != "") {
         print ".Sh EXAMPLES"
