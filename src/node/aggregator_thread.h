@@ -42,14 +42,14 @@ struct weft_aggregator_thread {
     uint16_t port;
     weft_status status;
     struct weft_error error;
-    struct weft_launch_address moved; /* the server's current address; port 0 = unchanged. Under
-                                       * `lock` */
+    struct weft_launch_address moved; /* the server's current address; port 0 = unchanged */
     atomic_bool stop;
     struct weft_stats_query query;      /* of its struct weft_aggregator_stats */
     struct weft_aggregator_stats stats; /* valid after join */
 };
 
-/* Defaults of both, accepting, over UDP on a free port of 127.0.0.1. */
+/* Defaults of both configurations; the endpoint accepts connections, over UDP on a free port of
+ * 127.0.0.1. */
 void weft_aggregator_thread_config_default(struct weft_aggregator_thread_config *config_p);
 
 /* Start the thread and wait until it has opened its socket; the shard may start later.

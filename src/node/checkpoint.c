@@ -110,7 +110,7 @@ static weft_status judge(const struct weft_checkpoint *checkpoint, struct weft_e
     return WEFT_OK;
 }
 
-/* Find the process that this one replaces. */
+/* Log which processes this one replaces. */
 static void say_replaced(struct weft_checkpoint *checkpoint)
 {
     const struct weft_ckpt_history *history = weft_ckpt_log_history(checkpoint->log);

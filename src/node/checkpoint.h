@@ -3,12 +3,12 @@
  *
  * Every shard thread has a feed. When a checkpoint is ordered, the shard thread takes a snapshot
  * (ps/snapshot.h), and passes records in two buffers to the writer's thread, which alone writes
- * files; neither waits for the other with a lock held. The writer commits when all shards of the
- * process have finished.
+ * checkpoint files; neither waits for the other with a lock held. The writer commits when all
+ * shards of the process have finished.
  *
  * A checkpoint is ordered every N clocks (all servers of a job cut at the same clocks, so their
- * parts fit together), every N seconds, on SIGUSR1, and at the end; the last three only when the
- * process has all shards of the job. Workers may also request one.
+ * parts fit together), when the process ends, and on request of a worker. A process that has all
+ * shards of the job also orders one every N seconds, and on SIGUSR1.
  *
  * Thread:  new, begin, request, end, free: the main thread. restore, attach, turn: the shard's.
  *
@@ -102,25 +102,28 @@ struct weft_checkpoint_config {
     struct weft_node_log log;
 };
 
-/* Scan the directory and find the checkpoint to restore.
+/* Create the directory if it does not exist, and check its log against the options. The checkpoint
+ * to restore is chosen later, by the first call of weft_checkpoint_restore.
  * Errors:  WEFT_INVALID  options; WEFT_STATE  there are checkpoints, and no option says what to
- *          do with them; WEFT_NOTFOUND  nothing to restore; WEFT_IO, WEFT_NOMEM. error->text says
- *          it. */
+ *          do with them; WEFT_NOTFOUND  nothing to restore; WEFT_IO, WEFT_NOMEM. error->text has
+ *          the reason. */
 weft_status weft_checkpoint_new(const struct weft_checkpoint_config *config,
                                 struct weft_checkpoint **checkpoint_p, struct weft_error *error);
 
-/* Restore the feed's shard and replay its journal, if configured, and keep a journal from now on,
- * if configured. On the shard's thread, before it serves. */
+/* Restore the feed's shard; if a journal is configured, replay the previous one and keep a journal
+ * from now on. On the shard's thread, before it serves. The first call claims the shards of the
+ * process, so it must return before another shard's thread starts. */
 weft_status weft_checkpoint_restore(struct weft_checkpoint_feed *feed, struct weft_shard *shard,
                                     uint32_t workers_max, weft_checkpoint_supply *supply,
                                     struct weft_error *error);
 
-/* The number restored from; 0 = none. */
+/* The number of the checkpoint restored from; 0 = none. */
 uint64_t weft_checkpoint_restored(const struct weft_checkpoint *checkpoint);
 
 /* Call after the shards have started, which wait for this (weft_checkpoint_may_serve): record what
  * was restored, and start the writer.
- * Errors:  those of weft_ckpt_log_restored; WEFT_IO  no thread. error->text says it. */
+ * Errors:  those of weft_ckpt_log_restored and weft_journal_release_former; WEFT_IO  no eventfd or
+ *          no thread. error->text has the reason. */
 weft_status weft_checkpoint_begin(struct weft_checkpoint *checkpoint, struct weft_error *error);
 
 /* On the shard's thread, after restore: wait for begin. False: the server ends instead. */
@@ -134,9 +137,10 @@ bool weft_checkpoint_is_replaced(struct weft_checkpoint *checkpoint, struct weft
 /* Make a checkpoint as soon as possible. False: this process does not have all shards. */
 bool weft_checkpoint_request(struct weft_checkpoint *checkpoint);
 
-/* The process is ending: finish the checkpoint in progress, make a last one at a point between two
- * clocks of the tables, and stop the thread. Without make_last (this server was replaced) the
- * checkpoint in progress is abandoned. The shards still run, or wait for begin. NULL is allowed. */
+/* The process is ending: finish the checkpoint in progress, or abandon it if its snapshot is not
+ * taken yet; make a last one; and stop the thread. There is no last one when a BSP table stays in
+ * the middle of a clock. Without make_last (this server was replaced) the checkpoint in progress is
+ * abandoned. The shards still run, or wait for begin. NULL is allowed. */
 void weft_checkpoint_end(struct weft_checkpoint *checkpoint, bool make_last);
 
 /* Call after the shards have ended. NULL is allowed. */

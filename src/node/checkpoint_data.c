@@ -36,7 +36,8 @@ static void note_bytes(struct weft_ckpt_head *head, const char *name, const uint
     weft_ckpt_head_note(head, name, "%s", text);
 }
 
-/* Store the hash key of the admission counters and the index of the next counter to evict. */
+/* Store the hash key of the admission counters, and the cell at which the next search for a rare id
+ * begins. */
 static void note_admission(struct weft_ckpt_head *head, const struct weft_cut_table *table)
 {
     const struct weft_admission_counts *counted = &table->counted;
@@ -225,8 +226,8 @@ weft_status weft_checkpoint_file_open(struct weft_checkpoint_file *file,
     return status;
 }
 
-/* Split records into consecutive columns in one pass, because a batch is larger than the L1 and L2
- * caches. */
+/* Split records into consecutive columns in one pass, because a batch may be larger than the
+ * caches of a core. */
 static void split(const struct weft_checkpoint_table *t, const uint8_t *records, size_t count,
                   uint8_t *columns)
 {

@@ -11,7 +11,7 @@ void weft_checkpoint_attach(struct weft_checkpoint_feed *feed, struct weft_drive
     pthread_mutex_unlock(&feed->owner->lock);
 }
 
-/* The writer's description of the shard's tables. */
+/* Update the description of the shard's tables that the writer reads. */
 static void publish(struct weft_checkpoint_feed *feed, const struct weft_shard *shard)
 {
     uint32_t clock = 0;
@@ -104,7 +104,7 @@ static void say_journal(struct weft_checkpoint *checkpoint, const struct weft_sh
     }
 }
 
-/* Replay the previous process's journal after the checkpoint, and start an own one. */
+/* Replay the previous process's journal after the checkpoint, and start one of this process. */
 static weft_status keep_journal(struct weft_checkpoint_feed *feed, struct weft_shard *shard,
                                 uint32_t number, weft_checkpoint_supply *supply,
                                 struct weft_error *error)
@@ -150,7 +150,7 @@ weft_status weft_checkpoint_restore(struct weft_checkpoint_feed *feed, struct we
     }
     if (status == WEFT_OK && checkpoint->set.number != 0) {
         publish(feed, shard);
-        /* Before the journal is replayed: this is the checkpoint's. */
+        /* Read before the journal is replayed: this is the clock of the checkpoint. */
         pthread_mutex_lock(&checkpoint->lock);
         checkpoint->set_clock =
             feed->clock > checkpoint->set_clock ? feed->clock : checkpoint->set_clock;
@@ -202,8 +202,9 @@ static void watch_cut(struct weft_checkpoint_feed *feed, struct weft_shard *shar
     }
 }
 
-/* With the lock held. The last kept snapshot is valid; or another one is, which the shard does not
- * know yet to be kept, or has dropped for a newer one. */
+/* Pass the news of a valid checkpoint to the shard, with the lock held. If the shard does not know
+ * yet that its snapshot was kept, this is repeated later; news of a checkpoint older than the
+ * last kept one is dropped. */
 static bool take_durable(struct weft_checkpoint_feed *feed, struct weft_shard *shard)
 {
     uint64_t number = feed->durable_number;
@@ -217,7 +218,7 @@ static bool take_durable(struct weft_checkpoint_feed *feed, struct weft_shard *s
     return true;
 }
 
-/* A worker has little room left for kept pushes. */
+/* A worker has little room left for kept pushes, or a program requests a checkpoint. */
 static void take_wish(struct weft_checkpoint_feed *feed, const struct weft_shard *shard)
 {
     struct weft_checkpoint *checkpoint = feed->owner;

@@ -47,7 +47,8 @@ struct weft_checkpoint {
     bool last_done;
     struct weft_checkpoint_feed *feeds; /* (count,) */
 
-    /* Used by the writer only. */
+    /* Written by the writer, except wanted_clock and next_ns, which other threads also write.
+     * Other threads read and write these fields, and under_way and ahead, with the lock held. */
     bool under_way;
     bool ahead; /* it waits for a future clock */
     bool by_request;
@@ -65,7 +66,7 @@ struct weft_checkpoint {
     uint32_t kept_clock;
     bool kept_any;
     uint32_t since_whole;
-    uint32_t last_clock; /* that was ordered */
+    uint32_t last_clock; /* the clock of the last periodic order */
     uint64_t next_ns;
     uint64_t retry_ns; /* after a failure: none before this time, not even by request */
     uint64_t begun_ns;

@@ -1,6 +1,6 @@
-/* Load a checkpoint into a shard: every file is read, and the shard keeps its own rows. With the
- * same number of shards only the shard's own files are read, and the push windows are restored,
- * too. */
+/* Load a checkpoint into a shard. With the same number of shards, only the shard's own files are
+ * read, and the push windows are restored, too. With another number, all files are read, and the
+ * shard keeps the rows that belong to it. */
 #include "node/checkpoint_data.h"
 
 #include <inttypes.h>
@@ -365,7 +365,7 @@ static weft_status load_waiting(const struct load *load, uint16_t table,
     return status;
 }
 
-/* Earlier releases stored no key, so there is none; still earlier ones stored no counters. */
+/* Both are absent in checkpoints of earlier releases. */
 static bool read_admission(const struct load *load, uint16_t table,
                            struct weft_admission_counts *counted)
 {

@@ -299,8 +299,9 @@ static bool note_replaced(struct weft_checkpoint *checkpoint)
     return true;
 }
 
-/* True: the last checkpoint is valid, because all servers have committed. Older ones may then be
- * removed. If the log cannot be read now, it is read at the next check. */
+/* Check whether the last checkpoint is valid, that is, all servers have committed their parts.
+ * Then notify the shards, and remove old checkpoints. If the log cannot be read now, it is read at
+ * the next check. */
 static void look_for_others(struct weft_checkpoint *checkpoint)
 {
     const char *directory = checkpoint->config.options.directory;
@@ -332,8 +333,9 @@ static void look_for_others(struct weft_checkpoint *checkpoint)
     }
 }
 
-/* A checkpoint that waits for a future clock is replaced by a requested one; a requested one is
- * started again when its clock is not reached. */
+/* Abandon a checkpoint whose snapshots are not taken yet, if it only waits for a future clock and
+ * another is requested, if the process ends, or if it was requested and its clock is not reached
+ * in time: then the request is repeated. */
 static void make_way(struct weft_checkpoint *checkpoint)
 {
     bool waits = true;

@@ -4,7 +4,7 @@
  *
  * Other threads begin operations and wait for them; both are queues under one lock. A thread that
  * waits progresses the endpoint itself (node/leader.h). Memory that an operation needs beyond the
- * caller's buffers is allocated by the leader, and kept for later operations.
+ * caller's buffers is allocated by the leader, and kept for later operations unless it is large.
  *
  * Thread:  start and stop: one. All else: any.
  */
@@ -32,8 +32,8 @@ struct weft_coll_thread_counters {
     struct weft_driver_counters driver;
 };
 
-/* Keepalive of 1 s, messages of up to 65,536 chunks; else the defaults of both; rank, ranks, epoch
- * and security are left to fill in. */
+/* Keepalive of 1 s, messages of up to 65,536 chunks, WEFT_COLL_THREAD_BUSY_POLL_US; else the
+ * defaults of both. Rank, ranks, epoch and security are left for the caller to set. */
 void weft_coll_thread_config_default(struct weft_coll_thread_config *config_p);
 
 /* Open the socket and start the thread. Ranks connect when join passes them each other's addresses.
@@ -57,7 +57,7 @@ weft_status weft_coll_thread_join(struct weft_coll_thread *thread,
                                   const struct weft_launch_address *addresses, uint64_t timeout_ns,
                                   struct weft_error *error);
 
-/* As weft_coll_group, after all operations that were begun before. */
+/* As weft_coll_group; operations begun earlier are started first. */
 weft_status weft_coll_thread_group(struct weft_coll_thread *thread, const uint32_t *ranks,
                                    uint32_t n, uint32_t *group_p, struct weft_error *error);
 

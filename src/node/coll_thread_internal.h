@@ -6,9 +6,9 @@
  *   coll_thread_post.c      posting: beginning operations, requests to the leader
  *   coll_thread_wait.c      waiting for an operation, leading or following
  *
- * One thread leads at a time (node/leader.h): the endpoint's own, or one that waits. The fields
- * above the lock are used by the leader only, those below it need the lock. The slot of an
- * operation is the leader's while it is OPEN:
+ * One thread leads at a time (node/leader.h): the endpoint's own, one that waits, or one that
+ * begins an operation. The fields above the lock are used by the leader only, those below it need
+ * the lock. The slot of an operation is the leader's while it is OPEN:
  *
  *     FREE --begin--> QUEUED --leader takes it--> OPEN --done--> DONE --waited for--> FREE
  */
@@ -37,7 +37,7 @@ struct coll_slot {
     uint32_t next;    /* in its queue */
     struct weft_coll_call call;
     struct weft_coll_done done;
-    uint32_t block; /* the thread's: index, or COLL_NONE */
+    uint32_t block; /* used by the leader: index, or COLL_NONE */
 };
 
 /* Memory that calls need beyond their buffers. */
@@ -62,7 +62,7 @@ struct coll_request {
 /* The address of a rank. */
 struct coll_dial {
     struct weft_launch_address address;
-    weft_peer peer; /* the connection being made; COLL_NONE */
+    weft_peer peer; /* the connection being made; COLL_NONE = none */
 };
 
 struct weft_coll_thread {

@@ -31,7 +31,7 @@ static void not_connected(struct weft_coll_thread *t, uint32_t rank, const char 
     pthread_mutex_unlock(&t->lock);
 }
 
-/* The rank may not have listened yet: retry. */
+/* The rank may not be listening yet: retry. */
 static void dial_again(struct weft_coll_thread *t, uint32_t rank, uint64_t now_ns)
 {
     struct coll_dial *d = &t->dial[rank];

@@ -11,7 +11,7 @@
 
 static const size_t kept_bytes_max = 64 << 20; /* of one block that is kept */
 
-/* ---- the thread: what operations need -------------------------------------------------------- */
+/* ---- the leader: memory of operations -------------------------------------------------------- */
 
 static uint32_t block_take(struct weft_coll_thread *t, size_t bytes)
 {
@@ -62,8 +62,8 @@ static void set_done(struct weft_coll_thread *t, uint32_t i, const struct weft_c
     p->done = *done;
     p->done.user = p->call.user;
     if (p->waiters > 0) {
-        return; /* waking the thread that polls the eventfd, too, would cost the waiter its
-                   processor */
+        return; /* the thread that polls the eventfd is not woken: it would compete with the waiter
+                 * for a processor */
     }
     if (t->fd >= 0 && t->done.head == COLL_NONE) {
         (void)!write(t->fd, &one, sizeof(one));

@@ -1,5 +1,5 @@
 /* Waiting: a thread that waits for an operation leads the endpoint until the operation is done, or
- *          follows the leader (node/leader.h).
+ * follows the leader (node/leader.h).
  */
 #include "node/coll_thread_internal.h"
 
@@ -90,7 +90,8 @@ static bool lead(struct weft_coll_thread *t, uint64_t id, uint64_t end_ns)
     return in_time;
 }
 
-/* Request the lead from the thread; sleep until a result may be there, or the lead is free. */
+/* If the endpoint's thread leads, request the lead; sleep until a result may be there, or the lead
+ * is free. */
 static bool follow(struct weft_coll_thread *t, uint64_t end_ns)
 {
     bool asks = t->leader.who == WEFT_LEADS_THREAD;

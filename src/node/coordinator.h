@@ -23,8 +23,8 @@ struct weft_coordinator_config {
     struct weft_transport_options transport;
     const struct weft_security *security; /* loaded; borrowed until stop */
     struct weft_node_log log;
-    /* Called when the lease of a member expired, or when the member spoke again before its slot was
-     * given away. On the coordinator's thread. NULL = none. */
+    /* Called when the lease of a member expired (`expired`), or when the member was heard from
+     * again before another process got its slot. On the coordinator's thread. NULL = none. */
     void (*expired)(void *arg, const struct weft_member_request *who, bool expired);
     void *arg;
 };
@@ -38,7 +38,8 @@ struct weft_coordinator {
     struct weft_provider *provider;
     pthread_t thread;
     bool is_running;
-    int over_fd; /* readable when all workers have finished and left, and the servers know it */
+    int over_fd; /* readable when all workers have finished, and all servers have left or had time
+                  * to learn it */
     bool said_broken;
     uint64_t over_ns; /* when the last worker left; 0 = not yet */
     atomic_bool stop;

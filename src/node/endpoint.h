@@ -14,7 +14,8 @@
 #include "node/security.h"
 
 struct weft_endpoint_config {
-    struct weft_driver_config driver;     /* mode, key and cryptography are set by open */
+    struct weft_driver_config driver;     /* mode, key, cryptography and insecure_network are set by
+                                           * open */
     const struct weft_security *security; /* loaded */
     bool thread;                          /* a thread of its own makes progress */
     uint32_t events_max;                  /* with a thread: least length of its event ring */

@@ -28,7 +28,7 @@ uint64_t weft_journal_job(const char *name)
     return sum;
 }
 
-/* ---- the own file ---------------------------------------------------------------------------- */
+/* ---- this process's file --------------------------------------------------------------------- */
 
 /* Allocate all blocks: mapped pages must have disk space when they are stored to. */
 static weft_status take_blocks(struct weft_journal_file *file, uint64_t bytes)
@@ -72,8 +72,8 @@ static weft_status map(struct weft_journal_file *file, uint64_t bytes_max)
     return weft_map_guard_add(memory, file->bytes_max, &file->guard);
 }
 
-/* A file of another job with another checkpoint directory whose claims reached the same number. The
- * lock on a file exists only to detect this. */
+/* The name is in use by a file of another job, with another checkpoint directory whose claims
+ * reached the same number. A lock on it means that its process lives. */
 static weft_status clear_name(const struct weft_journal_options *options, const char *path,
                               struct weft_journal_news *news, struct weft_error *error)
 {
@@ -119,7 +119,7 @@ static weft_status create(struct weft_journal_file *file, const char *path,
     if (file->fd < 0) {
         return weft_fail(error, WEFT_IO, "cannot make %s: %s", path, strerror(errno));
     }
-    (void)flock(file->fd, LOCK_EX | LOCK_NB); /* no other process can hold it; for clear_name */
+    (void)flock(file->fd, LOCK_EX | LOCK_NB); /* shows other processes that this one lives */
     return WEFT_OK;
 }
 
@@ -191,7 +191,7 @@ static weft_status init(struct weft_journal_file *file, struct weft_shard *shard
     return weft_shard_journal_init(shard, &config);
 }
 
-/* Errors that must end the start: the own file would lack records that the other one has. */
+/* Errors that must end the start: this process's file would lack records of the predecessor's. */
 static weft_status stop(const struct weft_journal_file *file, weft_status status,
                         struct weft_error *error)
 {
@@ -223,7 +223,7 @@ static weft_status replay(struct weft_journal_file *file, struct weft_shard *sha
     return WEFT_OK;
 }
 
-/* Report the worst damage first. */
+/* Report only the worst damage. */
 static void say(struct weft_journal_file *file, const struct weft_shard_journal_report *report,
                 weft_status why, uint64_t checkpoint, struct weft_journal_news *news)
 {
@@ -262,7 +262,8 @@ static void say(struct weft_journal_file *file, const struct weft_shard_journal_
     }
 }
 
-/* Some records of the other journal had reached the disk, and it will be removed. */
+/* The predecessor's journal, whose records may be on the disk, will be removed: their copies must
+ * be on the disk before. */
 static weft_status sync_all(struct weft_journal_file *file, struct weft_shard *shard,
                             struct weft_error *error)
 {

@@ -9,7 +9,8 @@
  * the journal and not the server (node/map_guard.h).
  *
  * The predecessor's file is only read, with calls that return errors. It is removed or moved aside
- * (quarantine/) when the caller reports that the own one has replaced it. It is never truncated.
+ * (quarantine/) when the caller reports that this process's file has replaced it. It is never
+ * truncated.
  *
  * Thread:  the shard's.
  *
@@ -77,8 +78,8 @@ uint64_t weft_journal_job(const char *name);
 /* Create the shard's file, and read the predecessor's.
  * Owns:    borrows options until weft_journal_file_close.
  * Errors:  WEFT_IO, WEFT_NOMEM, with error->text: the file cannot be created, the disk is full, or
- *          the other one cannot be read. The own file is then removed, and the other one
- *          unchanged. */
+ *          the predecessor's cannot be read. WEFT_DATA  names->doubtful, and a journal of a later
+ *          process exists. The shard's file is then removed; the predecessor's is unchanged. */
 weft_status weft_journal_file_open(struct weft_journal_file *file,
                                    const struct weft_journal_options *options,
                                    const struct weft_journal_names *names,
@@ -93,7 +94,7 @@ weft_status weft_journal_replay(struct weft_journal_file *file, struct weft_shar
                                 struct weft_journal_news *news, struct weft_error *error);
 
 /* Call when the log records that this process has replaced its predecessor: remove the
- * predecessor's journal, or move it aside when it has records that the own one lacks. Files of
+ * predecessor's journal, or move it aside when it has records that this process's lacks. Files of
  * processes between the two were removed when the file was opened.
  * Errors:  WEFT_IO, with error->text: the file stays in place. */
 weft_status weft_journal_release_former(struct weft_journal_file *file, struct weft_error *error);

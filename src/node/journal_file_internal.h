@@ -1,4 +1,4 @@
-/* Private state of the files of a journal, shared by journal_file.c (the own journal) and
+/* Private state of the files of a journal, shared by journal_file.c (this process's) and
  * journal_former.c (that of the previous process). Internal to these two files. */
 #ifndef WEFT_NODE_JOURNAL_FILE_INTERNAL_H
 #define WEFT_NODE_JOURNAL_FILE_INTERNAL_H

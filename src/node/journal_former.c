@@ -1,5 +1,5 @@
-/* The journal of the previous process: read, and removed or moved aside when the own one has
- * replaced it. */
+/* The journal of the previous process: read, and removed or moved aside when this process's journal
+ * has replaced it. */
 #define _GNU_SOURCE
 #include "node/journal_file_internal.h"
 

@@ -4,8 +4,8 @@
  * Why: a caller that waits while the endpoint's thread works must wake that thread to send, and is
  *      woken by it at the end: two context switches for each operation. So the waiter leads: it
  *      progresses the endpoint itself until its operation is done. The thread sleeps meanwhile, and
- *      for a grace period after that, since a caller that waits for an operation usually starts the
- *      next one soon.
+ *      for a grace period after that, because a caller that waits for an operation usually starts
+ *      the next one soon.
  *
  *   - A waiter leads immediately when no thread leads. When the endpoint's thread leads, the waiter
  *     requests the lead. When another waiter leads, it waits for its result, or until that one

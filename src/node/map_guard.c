@@ -39,7 +39,7 @@ static void pass_on(int signal_number, siginfo_t *info, void *context)
     }
 }
 
-/* Replace it by memory of the same length that is never read. */
+/* If the address is in this region, replace the region with memory that is never read. */
 static bool replace(struct weft_map_guard *guard, uintptr_t at)
 {
     uintptr_t begin = atomic_load(&guard->begin);
@@ -82,7 +82,7 @@ static bool install(void)
     return sigaction(SIGBUS, &action, NULL) == 0;
 }
 
-static struct weft_map_guard *take_place(void)
+static struct weft_map_guard *take_slot(void)
 {
     for (int i = 0; i < GUARDS_MAX; i++) {
         if (atomic_load(&guards[i].begin) == 0) {
@@ -96,7 +96,7 @@ static struct weft_map_guard *take_place(void)
 weft_status weft_map_guard_add(void *memory, size_t bytes, struct weft_map_guard **guard_p)
 {
     pthread_mutex_lock(&lock);
-    struct weft_map_guard *guard = install() ? take_place() : NULL;
+    struct weft_map_guard *guard = install() ? take_slot() : NULL;
     if (guard != NULL) {
         atomic_store(&guard->failed, false);
         atomic_store(&guard->bytes, bytes);

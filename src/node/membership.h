@@ -29,8 +29,8 @@ struct weft_membership_join {
     const struct weft_transport_options *transport;
     uint32_t first;     /* server: its first shard; else WEFT_MEMBER_NONE */
     uint32_t span;      /* server: number of shards; 0 = a worker or an aggregator */
-    bool is_aggregator; /* aggregator; its number is `first` */
-    uint32_t number;
+    bool is_aggregator;
+    uint32_t number;       /* of the aggregator */
     const char *rack;      /* the rack or host of a worker or an aggregator; NULL = not given */
     bool wants_aggregator; /* worker: it requests an aggregator */
     enum weft_member_wait what;

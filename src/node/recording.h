@@ -42,8 +42,8 @@ void weft_recording_hot(struct weft_recorder *recorder, const struct weft_shard 
 /* Stop recording; the rings stay. Returns the number of records. */
 struct weft_recorder_counts weft_recording_finish(struct weft_recording *recording);
 
-/* Call after the users of the rings have ended: write the file, unless a parent does, and log when
- * that fails, or when records were dropped. Returns false when there is no file. */
+/* Call after the users of the rings have ended: write the file, unless a parent does or nothing was
+ * recorded, and log when that fails, or when records were dropped. Returns false when it failed. */
 bool weft_recording_close(struct weft_recording *recording);
 
 /* Merge the existing spools of several ended processes, FILE.spool-ROLE-RANK, into one file. The

@@ -2,10 +2,10 @@
  * process's own message interface, beside its data. One connection, retried every 100 ms while
  * there is none; the owner of the endpoint makes it:
  *
- *     if (weft_sched_link_wants_peer(link, now)) connect to host and port;
- *     weft_sched_link_connecting(...) for each event: if (weft_sched_link_event(link, &event, now))
- *     the link consumed it weft_sched_link_progress(link, now); after a batch of events, and at
- *     _deadline
+ *     before a step: if (weft_sched_link_wants_peer(link, now)) connect to the scheduler, then
+ *                    weft_sched_link_connecting(link, peer, now);
+ *     for each event: if (weft_sched_link_event(link, &event, now)) the link has consumed it;
+ *     after a batch of events, and at _deadline: weft_sched_link_progress(link, now);
  *
  * Without a scheduler the link is NULL, and each call site tests for that.
  *

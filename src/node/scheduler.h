@@ -19,7 +19,7 @@
 struct weft_scheduler_config {
     const char *host;
     uint16_t port;                            /* 0 = any */
-    struct weft_sched_service_config service; /* set by start: conns_max, life, note */
+    struct weft_sched_service_config service; /* set by start: life, note, arg */
     struct weft_transport_options transport;
     const struct weft_security *security; /* loaded; borrowed until stop */
     struct weft_node_log log;

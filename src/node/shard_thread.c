@@ -283,13 +283,13 @@ static void log_scheduler(struct weft_shard_thread *thread, const struct weft_sc
     if (link != NULL && weft_sched_link_is_other(link) && !thread->no_scheduler_logged) {
         thread->no_scheduler_logged = true;
         weft_node_warn(&thread->config.log,
-                       "shard %u: the process at %s:%u is not a scheduler, and gets no reports; name "
-                       "the address that `weft scheduler` prints",
+                       "shard %u: the process at %s:%u is not a scheduler, and gets no reports; "
+                       "name the address that `weft scheduler` prints",
                        thread->config.shard.shard, address->host, address->port);
     }
 }
 
-/* Call before a step: returns when the step must end. */
+/* Call before a step. Returns its maximum sleep in ns, at most timeout_ns. */
 static uint64_t sleep_of(const struct serving *serving, uint64_t timeout_ns)
 {
     uint64_t now_ns = weft_clock_now_ns();

@@ -58,8 +58,8 @@ struct weft_shard_thread_config {
     struct weft_shard_hooks hooks;
 };
 
-/* Defaults of shard and driver, accepting, over UDP on a free port of 127.0.0.1, without security.
- */
+/* Defaults of shard and driver; the endpoint accepts connections, over UDP on a free port of
+ * 127.0.0.1, without security. */
 void weft_shard_thread_config_default(struct weft_shard_thread_config *config_p);
 
 /* The arguments of a stats query. */

@@ -26,8 +26,8 @@ weft_status weft_standby_new(struct weft_driver *driver, struct weft_shard *shar
  * allowed. */
 void weft_standby_free(struct weft_standby *standby);
 
-/* Pass every event of the endpoint here. Before weft_standby_end it consumes all of them;
- * afterwards it returns false: the event is the shard's. */
+/* Pass every event of the endpoint here. True: the event is consumed. Before weft_standby_end that
+ * is every event; afterwards only those of the replica's connection, and others are the shard's. */
 bool weft_standby_event(struct weft_standby *standby, const struct weft_msg_event *event,
                         uint64_t now_ns);
 void weft_standby_progress(struct weft_standby *standby, uint64_t now_ns);

@@ -7,7 +7,7 @@
  * every period_ns, when it polls. If the owner does not poll, the querying thread gets that copy
  * with its age; it waits for the owner once, and not again before the owner has polled.
  *
- * In a forked process, close, fini and poll have no effect.
+ * In a forked process, open, close, fini and poll have no effect.
  *
  * Thread:  open, close, poll: the owner. ask, acquire, release: any one other thread at a time.
  */

@@ -18,7 +18,7 @@
 enum { PEERS_SPARE = 4 }; /* a closed connection keeps its slot for a moment */
 
 static const uint64_t step_ns = 200 * WEFT_NS_PER_MS;
-static const uint64_t unpark_ns = WEFT_NS_PER_S; /* at least; at most for settling */
+static const uint64_t unpark_ns = WEFT_NS_PER_S; /* least limit of unpark, and limit of settle */
 static const uint64_t unpark_step_ns = 10 * WEFT_NS_PER_MS;
 static const uint64_t settle_ns = 10 * WEFT_NS_PER_MS; /* at least */
 /* The pause between attempts: a server may immediately refuse a rank that another process has. */
@@ -191,7 +191,7 @@ static weft_status connect_one(struct weft_worker *worker, uint32_t s)
     return status;
 }
 
-/* True: the connected server is the shard with that index in the list. */
+/* Errors:  WEFT_INVALID  the connected process is not the shard with that index in the list. */
 static weft_status check_name(struct weft_worker *worker, uint32_t s)
 {
     const struct weft_worker_server *server = &worker->servers[s];
@@ -425,8 +425,8 @@ static bool unpark(struct weft_worker *worker)
     return any;
 }
 
-/* An endpoint sends no IDLE to a peer with an exchange in progress. Here the end of the server's
- * reply to RESUME may be unconfirmed. Wait for it, at most as long as connecting took. */
+/* An endpoint sends no IDLE to a peer with an exchange in progress, and the server's reply to
+ * RESUME may not be acknowledged completely. Make progress for as long as connecting took. */
 static void settle(struct weft_worker *worker, uint64_t span_ns)
 {
     const uint64_t end_ns = weft_time_add(weft_clock_now_ns(), weft_max_u64(span_ns, settle_ns));

@@ -3,8 +3,8 @@
  * server that disappeared, and reports in a sentence why one is lost. Pushes and pulls are issued
  * by its users: <weft/ps.h>, `weft worker`, `weft load`.
  *
- * Use:     weft_worker_open; operations of the client, and weft_worker_progress until they are done or
- *          weft_worker_is_lost; weft_worker_close.
+ * Use:     weft_worker_open; operations of the client, and weft_worker_progress until they are done
+ *          or weft_worker_is_lost; weft_worker_close.
  * Thread:  the one that opened it.
  */
 #ifndef WEFT_NODE_WORKER_H
@@ -19,7 +19,8 @@ struct weft_worker_config {
     /* Set by open: name, peers_max, expects_max, role and rank of injected loss, and, where host is
      * NULL, the address to bind. */
     struct weft_endpoint_config endpoint;
-    struct weft_ps_client_config client; /* worker, shards; set by open: missed_key, clock_ns */
+    struct weft_ps_client_config client; /* worker, shards; set by open: missed_key, clock_ns,
+                                          * park_lease_ns, park_pause_ns */
     const struct weft_launch_address *servers; /* (client.shards,), shard 0 first; copied */
     const struct weft_launch_address
         *via;             /* (max(client.aggregators, 1), client.shards): of the
@@ -74,7 +75,7 @@ struct weft_worker {
     bool any_away;
     bool has_via;
     bool via_coordinator;
-    bool any_down; /* at least one has been connected */
+    bool any_down; /* is_down of a server was set */
     uint64_t reconnect_ns;
     uint64_t peer_timeout_ns;
     const struct weft_security *security;
@@ -84,9 +85,8 @@ struct weft_worker {
     struct weft_error error; /* a sentence, after a status other than OK */
 };
 
-/* Timeout for an aggregator that sends no reply while pushes are in progress. */
-/* PLANNED: the same in a job with a scheduler, which uses aggregators where the server's link is
- * slow. */
+/* Timeout for an aggregator that sends no reply while pushes are in progress. PLANNED: the same in
+ * a job with a scheduler, which uses aggregators where the server's link is slow. */
 enum { WEFT_WORKER_VIA_TIMEOUT_MS = 1000, WEFT_WORKER_VIA_PLANNED_MS = 3000 };
 
 /* Set the fields of config_p for aggregators from `text`, the user's setting: one aggregator as
@@ -109,7 +109,8 @@ bool weft_worker_via_parse(const char *text, struct weft_launch_address *via_p, 
 
 void weft_worker_config_default(struct weft_worker_config *config_p);
 
-/* Owns:    borrows security and membership until weft_worker_close, which is due also after an error.
+/* Owns:    borrows security and membership until weft_worker_close, which must be called also after
+ *          an error.
  * Errors:  as weft_endpoint_open and _connect, weft_ps_client_new; with connect_timeout_ns
  *          WEFT_TIMEOUT  a server does not answer.   WEFT_PEER  it refused the connection.
  *          WEFT_INVALID  what answers is not that shard. */
@@ -119,7 +120,7 @@ weft_status weft_worker_open(struct weft_worker *worker, const struct weft_worke
  * feed it to the client. */
 void weft_worker_progress(struct weft_worker *worker, uint64_t timeout_ns);
 
-/* True: a server is permanently lost; its index is in *shard_p. */
+/* True: a server is permanently lost; its shard is in *shard_p. */
 bool weft_worker_is_down(const struct weft_worker *worker, uint32_t *shard_p);
 
 /* The same, or one no longer accepts clocks of this worker, so operations that wait for those never

@@ -52,10 +52,10 @@ static const char *down_text(enum weft_msg_down down)
     case WEFT_DOWN_IDLE:
         return "nothing was outstanding for too long";
     case WEFT_DOWN_RESTARTED:
-        return "it was restarted, or dropped this worker, which was silent for too long (a program "
-               "that computes for long calls weft_ps_idle before, or sets thread)";
+        return "it was restarted, or dropped this worker, which was silent for too long (call "
+               "weft_ps_idle before a long computation, or set thread)";
     case WEFT_DOWN_CRYPTO:
-        return "the cryptography of this process failed; a process that was forked connects anew";
+        return "the cryptography of this process failed; a forked process must connect again";
     case WEFT_DOWN_SILENT:
     case WEFT_DOWN_REPLACED:
         break; /* these have their own texts */
@@ -81,7 +81,7 @@ weft_status weft_worker_gone(struct weft_worker *worker, uint32_t shard)
     }
     if (shard >= worker->shards) {
         return weft_fail(&worker->error, WEFT_PEER,
-                         "a server did not keep what it promised; connect again");
+                         "the connection to a server was lost; connect again");
     }
     const struct weft_worker_server *server = &worker->servers[shard];
     if (server->is_down && server->down == WEFT_DOWN_REPLACED) {

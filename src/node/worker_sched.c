@@ -20,7 +20,7 @@ struct weft_worker_sched {
     uint32_t shards;
     uint32_t aggregators; /* aggregators per shard */
     bool is_bounded;      /* the job has a delay bound */
-    uint64_t update;      /* the clock that the daemon requests or has granted; 0 = none */
+    uint64_t update;      /* the update that the daemon requests or that was granted; 0 = none */
     uint32_t clock;       /* clock of the last request */
     uint32_t read;        /* the step whose read the daemon requests or that was begun; 0 = none */
     struct asked waiting[WEFT_PS_UPDATES_MAX]; /* complete, and not requested */
