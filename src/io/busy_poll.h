@@ -10,9 +10,9 @@
  *
  * Other threads may need this processor, such as the rank whose message is awaited: each round of
  * the loop yields to them (sched_yield). A process that computes would keep the processor for its
- * whole slice, several ms, and a thread that has yielded is not scheduled before the slice ends, as
- * a sleeping one would be. A round that took so long ends busy polling for a while, and for longer
- * each time.
+ * whole slice, several ms: a thread that has yielded is not scheduled before the slice ends, unlike
+ * one that wakes from a sleep. A round that took so long ends busy polling for a while, and for
+ * longer each time.
  *
  * Internal to src/io. One thread.
  */

@@ -1,5 +1,5 @@
 /* The one clock of a process: CLOCK_MONOTONIC in nanoseconds. All times that drivers hand to the
- * layers come from here, so the times of several threads compare.
+ * layers come from here, so the times of several threads are comparable.
  *
  * The kernel stamps arriving packets with CLOCK_REALTIME; weft_clock_map moves such a stamp to the
  * monotonic clock. It does not follow steps of the real-time clock between an arrival and its

@@ -116,7 +116,7 @@ static void send_all(struct weft_dense_link *link, uint64_t now_ns)
     } while (bytes > 0);
 }
 
-/* Returns the present time. */
+/* Returns the current time. */
 static uint64_t receive_batch(struct weft_dense_link *link)
 {
     const struct weft_rx_buffer *buffers;
@@ -137,7 +137,7 @@ static uint64_t receive_batch(struct weft_dense_link *link)
     return now_ns;
 }
 
-/* At most 50 ms, after which is_stopped is asked. */
+/* Sleep for at most 50 ms, after which the caller calls is_stopped. */
 static void sleep_until(const struct weft_dense_link *link, uint64_t until_ns, uint64_t now_ns)
 {
     struct pollfd fd = {.fd = link->fd, .events = POLLIN};
@@ -156,7 +156,7 @@ weft_status weft_dense_link_sum(struct weft_dense_link *link, const void *in, vo
     const uint64_t end_ns = weft_time_add(now_ns, timeout_ns);
     weft_status status = weft_agg_member_begin(&link->member, in, out, count, direct);
     if (status == WEFT_STATE) {
-        return weft_fail(error, status, "the vector before is not summed");
+        return weft_fail(error, status, "the previous vector is not summed yet");
     }
     if (status != WEFT_OK) {
         return weft_fail(error, status, "%s",

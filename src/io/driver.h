@@ -40,8 +40,9 @@ void weft_driver_config_default(struct weft_driver_config *config_p);
 
 /* Owns:    gives *driver_p, to be ended with weft_driver_close.
  * Errors:  WEFT_INVALID  host is no address, or a field is out of its range.
- *          WEFT_UNSUPPORTED  host is beyond loopback in mode none without insecure_network; over TCP
- *                        also loss, and a tcp_cc or tcp_rto_min_ns that the kernel does not know.
+ *          WEFT_UNSUPPORTED  host is beyond loopback in mode none without insecure_network; over
+ *                        TCP also loss, and a tcp_cc or tcp_rto_min_ns that the kernel does not
+ *                        know.
  *          WEFT_IO       a system call was refused; WEFT_EXISTS: the port is in use.
  *          WEFT_NOMEM.   error->text always has the reason.
  * Thread:  the one that will call step; its timer slack is set to 1 ns. */
@@ -71,10 +72,11 @@ struct weft_msgr weft_driver_msgr(struct weft_driver *driver);
 /* One round of progress: send what is ready; sleep; receive one batch of datagrams, calling handler
  * after each; run due timers, and handler if there were any; send what is ready. The sleep ends at
  * a datagram, a wake, the endpoint's deadline, or timeout_ns from now. Over UDP, if datagrams
- * follow each other closely, it may last up to 100 us longer, so that several are received together
- * (weft_ep_batch_ns). handler is called at least once in each step. Returns the number of datagrams
- * (over TCP, records) received. timeout_ns 0 = do not sleep, WEFT_NEVER = no limit.
- * Cost:    3 system calls in the steady state; a batch is at most 8 buffers of 64 KB. */
+ * follow each other closely, a datagram may end it up to 100 us late, so that several are received
+ * together (weft_ep_batch_ns). handler is called at least once in each step. Returns the number of
+ * datagrams (over TCP, records) received. timeout_ns 0 = do not sleep, WEFT_NEVER = no limit.
+ * Cost:    3 system calls in the steady state; over UDP a batch has at most WEFT_RX_SLOTS
+ *          buffers. */
 uint32_t weft_driver_step(struct weft_driver *driver, uint64_t timeout_ns,
                           weft_driver_handler *handler, void *arg);
 
@@ -102,7 +104,7 @@ void weft_driver_close(struct weft_driver *driver);
 
 void weft_driver_counters(struct weft_driver *driver, struct weft_driver_counters *counters_p);
 
-/* True while anything is queued, unconfirmed or open with a live peer. */
+/* True while anything is queued, unacknowledged or open with a live peer. */
 bool weft_driver_busy(struct weft_driver *driver);
 
 /* Why connections are not established: as weft_ep_hint. */

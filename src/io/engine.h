@@ -1,7 +1,7 @@
 /* An endpoint with a thread of its own: communication goes on while the application computes.
  *
  * The engine thread owns a weft_driver (UDP or TCP) and progresses it. The application's thread
- * holds a struct weft_msgr whose calls are handed over: commands through a one-place mailbox (the
+ * holds a struct weft_msgr whose calls are handed over: commands through a mailbox of one slot (the
  * call returns with the endpoint's own answer, so statuses and sequence numbers are the same as
  * without an engine), events through a bounded ring. A program chooses between this and progressing
  * the endpoint itself when it starts.
@@ -15,7 +15,7 @@
  *   - A mask is copied into the ring; as the interface says, it is valid until the next call.
  *   - now_ns of send is ignored; the engine reads the same clock itself.
  *
- * Thread:  start, the message interface, connect, wait and stop: one application thread.
+ * Thread:  start, the message interface, connect, call, wait and stop: one application thread.
  */
 #ifndef WEFT_IO_ENGINE_H
 #define WEFT_IO_ENGINE_H

@@ -15,8 +15,8 @@ enum { WEFT_HTTP_GET_BYTES_MAX = 16 << 20 };
 /* Shape:   host numeric; path "/metrics".
  * Owns:    gives *body_p from malloc; a zero byte follows it.
  * Errors:  WEFT_TIMEOUT  not received completely within timeout_ns.  WEFT_PEER  nothing listens, or
- *          the answer is not 200.  WEFT_DATA  not HTTP, or too long.  WEFT_INVALID  host.
- *          WEFT_NOMEM.
+ *          the answer is not 200.  WEFT_DATA  not HTTP, or too long.  WEFT_INVALID  host, or a path
+ *          that is too long.  WEFT_IO  no socket.  WEFT_NOMEM.
  * Thread:  any; blocks for timeout_ns at most. */
 weft_status weft_http_get(const char *host, uint16_t port, const char *path, uint64_t timeout_ns,
                           char **body_p, struct weft_error *error);

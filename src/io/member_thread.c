@@ -40,7 +40,7 @@ struct weft_member_thread {
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-/* Publish what the owner must know: replaced, refused, all workers done. */
+/* The owner must be notified: this process was replaced or refused, or all workers are done. */
 static bool is_news(const struct weft_member_state *state)
 {
     return state->phase == WEFT_MEMBER_REPLACED || state->phase == WEFT_MEMBER_IS_REFUSED ||
@@ -329,8 +329,8 @@ static const char *kind_of(uint64_t name)
     }
 }
 
-/* WEFT_OK: the awaited state is reached. Another status ends the wait; WEFT_AGAIN = wait on. Called
- * with the lock. */
+/* WEFT_OK: the awaited state is reached. WEFT_AGAIN: keep waiting. Another status ends the
+ * wait. Called with the lock held. */
 static weft_status check_wait(const struct weft_member_thread *thread, enum weft_member_wait what,
                               struct weft_error *error)
 {

@@ -24,8 +24,8 @@ struct weft_member_thread_config {
     /* kind and options of the transport. Address, name, tables and times are set by start. */
     struct weft_driver_config driver;
     struct weft_member_client_config member;
-    /* Outfit the endpoint's configuration with mode, key and cryptography, on the thread; erase the
-     * key again; free what arm made, when the endpoint is closed. NULL: mode none. */
+    /* Called on the thread: set mode, key and cryptography in the endpoint's configuration; erase
+     * the key again; free what arm allocated, when the endpoint is closed. NULL: mode none. */
     weft_status (*arm)(void *arg, struct weft_udp_config *config, struct weft_error *error);
     void (*disarm)(void *arg, struct weft_udp_config *config);
     void (*closed)(void *arg);
@@ -34,8 +34,7 @@ struct weft_member_thread_config {
 
 /* Owns:    gives *thread_p, to be ended with weft_member_thread_stop. That the endpoint cannot be
  *          opened is reported by wait.
- * Errors:  WEFT_NOMEM; WEFT_IO  no thread, no descriptor;
- *          WEFT_INVALID  as weft_member_client_new. */
+ * Errors:  WEFT_NOMEM; WEFT_IO  no thread, no descriptor. */
 weft_status weft_member_thread_start(const struct weft_member_thread_config *config,
                                      struct weft_member_thread **thread_p,
                                      struct weft_error *error);
@@ -51,7 +50,8 @@ enum weft_member_wait {
  * Errors:  WEFT_PEER     the coordinator refused, or the slot was given to another process, or the
  *                        process at the coordinator's address is not one.
  *          WEFT_TIMEOUT  patience_ns is over, or stop returned true.
- *          Others        the endpoint could not be opened.   error->text has the reason. */
+ *          Others        the endpoint could not be opened, and as weft_member_client_new.
+ *          error->text has the reason. */
 weft_status weft_member_thread_wait(struct weft_member_thread *thread, enum weft_member_wait what,
                                     uint64_t patience_ns, bool (*stop)(void),
                                     struct weft_member_state *state_p, struct weft_error *error);

@@ -119,7 +119,7 @@ bool weft_poller_woken(struct weft_poller *poller)
     if (atomic_load(&poller->woken) == 0) {
         return false;
     }
-    atomic_store(&poller->woken, 0); /* as in sleep: before the descriptor is read */
+    atomic_store(&poller->woken, 0); /* before the descriptor is read, as in weft_poller_wait */
     (void)read_off(poller->wake_fd);
     return true;
 }

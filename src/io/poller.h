@@ -45,7 +45,8 @@ bool weft_poller_nap(struct weft_poller *poller, uint64_t ns);
 
 /* Instead of a sleep, for a thread that waits for many pollers: epoll_fd becomes readable at
  * until_ns at the latest, sometimes earlier, or when fd is readable or a wake arrives. A wake that
- * arrived since the last call is cleared. until_ns as for sleep, and in the future. */
+ * arrived since the last call is cleared. until_ns as for weft_poller_wait, and in the
+ * future. */
 void weft_poller_prepare(struct weft_poller *poller, uint64_t until_ns);
 
 /* True when a wake arrived since the last sleep or the last call of this; it is cleared. */

@@ -26,8 +26,8 @@ static const uint64_t stranger_ns = 5 * WEFT_NS_PER_S;
 /* The other end considers itself connected when it has read ACCEPT, and may be suspended just
  * then. */
 static const uint64_t half_open_ns = 60 * WEFT_NS_PER_S;
-/* Otherwise a replay that disconnects and reconnects at once would get a handshake for each that
- * expires. */
+/* Once cookies are required, they are required for this long. Otherwise an attacker that replays
+ * HELLO could get a new handshake each time that one of its own ends. */
 static const uint64_t cookies_ns = 5 * WEFT_NS_PER_S;
 
 /* ---- HELLO ----------------------------------------------------------------------------------- */
@@ -269,13 +269,13 @@ static bool is_stranger(const struct tcp_conn *c)
     return c->state == TCP_CONN_STRANGER || c->state == TCP_CONN_HALF_OPEN;
 }
 
-/* The oldest of the lowest rank is closed first. */
+/* Strangers of a lower rank are closed first. */
 static uint32_t rank_of(const struct tcp_conn *c)
 {
     return c->state == TCP_CONN_STRANGER ? 0 : c->proven ? 2 : 1;
 }
 
-/* Room for one more. */
+/* Make room for one more: close the oldest of the lowest rank. */
 static void stranger_room(struct weft_tcp *t)
 {
     struct tcp_conn *oldest = NULL;

@@ -84,8 +84,8 @@ struct tcp_conn {
     uint64_t name; /* as in HELLO */
     uint64_t incarnation;
     uint8_t cookie[WEFT_COOKIE_VALUE_BYTES]; /* expected in HELLO */
-    uint8_t hello[WEFT_HELLO_BYTES];         /* ASKED: what was sent */
-    struct weft_noise noise;                 /* ASKED */
+    uint8_t hello[WEFT_HELLO_BYTES];         /* HELLO_SENT: what was sent */
+    struct weft_noise noise;                 /* HELLO_SENT */
     struct tcp_keys send;
     struct tcp_keys recv;
     uint64_t send_records; /* built so far */
@@ -388,7 +388,8 @@ void weft_tcp_tx_pace_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now
 void weft_tcp_tx_hold(struct weft_tcp *t, struct tcp_peer *p, uint32_t msg, bool hold);
 
 /* write.c */
-/* Build and write until nothing is left to send or the socket is full. */
+/* Build and write until nothing is left to send, the socket is full, or a limit of batches is
+ * reached (more_to_send). */
 void weft_tcp_write(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns);
 
 /* rx.c */

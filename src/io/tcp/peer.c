@@ -29,7 +29,8 @@ static struct tcp_peer *peer_find_free(struct weft_tcp *t)
 
 bool weft_tcp_peer_room(const struct weft_tcp *t)
 {
-    /* A restarted worker's new connection may arrive before the old one is known to be broken. */
+    /* Slots with unpolled events are counted, too: the events are usually polled before the first
+     * record arrives, when the slot is taken. */
     for (uint32_t i = 0; i < t->config.ep.peers_max; i++) {
         if (t->peers[i].state == TCP_PEER_FREE) {
             return true;

@@ -3,8 +3,9 @@
  * One listening socket (when ep.accept) and one connection for each peer, in non-blocking mode
  * behind epoll. Provided by weft: messages, chunks, masks, sinks, tags, priorities, deadlines, the
  * handshake and the authentication of every byte. Left to the kernel: loss recovery, congestion
- * control, pacing. So every message arrives complete, however long that takes, and masks are full
- * unless a deadline or a timeout closes a message SHORT; only then is the loss bound checked.
+ * control, and pacing except at the rate of a message that has one. So every message arrives
+ * complete, however long that takes, and masks are full unless a deadline or a timeout closes a
+ * message SHORT; only then is the loss bound checked.
  *
  * A broken connection takes its peer down (WEFT_DOWN_RESTARTED): messages in flight end as UNKNOWN
  * and SHORT, and the caller reconnects. A connect() that finds no listener is retried until

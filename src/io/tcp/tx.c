@@ -8,7 +8,7 @@
  */
 #include "io/tcp/internal.h"
 
-/* As in core/pace.c; here a chunk is 64 KB, so each waits for its own time. */
+/* As lag_ns in core/pace.c; here a chunk is up to 64 KB, so each waits for its own time. */
 #define PACE_LAG_NS WEFT_NS_PER_MS
 
 static bool send_valid(const struct weft_tcp *t, const struct weft_msg_send *s,

@@ -23,7 +23,7 @@ void weft_datagrams_add(struct weft_datagrams *datagrams, const struct weft_addr
                         const void *head, uint32_t head_count, const void *body,
                         uint32_t body_count, struct weft_socket_counters *counters);
 
-/* Send all. Waits for room in the socket for at most 10 ms, then drops the rest. */
+/* Send all. When the socket has no room for 10 ms, the rest is dropped. */
 void weft_datagrams_flush(struct weft_datagrams *datagrams, struct weft_socket_counters *counters);
 
 #endif

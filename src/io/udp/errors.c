@@ -23,7 +23,7 @@ void weft_udp_errors_init(struct weft_udp_errors *errors, int fd, int family)
 }
 
 /* Clearing the option also empties the queue. */
-static void ask(struct weft_udp_errors *errors, bool on)
+static void set_option(struct weft_udp_errors *errors, bool on)
 {
     int value = on;
     bool v6 = errors->family == AF_INET6;
@@ -35,7 +35,7 @@ static void ask(struct weft_udp_errors *errors, bool on)
 void weft_udp_errors_watch(struct weft_udp_errors *errors)
 {
     if (!errors->on) {
-        ask(errors, true);
+        set_option(errors, true);
     }
 }
 
@@ -107,7 +107,7 @@ bool weft_udp_errors_read(struct weft_udp_errors *errors, const struct weft_ep *
         unreached->number = 0; /* it was started later, or the report was forged */
     }
     if (!weft_ep_connecting(ep, NULL)) {
-        ask(errors, false);
+        set_option(errors, false);
         return true;
     }
     return false;

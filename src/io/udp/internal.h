@@ -4,6 +4,7 @@
  *   progress.c          one step: receive, wait, timers, send
  *   socket.c            socket options, what the kernel granted
  *   rx.c, tx.c          batches of datagrams from the socket and to it
+ *   datagrams.c         separate datagrams, for packets outside of connections
  *   errors.c            ICMP about connections that are being made
  *   delayed_ack.c       a DONE that is sent in the owner's next step
  *   blocking_receive.c  sleeping inside the receive call

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "core/endpoint.h"
 
-/* Datagrams sent from now on may be fragmented, or (the default of a new socket) have DF set and
+/* Datagrams sent from now on may be fragmented, or (the setting of weft_sock_open) have DF set and
  * may be as long as the device's MTU, whatever path MTU the kernel has cached. */
 void weft_sock_set_fragment(int fd, int family, bool fragment);
 

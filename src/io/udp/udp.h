@@ -83,7 +83,8 @@ struct weft_udp_facts {
 void weft_udp_config_default(struct weft_udp_config *config_p);
 
 /* Owns:    gives *driver_p, to be ended with weft_driver_close.
- * Errors:  WEFT_INVALID  host is no address, or a limit of ep is out of range.
+ * Errors:  WEFT_INVALID  host is no address, a field is out of its range, or delayed_ack_ns is set
+ *                        with before_send.
  *          WEFT_UNSUPPORTED  host is beyond loopback in mode none without insecure_network.
  *          WEFT_IO       a system call was refused; WEFT_EXISTS: the port is in use.
  *          WEFT_NOMEM.   error->text always has the reason.
