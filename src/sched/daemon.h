@@ -144,8 +144,7 @@ bool weft_sched_daemon_may_transfer(struct weft_sched_daemon *daemon, uint64_t n
 /* True if the scheduler has not acknowledged all committed updates. */
 bool weft_sched_daemon_has_news(const struct weft_sched_daemon *daemon);
 
-/* ---- counters
- * ---------------------------------------------------------------------------------- */
+/* ---- counters -------------------------------------------------------------------------------- */
 
 struct weft_sched_daemon_counters {
     uint64_t asked;

@@ -39,7 +39,7 @@ struct planner_worker {
     uint64_t since_ns; /* time of the waiting request */
     uint64_t asked;    /* sequence number of that request */
     uint64_t commits;
-    uint64_t start_ns; /* scratch of order.c: start time of its update, if this were sent next */
+    uint64_t start_ns; /* by planner_estimate: start time of its update, if this were sent next */
     uint64_t end_ns;   /* end time of the same update; WEFT_NEVER = its path is down */
     bool is_in_trial;  /* scratch of partition.c: it is in a group that is checked */
 };
@@ -100,7 +100,7 @@ struct weft_planner {
     uint64_t fast_bps;    /* the fastest worker's uplink */
     uint64_t duration_ns; /* planned duration of an update: a moving average with weight 1/8 */
     uint64_t commit_ns[PLANNER_COMMITS]; /* times of the last commits, a ring */
-    uint32_t *due_count;                 /* (workers,): scratch of order.c */
+    uint32_t *due_count;                 /* (workers,): scratch of bound.c */
     struct planner_partition *partition; /* scratch of partition.c */
     /* By number of members, as reported (weft_planner_sum_share). */
     bool has_sum_ppm[WEFT_PLANNER_WINDOW_MAX + 1];
@@ -194,8 +194,7 @@ void planner_count_future(struct weft_planner *planner);
 void planner_set_add(uint32_t *set, uint32_t *count, uint32_t worker);
 void planner_set_remove(uint32_t *set, uint32_t *count, uint32_t worker);
 
-/* ---- order.c: selection of the next update
- * ----------------------------------------------------- */
+/* ---- order.c: selection of the next update --------------------------------------------------- */
 
 /* Drop updates that cannot be in time, and grant the next ones, as far ahead as configured. */
 void planner_order(struct weft_planner *planner);
@@ -269,7 +268,7 @@ void planner_group_at_server(struct weft_planner *planner, uint32_t group);
 void planner_group_committed(struct weft_planner *planner, uint32_t group);
 /* A member left before its update arrived at the aggregator. */
 void planner_group_left(struct weft_planner *planner, uint32_t group);
-/* The aggregator failed: its members wait again. */
+/* The aggregator failed: its members wait again, or with members_resend stay in flight. */
 void planner_group_broken(struct weft_planner *planner, uint32_t group);
 
 /* ---- replicate.c ----------------------------------------------------------------------------- */

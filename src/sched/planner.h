@@ -136,8 +136,8 @@ struct weft_planner_config {
 };
 
 /* Defaults: ASYNC; policy ORDER; ahead 3; groups_ahead 2; window 32; ties 5 %; slow below a half;
- * floor of the whole share; age_ns never; hold_max 1; drops_max 2; chunks of 64 KB; dense. The
- * caller sets tau_max and credits to the number of workers. */
+ * floor of the whole share; age_ns never; hold_max 1; drops_max 2; chunks of 64 KB; dense; tau_max
+ * and read_credits without limit. */
 void weft_planner_config_default(struct weft_planner_config *config_p);
 
 struct weft_planner;
@@ -300,8 +300,7 @@ struct weft_planner_decision {
  * after each plan: the queue holds the decisions of one plan only. */
 bool weft_planner_poll(struct weft_planner *planner, struct weft_planner_decision *decision_p);
 
-/* ---- counters
- * ---------------------------------------------------------------------------------- */
+/* ---- counters -------------------------------------------------------------------------------- */
 
 /* All are cumulative. */
 struct weft_planner_counters {

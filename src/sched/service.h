@@ -8,7 +8,7 @@
  * What it is not: it does no I/O. A connection is an index that the driver assigns. Messages may be
  * lost, duplicated or reordered (wire.h).
  *
- *     weft_sched_service_connected(service, conn, role, index, incarnation, now);
+ *     weft_sched_service_connected(service, conn, role, index, incarnation);
  *     weft_sched_service_report(service, conn, bytes, count, now);      for each message
  *     if (weft_sched_service_is_ready(service)) weft_sched_job_new(service);
  *     weft_sched_service_progress(service, now);                        and at _deadline

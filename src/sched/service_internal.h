@@ -1,6 +1,6 @@
 /* Internals of the scheduler's service, shared by service.c (lifecycle, output of plans),
- * service_report.c (input of reports) and service_rate.c (link capacities). Private to these
- * files. */
+ * service_report.c (input of reports), service_read.c (admission of reads) and service_rate.c (link
+ * capacities). Private to these files. */
 #ifndef WEFT_SCHED_SERVICE_INTERNAL_H
 #define WEFT_SCHED_SERVICE_INTERNAL_H
 
@@ -61,7 +61,7 @@ struct service_worker {
     enum update_state state;
     uint64_t clock;     /* clock of the last update requested or sent */
     uint64_t ended;     /* clock of the last update that the worker reported as ended */
-    uint64_t held_ns;   /* HELD: start time */
+    uint64_t held_ns;   /* time of the request */
     uint64_t untold_ns; /* FLYING, but reported as ended by the worker: time until which to wait for
                          * the servers' reports; else WEFT_NEVER */
     double norm;

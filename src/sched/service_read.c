@@ -6,8 +6,8 @@
  */
 #include "sched/service_internal.h"
 
-/* Time from an admission to the request of the update after which the credit is returned: this, or
- * the multiple of the last such time. */
+/* The credit is returned when the update is not requested within this time after the admission, or
+ * within STEPS times the time that the worker took last, if that is longer. */
 static const uint64_t step_ns_min = 10 * WEFT_NS_PER_S;
 enum { STEPS = 4 };
 

@@ -40,7 +40,7 @@ struct weft_timeline_step {
 struct weft_timeline {
     uint64_t capacity_bps; /* may change at any time; reservations are kept */
     uint32_t count;        /* steps in use, at least 1; steps[0] begins at the last trim */
-    /* from_ns ascending; steps[0].from_ns = 0 */
+    /* from_ns ascending */
     struct weft_timeline_step steps[WEFT_TIMELINE_STEPS + 2 * WEFT_BOOKING_PIECES];
 };
 
@@ -82,9 +82,11 @@ void weft_timeline_trim(struct weft_timeline *line, uint64_t now_ns);
  * most cap_bps.
  *
  * If the residual has more pieces than a booking can hold, the start is delayed until the remaining
- * pieces fit. Owns:    *booking_p is written on success. Returns false if the transfer never
- * completes (a link without capacity) or its end exceeds the range of time. bytes > 0. Cost:
- * O(steps of the links). */
+ * pieces fit. Returns false, with *booking_p undefined, if the transfer never completes (a link
+ * without capacity) or its end exceeds the range of time.
+ *
+ * Units:   bytes > 0.
+ * Cost:    O(steps of the links). */
 bool weft_path_fit(const struct weft_path *path, uint64_t bytes, uint64_t from_ns, uint64_t cap_bps,
                    struct weft_booking *booking_p);
 
