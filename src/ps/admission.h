@@ -2,12 +2,12 @@
  * weights. An id is admitted with its N-th push ([ftrl13] section 4.1).
  *
  * Two methods, in memory of fixed size that the driver supplies:
- *   counter a cell of 16 bytes for each id that is not admitted yet. Exact while the cells suffice.
- *            Otherwise the rarest of the next few ids is forgotten, and counted.
- *   Bloom    four bytes of `cells`, chosen by the hash. An id's count is their minimum, and only
+ *   COUNTER  a cell of 16 bytes for each id that is not admitted yet. Exact while the cells
+ *            suffice. Otherwise the rarest of the next few ids is forgotten, and counted.
+ *   BLOOM    four bytes of `cells`, chosen by the hash. An id's count is their minimum, and only
  *            the bytes at the minimum are incremented. The count is never too low, so no id needs
  *            more than N pushes. With 8 cells for each id ever pushed, and N = 2, it is too high
- * for about one id in forty. Ids are never removed: an evicted id is admitted at once.
+ *            for about one id in forty. Ids are never removed: an evicted id is admitted at once.
  *
  * Source: [ftrl13]; raising the minimum only: Estan and Varghese, SIGCOMM 2002. */
 #ifndef WEFT_PS_ADMISSION_H
@@ -22,7 +22,7 @@ struct weft_admission {
     uint32_t threshold;
     uint32_t cells;
     uint32_t used; /* COUNTER: cells with an id */
-    uint32_t hand; /* COUNTER: clock hand, the cell to evict next */
+    uint32_t hand; /* COUNTER: the next search for a rare id begins at this cell */
     bool begun;    /* a push was counted */
     void *memory;
     uint64_t forgotten; /* COUNTER: ids whose count was discarded */
@@ -31,7 +31,7 @@ struct weft_admission {
     bool keyed;
 };
 
-/* Initialize from the specification; weft_admission_begin supplies the memory. The key of the hash
+/* Initialize from the specification; weft_admission_begin supplies the memory. key: of the hash
  * that maps ids to cells; all zeros: weft_mix64, as in releases without keys. */
 void weft_admission_init(struct weft_admission *admission, const struct weft_table_spec *spec,
                          const uint8_t key[WEFT_HASH_KEY_BYTES]);
@@ -52,7 +52,7 @@ void weft_admission_done(struct weft_admission *admission, uint64_t id);
 
 struct weft_admission_counts {
     uint8_t key[WEFT_HASH_KEY_BYTES]; /* the key of the counts below */
-    uint32_t hand;                    /* COUNTER: the cell to evict next */
+    uint32_t hand;                    /* COUNTER: as in struct weft_admission */
     const uint64_t *ids;    /* COUNTER: (count,), in an order such that restoring them with this key
                              * into as many empty cells puts each into its old cell */
     const uint32_t *counts; /* COUNTER: (count,), none 0 */

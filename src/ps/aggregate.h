@@ -140,10 +140,12 @@ bool weft_aggregate_sums_finite(const struct weft_aggregate_view *view, uint32_t
  * when it is replaced. */
 bool weft_aggregate_rival_refused(uint64_t *since_ns_p, uint64_t used_ns, uint64_t now_ns);
 
-/* Shape: bytes (count,): untrusted input; dim: of the table. Owns: *view_p borrows bytes. Errors:
- * WEFT_PROTO the length is not the sum of the parts; members are not in ascending order of
- *                      rank and number; ended clocks are combined with rows or with clocks of
- *                      pushes; a clock is 0; or a base is out of range. The ids are not checked. */
+/* Read an aggregate; untrusted input. dim: of the table. The ids are not checked.
+ * Shape:   bytes (count,).
+ * Owns:    *view_p borrows bytes.
+ * Errors:  WEFT_PROTO  the length is not the sum of the parts; members are not in ascending order
+ *          of rank and number; ended clocks are combined with rows or with clocks of pushes; a
+ *          clock is 0; or a base is out of range. */
 weft_status weft_aggregate_unpack(const void *bytes, size_t count, uint32_t dim,
                                   struct weft_aggregate_view *view_p);
 

@@ -461,7 +461,8 @@ static enum weft_rpc_status table_open(struct weft_aggregator *agg, uint32_t ran
         return WEFT_RPC_SPEC_MISMATCH;
     }
     for (uint32_t i = 0; i < agg->group_count; i++) {
-        /* Drop groups of workers that have left: their rows have the old length. */
+        /* Workers that have left may still have groups here, whose rows have the old length: refuse
+         * the new length until these are sent. */
         if (table->open_count == 0 && table->declared && agg->groups[i].table == spec->table &&
             !agg->groups[i].ends && agg->groups[i].state != AGG_GROUP_FREE &&
             table->spec.dim != spec->dim) {

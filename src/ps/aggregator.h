@@ -136,8 +136,9 @@ struct weft_aggregator_gauges {
     bool shard_up;
 };
 
-/* Defaults: 16 workers, 4 tables, 4 slots of 4 MiB each, 4 groups, 2 ms; 4 pulls of 16,384 rows
- * each, 64 MiB of rows, 2 ms, 500 ms. */
+/* Defaults: 16 workers, 4 tables, 4 push slots of 4 MiB each, 4 groups, sums sent after 2 ms (300
+ * ms if a scheduler assigned them); 4 pull slots of 16,384 rows each, a cache of 64 MiB whose rows
+ * are used for 2 ms in ASP, and at most 500 ms of waiting for the shard. */
 void weft_aggregator_config_default(struct weft_aggregator_config *config_p);
 
 /* Upper bound of posted expectations. */
@@ -147,7 +148,7 @@ uint32_t weft_aggregator_expects_max(const struct weft_aggregator_config *config
  * Errors:  WEFT_INVALID, WEFT_NOMEM. */
 weft_status weft_aggregator_new(const struct weft_aggregator_config *config, struct weft_msgr msgr,
                                 struct weft_aggregator **aggregator_p);
-/* Free the endpoint first: it borrows this memory. NULL is fine. */
+/* Free the endpoint first: it borrows this memory. NULL is allowed. */
 void weft_aggregator_free(struct weft_aggregator *aggregator);
 
 /* True: neither a connection to the shard (or parent) nor a connection attempt exists. */

@@ -494,7 +494,7 @@ bool weft_ps_client_take_resumed(struct weft_ps_client *client, struct weft_ps_r
  * shard. Without a connected aggregator requests are sent directly; none waits for one. Number
  * `via` is aggregator via / shards of shard via % shards.
  *
- *     after a batch of events, for each via: if weft_ps_client_wants_via and now >= again_ns:
+ *     after a batch of events, for each via: if weft_ps_client_wants_via and now >= retry_ns:
  *         connect; weft_ps_client_via, or weft_ps_client_via_failed.  A failed connection is
  *         another PEER_DOWN.
  *     then: while weft_ps_client_take_via_close: disconnect. If it is a connection to a shard,

@@ -96,7 +96,7 @@ bool weft_ps_op_start(struct weft_ps_client *client, uint32_t index)
     return true;
 }
 
-/* The same; then send what may be sent. */
+/* Start the operation, and send what may be sent. */
 static void start_and_send(struct weft_ps_client *client, uint32_t index, uint64_t now_ns)
 {
     if (weft_ps_op_start(client, index)) {

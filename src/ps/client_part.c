@@ -285,7 +285,7 @@ void weft_ps_part_wait(struct weft_ps_client *client, uint32_t index)
         return;
     }
     if (is_push && part->request_closed && part->message != MESSAGE_LIST) {
-        weft_ps_push_opened(client, part); /* confirmed, but a restarted shard may lack it */
+        weft_ps_push_opened(client, part); /* acknowledged, but a restarted shard may lack it */
     }
     part->answer = ANSWER_NONE;
     part->request_closed = part->begun = false;

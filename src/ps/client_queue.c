@@ -74,7 +74,8 @@ static void clock_probe_send(struct weft_ps_client *client, const struct ps_part
 }
 
 /* Pulls may wait at the server for this worker's own CLOCK. They must not use all unacknowledged
- * messages that the transport allows, or that CLOCK and the pushes before it could not be sent. */
+ * messages that the transport allows; otherwise that CLOCK and the pushes before it could not be
+ * sent. */
 enum { PULLS_OPEN_MAX = WEFT_MSGS_MAX / 2 };
 
 /* Pulls of the next clock wait at the server in this worker's pull slots, four by default. They

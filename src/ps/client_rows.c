@@ -10,7 +10,7 @@
 #include "base/bits.h"
 #include "ps/values.h"
 
-/* True: the first n rows of the part are complete blocks, adjacent in the caller's memory. */
+/* True: all rows of the part are complete blocks, adjacent in the caller's memory. */
 static bool rows_plain(const struct ps_part *part, const struct weft_table_spec *spec)
 {
     return part->order == NULL && (uint64_t)part->rows * spec->dim <= part->list.floats &&

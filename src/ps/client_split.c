@@ -100,7 +100,7 @@ static void sort_rows(struct weft_ps_client *client, const struct weft_ps_list *
     start[0] = 0;
 }
 
-/* True: all ids of the list fit u32. */
+/* Bytes per id in messages: those of a u32 if all ids of the list fit it. */
 static uint8_t id_bytes_of(const struct weft_ps_list *list)
 {
     const uint64_t *ids = list->ids;
@@ -161,7 +161,7 @@ bool weft_ps_push_fits(const struct weft_ps_client *client, const struct weft_ta
     return true;
 }
 
-/* True: an operation is free, and the lists fit one. */
+/* WEFT_OK, or why these lists cannot be one operation. Sets what list_check determines for each. */
 static weft_status lists_check(const struct weft_ps_client *client, struct weft_ps_list *lists,
                                uint32_t count, bool is_push, uint32_t bound_ppm)
 {

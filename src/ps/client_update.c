@@ -2,10 +2,10 @@
  * sending or dropping (ps/update.h).
  *
  * A push joins the update of its clock when it is queued, and stays in its shard's queue until the
- * update is granted. So pushes without a grant use none of the transport's unconfirmed messages. A
- * dropped push is voided as at a deadline (client_deadline.c): its head alone closes its number. A
- * granted push is passed to the transport as a held message with the grant's pace; it can still be
- * withdrawn before its first byte.
+ * update is granted. So pushes without a grant use none of the unacknowledged messages that the
+ * transport allows. A dropped push is voided as at a deadline (client_deadline.c): its head alone
+ * closes its number. A granted push is passed to the transport as a held message with the grant's
+ * pace; it can still be withdrawn before its first byte.
  *
  * An update's slot is freed when its last event was polled. A push without a slot is sent at once.
  */

@@ -83,12 +83,13 @@ void weft_dirty_set_made(struct weft_dirty_set *dirty_set, uint32_t number);
 void weft_dirty_set_remove(struct weft_dirty_set *dirty_set, const struct weft_table *table,
                            uint32_t number);
 
-/* From now on the table reports changes to this dirty set, too. Owns: borrows dirty_set until the
- * table's last change. */
+/* From now on the table reports changes to this dirty set, too.
+ * Owns:    borrows dirty_set until the table's last change. */
 void weft_dirty_set_attach(struct weft_table *table, struct weft_dirty_set *dirty_set);
 
 /* Take the next copied records, up to a change of table.
- * Shape:   dirty_sets: of all tables; out (bytes,), at least one record. The copy-on-write buffer is not empty. */
+ * Shape:   dirty_sets: of all tables; out (bytes,), at least one record. The copy-on-write buffer
+ *          must not be empty. */
 uint32_t weft_cow_buffer_take(struct weft_cow_buffer *cow, struct weft_dirty_set *dirty_sets,
                               uint8_t *out, size_t bytes, uint16_t *table_p);
 

@@ -59,8 +59,9 @@ weft_status weft_hot_init(struct weft_hot *hot, uint32_t top);
 void weft_hot_fini(struct weft_hot *hot);
 
 /* The rows with most updates, in descending order, then by id. Returns their number, at most `max`.
- * Shape:   out (max,). Complete up to the table's hot_top; incomplete beyond. If
- *          listed rows were evicted, rows below the threshold that would replace them are missing.
+ * Complete up to the table's hot_top; incomplete beyond. If listed rows were evicted, rows below
+ * the threshold that would replace them are missing.
+ * Shape:   out (max,).
  * Cost:    O(2 x hot_top x log max), reading that many rows. */
 uint32_t weft_table_hot(const struct weft_table *table, struct weft_hot_row *out, uint32_t max);
 

@@ -151,7 +151,7 @@ const struct weft_ring_record *weft_ring_next(const struct weft_ring_reader *rea
                                               uint32_t *life_p, struct weft_ring_cursor *cursor_p);
 
 /* The lineage in the first WEFT_RING_HEAD_BYTES of a journal; false: not the head of a journal of
- * this version. */
+ * this version, or of version 3 or 4. */
 bool weft_ring_lineage(const void *head, uint64_t *lineage_p);
 
 #endif

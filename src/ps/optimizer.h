@@ -47,7 +47,7 @@ struct weft_optimizer_block {
 
 struct weft_optimizer {
     const char *name;
-    uint8_t kind;   /* enum weft_optimizer_kind; its place in the list */
+    uint8_t kind;   /* enum weft_optimizer_kind; its index in the list */
     uint32_t slots; /* floats of state for each weight */
     uint32_t steps; /* floats of state for each block; 0 in a new row */
 

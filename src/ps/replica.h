@@ -41,7 +41,7 @@ enum weft_replica_why {
     WEFT_REPLICA_NOT_READY, /* its shard has not reported it READY */
     WEFT_REPLICA_OLD,       /* no message of its shard for longer than the lease */
     WEFT_REPLICA_TOO_LARGE, /* a transfer has more than pieces_max */
-    WEFT_REPLICA_REFUSED,   /* a transfer was refused: WEFT_REPLICA_NO_MEMORY, or invalid */
+    WEFT_REPLICA_REFUSED,   /* a transfer was refused: invalid, or no memory */
 };
 
 /* Counters since weft_replica_new. */

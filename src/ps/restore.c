@@ -86,7 +86,7 @@ weft_status weft_shard_restore_counted(struct weft_shard *shard, uint16_t index,
     return WEFT_OK;
 }
 
-/* Recompute the minimum clock of the members, and the clock in progress. */
+/* Recompute the minimum clock of the table's ranks, and the clock in progress. */
 static void find_min(struct weft_shard *shard, uint16_t index)
 {
     const uint32_t *clocks = shard->clocks + (size_t)index * shard->config.workers_max;

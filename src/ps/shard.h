@@ -86,8 +86,7 @@ struct weft_shard_config {
     uint64_t (*clock_ns)(void *arg); /* same clock as now_ns */
     void *clock_arg;
     struct weft_rpc_record_ring *records; /* receives a record of every reply, and of every window
-                                           * with a request; borrowed until free. NULL
-                                           * = none */
+                                           * with a request; borrowed until free. NULL = none */
     uint64_t active_window_ns;            /* length of those windows; >= 1 */
 };
 
@@ -195,8 +194,8 @@ struct weft_shard_latencies {
 
 /* Defaults: 1 shard, 16 workers, 4 tables, 2^20 rows, dim 64, 8 + 4 slots, 16,384 rows per pull,
  * 131,072 ids (1 MiB) in lists of each worker, slabs of 1 MiB, windows of 1 ms, the 1,000 hottest
- * rows. The caller sets the clock. Each pull slot has memory for the ids and the reply of the
- * largest pull; unused memory is never touched. */
+ * rows, 2 aggregators. The caller sets the clock. Each pull slot has memory for the ids and the
+ * reply of the largest pull; unused memory is never touched. */
 void weft_shard_config_default(struct weft_shard_config *config_p);
 
 /* Most expectations that this shard posts; for expects_max of its endpoint. */
@@ -215,7 +214,8 @@ void weft_shard_free(struct weft_shard *shard);
 void weft_shard_event(struct weft_shard *shard, const struct weft_msg_event *event,
                       uint64_t now_ns);
 
-/* Retry what the transport refused with AGAIN or NOMEM. */
+/* Continue the shard's own work (rows to step, replies to build, expired leases, a transfer), and
+ * retry what the transport refused. */
 void weft_shard_progress(struct weft_shard *shard, uint64_t now_ns);
 
 /* True: there is work for the next weft_shard_progress; do not sleep. */

@@ -177,8 +177,8 @@ static bool is_of_session(const struct weft_shard *shard, uint16_t index,
            worker->incarnation != 0 && member->incarnation == worker->incarnation;
 }
 
-/* True: this push may begin, through this aggregator. again: replayed from a journal, so these
- * checks passed before. */
+/* WEFT_RPC_OK: this push may begin, through this aggregator. again: replayed from a journal, so its
+ * session was checked before. */
 static enum weft_rpc_status member_check(struct weft_shard *shard, uint16_t index, uint32_t clock,
                                          const struct weft_aggregate_member *member, bool again)
 {
@@ -264,7 +264,7 @@ static bool updates_check(struct weft_shard *shard, uint16_t index, uint32_t clo
     return weft_shard_updates_fit(shard, of, view->members, shard->aggregates->order);
 }
 
-/* Everything that can be wrong with it. */
+/* Check an aggregate completely before any of it is applied. */
 static enum weft_rpc_status validate(struct weft_shard *shard, uint16_t index, uint32_t clock,
                                      const struct weft_aggregate_view *view, bool again)
 {

@@ -10,8 +10,8 @@
  * fewer updates than the threshold of the list. Its count above that threshold is a lower bound of
  * its updates since.
  *
- *     Cost: a selection reads up to 2 x hot_top rows, sorts them by id, and sorts those of rank
- * below 1.2 x hot_rows by rank; a reply packs the ids.
+ * Cost: a selection reads up to 2 x hot_top rows, sorts them by id, and sorts those of rank below
+ * 1.2 x hot_rows by rank; a reply packs the ids.
  *
  * Source: [imc20] section 4; docs/PROTOCOL.md section 7, "Hot rows"; docs/AGGREGATION.md. */
 #include "ps/shard_internal.h"

@@ -1,5 +1,5 @@
-/* Private state of a shard, shared by shard.c (lifecycle, clocks, events), shard_peers.c (connected
- * peers, and slots), shard_request.c (handling of a request) and shard_push.c (a chunk of a push).
+/* Private state of a shard, shared by shard.c (lifecycle, clocks, events), the other shard_*.c
+ * files (one part of its work each), members.c, restore.c, snapshot.c, transfer*.c and replica.c.
  * Internal to these files. */
 #ifndef WEFT_PS_SHARD_INTERNAL_H
 #define WEFT_PS_SHARD_INTERNAL_H
@@ -164,7 +164,7 @@ struct weft_shard {
     struct weft_push_window *pushes; /* (tables_max, workers_max) */
     uint64_t *critical;              /* (WEFT_SHARD_CHUNKS_MAX,) bits, scratch */
     uint64_t *durable_upto;      /* (tables_max, workers_max): pushes up to this number are durable;
-                                  * NULL = none checkpoints */
+                                  * NULL = no checkpoints */
     uint64_t *durable_upto_sent; /* the same: the number last sent to the worker */
     bool durable_upto_unsent;    /* some worker may need a DURABLE_UPTO */
     uint32_t cut_wanted; /* highest clock that a worker requests in a checkpoint; 0 = none */
@@ -179,14 +179,14 @@ struct weft_shard {
     bool *members;                      /* (tables_max, workers_max): has opened the table, and is
                                          * alive */
     uint32_t dead_rank;                 /* the first rank that died; WEFT_SHARD_NONE = none */
-    struct weft_snapshot *snapshot;     /* NULL = none checkpoints */
+    struct weft_snapshot *snapshot;     /* NULL = no checkpoints */
     struct weft_shard_journal *journal; /* NULL = none */
     struct weft_shard_updates *updates;
     struct weft_shard_aggregates *aggregates; /* NULL = none */
     struct weft_shard_hots *hots;             /* NULL = none */
-    struct weft_transfer *transfer;           /* NULL = none replicas */
+    struct weft_transfer *transfer;           /* NULL = no replicas */
     struct shard_partial *partials;           /* ordered by worker */
-    uint32_t partials_per_worker;             /* 0 without checkpoints */
+    uint32_t partials_per_worker;             /* 0 if chunks_max is 0 */
     uint32_t partial_count;
     struct shard_slot *slots; /* ordered by worker: push slots, pull slots, the TABLE and the LIST
                                * slot; then by aggregator: WEFT_AGGREGATE_PULLS pull slots */
@@ -252,6 +252,7 @@ static inline void shard_slot_reject(struct shard_slot *slot, enum weft_rpc_stat
     shard_slot_note(slot, status);
     slot->dead = true;
 }
+
 static inline struct weft_push_window *shard_pushes(const struct weft_shard *shard, uint16_t table,
                                                     uint32_t worker)
 {
@@ -276,9 +277,11 @@ bool weft_shard_dedup_chunk(const struct weft_shard *shard, const struct shard_s
                             uint32_t chunk);
 void weft_shard_dedup_applied(struct weft_shard *shard, const struct shard_slot *slot,
                               uint32_t chunk);
+/* The push's message is closed. is_short: its connection ended, so the push stays open and will be
+ * resent. */
 void weft_shard_dedup_closed(struct weft_shard *shard, const struct shard_slot *slot,
                              bool is_short);
-/* The push is complete within its bound. */
+/* The same for a push without a slot: from an aggregate, or from a journal. */
 void weft_shard_dedup_close(struct weft_shard *shard, uint16_t table, uint32_t worker,
                             uint64_t number);
 /* True: a push with this number is in progress or was interrupted. */
@@ -358,7 +361,7 @@ void weft_shard_step(struct weft_shard *shard, uint64_t now_ns);
 /* shard_durable.c: reports durable pushes to the workers that keep them */
 weft_status weft_shard_durable_init(struct weft_shard *shard);
 void weft_shard_durable_fini(struct weft_shard *shard);
-/* Pushes up to this number of the windows given are in a checkpoint. Shape: (workers,). */
+/* The pushes in these windows are in a checkpoint. Shape: pushes (workers,). */
 void weft_shard_durable_from(struct weft_shard *shard, uint16_t table,
                              const struct weft_push_window *pushes, uint32_t workers);
 /* A new connection of this rank, or another process. */
@@ -366,6 +369,7 @@ void weft_shard_durable_unbind(struct weft_shard *shard, uint32_t rank, bool ren
 void weft_shard_durable_forget(struct weft_shard *shard, uint16_t table, uint32_t rank);
 void weft_shard_durable_sent(struct weft_shard *shard, uint32_t rank, bool complete);
 void weft_shard_durable_send(struct weft_shard *shard, uint64_t now_ns);
+
 /* shard_cut.c: checkpoints requested by workers */
 
 /* Add a waiting request. */
@@ -518,7 +522,7 @@ static inline bool shard_is_there(const struct shard_worker *worker)
 
 /* shard_push.c */
 
-/* True: this worker may push for this clock now. */
+/* WEFT_RPC_OK: this worker may push for this clock now. */
 enum weft_rpc_status weft_shard_push_allowed(const struct weft_shard *shard,
                                              const struct shard_slot *slot,
                                              const struct weft_table *table);
@@ -623,12 +627,13 @@ void weft_shard_answer_head(struct weft_shard *shard, struct shard_slot *slot);
 void weft_shard_send_ready(struct weft_shard *shard, uint64_t now_ns);
 
 /* shard_wait.c */
-/* True: the clock that the pull waits for has ended. */
+/* True: the clock and the push that the pull waits for have ended, and its table's rows are not
+ * being stepped. */
 bool weft_shard_pull_allowed(const struct weft_shard *shard, const struct shard_slot *slot);
 /* Move waiting pulls whose condition is met to `due`. Sends ready replies. */
 void weft_shard_wake(struct weft_shard *shard, uint64_t now_ns);
-/* Build replies to due pulls. Some: the first replies are sent while others are built. All: the
- * weights are about to change. */
+/* Build replies to due pulls: a slice of them, so that the first replies are sent while others are
+ * built; or all, because the weights are about to change. */
 void weft_shard_answer_due(struct weft_shard *shard, bool all);
 /* The message with the reply of this slot has ended (SENT). */
 void weft_shard_reply_sent(struct weft_shard *shard, const struct shard_slot *slot,

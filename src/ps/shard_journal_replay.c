@@ -65,8 +65,8 @@ static bool find_mark(struct weft_shard *shard, uint64_t checkpoint)
     return found;
 }
 
-/* Report how much was written after the last readable record. Unknown with a source of version
- * 2. */
+/* Report how much was written after the last readable record. A source of version 2 does not
+ * contain its last position: no damage is reported. */
 static void report_damage(struct weft_shard_journal *journal)
 {
     const struct weft_ring_reader *source = &journal->source;

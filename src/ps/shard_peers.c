@@ -1,8 +1,9 @@
 /* The peers of a shard, and the memory posted for their requests.
  *
- * Each worker, and after them each aggregator, has slots for one request of one op each. A slot is
- * posted while its worker is connected, and again when its request has ended. If a new process
- * takes over a rank, the rank is renewed: the shard forgets the pushes of the previous process.
+ * A slot is the memory for one request of one op. Each worker has slots of its own; those of the
+ * aggregators follow. A slot is posted while its worker is connected, and again when its request
+ * has ended. If a new process takes over a rank, the rank is renewed: the shard forgets the pushes
+ * of the previous process.
  */
 #include "ps/shard_internal.h"
 

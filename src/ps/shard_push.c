@@ -6,8 +6,7 @@
 #include "ps/layout.h"
 #include "ps/values.h"
 
-/* True: this worker may push for this clock now. Checked for each chunk, because clocks advance
- * meanwhile. */
+/* Checked for each chunk, because clocks advance meanwhile. */
 enum weft_rpc_status weft_shard_push_allowed(const struct weft_shard *shard,
                                              const struct shard_slot *slot,
                                              const struct weft_table *table)

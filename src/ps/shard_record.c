@@ -8,10 +8,10 @@
  * Aggregators have the ranks from workers_max.
  *
  * To count them, each rank is stamped with the last window in which it was active: 16 bytes, and
- * nothing to clear when a window ends. Windows are numbered
- * consecutively, so a request in the window in progress, the usual case, needs no division. Arrival
- * stamps of one socket ascend, except for the error of the clock mapping; a request slightly too
- * late for its window is counted in the window in progress.
+ * nothing to clear when a window ends. Windows are numbered consecutively, so a request in the
+ * window in progress, the usual case, needs no division. Arrival stamps of one socket ascend,
+ * except for the error of the clock mapping; a request slightly too late for its window is counted
+ * in the window in progress.
  */
 #include "ps/shard_internal.h"
 
@@ -87,8 +87,8 @@ void weft_shard_record_served(struct weft_shard *shard, const struct shard_slot 
         return;
     }
     count_latency(slot->op == WEFT_RPC_PUSH ? &shard->push : &shard->pull, reply);
-    /* Of the slot, not of the reply: that of a push in an aggregate has none, and is counted
-     * there. */
+    /* The times of the slot, not of the reply: the slot of a push in an aggregate has none, because
+     * they are counted in aggregate_proc_ns. */
     shard->counters.direct_proc_ns +=
         slot->op == WEFT_RPC_PUSH ? slot->proc_ns + slot->overlap_ns : 0;
     if (shard_slot_is_aggregators(shard, slot)) {

@@ -348,7 +348,8 @@ static uint16_t reply_chunk_elems(const struct weft_shard *shard, const struct s
         weft_rpc_head_elems(WEFT_RPC_REPLY_BYTES, elem_bytes), bound_ppm);
 }
 
-/* Rule 7: the first rows, which the worker has missed twice in a row, are critical. */
+/* Rule 7 of docs/PROTOCOL.md section 6: the first rows, which the worker has missed twice in a row,
+ * are critical. */
 static void must_arrive(struct weft_shard *shard, const struct shard_slot *slot,
                         struct weft_msg_send *send)
 {
@@ -538,7 +539,7 @@ void weft_shard_answer_pull(struct weft_shard *shard, struct shard_slot *slot)
 
 /* ---- closing --------------------------------------------------------------------------------- */
 
-/* This request waits for no clock. */
+/* A PULL with HOT is complete; it waits for no clock. */
 static void hot_closed(struct weft_shard *shard, struct shard_slot *slot, uint64_t now_ns)
 {
     uint64_t begin_ns = shard_clock_ns(shard);

@@ -15,8 +15,8 @@
  */
 #include "ps/shard_internal.h"
 
-/* At the end of a clock the replies of all workers are due. This many slices of replies count as
- * one slice of steps. */
+/* At the end of a clock the replies of all workers are due. A slice of replies has this fraction of
+ * the rows of a slice of steps: 1 / ANSWERS_PER_STEP. */
 enum { ANSWERS_PER_STEP = 4 };
 
 bool weft_shard_pull_allowed(const struct weft_shard *shard, const struct shard_slot *slot)
@@ -61,8 +61,8 @@ static uint32_t merged(struct weft_shard *shard, uint32_t a, uint32_t b)
     return head;
 }
 
-/* Sort by falling return_ns, stable: parts[i] is a sorted list of 2^i pulls, earlier than those of
- * the parts below it. */
+/* Sort by falling return_ns, stable. `parts` is a stack of sorted lists, one for each bit of n that
+ * is set; the longest list, with the earliest pulls, is at the bottom. */
 static void sort(struct weft_shard *shard, struct shard_queue *queue)
 {
     uint32_t parts[32];

@@ -179,7 +179,7 @@ static bool at_boundary(const struct weft_shard *shard, uint32_t t)
     const struct weft_snapshot *snapshot = shard->snapshot;
     bool settled = weft_table_settled(&shard->tables[t]);
     if (weft_table_rows(&shard->tables[t]) == 0 && snapshot->begun) {
-        return true; /* no table can be cut yet */
+        return true; /* an empty table can be cut at any time */
     }
     return settled && (snapshot->order.now || shard->clock_min[t] == snapshot->order.clock);
 }

@@ -10,8 +10,9 @@
  * that is exhausted, the snapshot fails and training continues.
  *
  *     weft_shard_cut_begin; after each batch of events, by weft_shard_cut_state:
- *         WAITING   nothing to do       READY   weft_shard_cut_view, then weft_shard_cut_take until
- *         it returns 0                  FAILED  weft_shard_cut_end(false)
+ *         WAITING   nothing to do
+ *         READY     weft_shard_cut_view; weft_shard_cut_take until it returns 0; weft_shard_cut_end
+ *         FAILED    weft_shard_cut_end(false)
  *
  * The instant: a BSP table is cut at the boundary of the requested clock: the weights contain all
  * pushes of that clock and none of the next. This is the same state on every shard of a job. An SSP
@@ -104,9 +105,9 @@ enum weft_cut_why weft_shard_cut_why(const struct weft_shard *shard);
 /* READY only. */
 const struct weft_cut_view *weft_shard_cut_view(const struct weft_shard *shard);
 
-/* Take records of one table. Copied rows come first; the order has no meaning.
- * Shape:   out (bytes,), at least one record of the largest table. Returns the number of records of
- * table *table_p. 0: check the state; READY means the end.
+/* Take records of one table. Copied rows come first; the order has no meaning. Returns the number
+ * of records of table *table_p. 0: check the state; READY means the end.
+ * Shape:   out (bytes,), at least one record of the largest table.
  * Cost:    a copy of at most `bytes`, and a scan of the bitmap of rows. */
 uint32_t weft_shard_cut_take(struct weft_shard *shard, void *out, size_t bytes, uint16_t *table_p);
 

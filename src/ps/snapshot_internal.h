@@ -1,4 +1,5 @@
-/* Snapshot state of a shard, shared by snapshot.c and restore.c. Internal to these files. */
+/* Snapshot state of a shard, shared by snapshot.c, restore.c, members.c and those shard*.c files
+ * that cut or report checkpoints. Internal to these files. */
 #ifndef WEFT_PS_SNAPSHOT_INTERNAL_H
 #define WEFT_PS_SNAPSHOT_INTERNAL_H
 

@@ -86,7 +86,7 @@ struct weft_table {
     uint32_t rows_begun; /* slots used so far; each has a row or is free */
     uint32_t rows_limit;
     uint32_t free_head; /* number + 1 of a free slot */
-    uint32_t hand;      /* clock hand of eviction */
+    uint32_t hand;      /* eviction examines this slot next */
     uint32_t slab_count;
     uint32_t slabs_max;
     uint32_t index_mask;     /* buckets in use - 1; grows with the number of rows */
@@ -134,8 +134,9 @@ weft_status weft_table_declare(struct weft_table *table, const struct weft_table
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* True if room is left for less than half a slab of rows, or for fewer than weft_table_want_rows,
- * and the limit is not reached; *bytes_p: size for add_slab. */
+/* True if admission has no memory yet; or if room is left for less than half a slab of rows, or for
+ * fewer than weft_table_want_rows, and the limit is not reached; or if a dense table lacks rows.
+ * *bytes_p: size for add_slab. */
 bool weft_table_wants_slab(const struct weft_table *table, size_t *bytes_p);
 
 /* From now on keep room for this many more rows, because one request may contain that many new
@@ -208,7 +209,8 @@ struct weft_table_row *weft_table_obtain(struct weft_table *table, uint64_t id);
  * reads memory sequentially. True: rows_p has all rows, as obtain_chunk would return. False: no
  * result.
  *
- * Shape:   ids (count,); rows_p (count,). Cost: three lookups if it returns false. */
+ * Shape:   ids (count,); rows_p (count,).
+ * Cost:    at most two lookups, and one more for every 32 rows found in order. */
 bool weft_table_lookup_run(const struct weft_table *table, const uint64_t *ids, uint32_t count,
                            struct weft_table_row **rows_p);
 
@@ -297,8 +299,9 @@ bool weft_table_next(const struct weft_table *table, uint32_t *cursor,
  *          WEFT_INVALID sums for a table that is not BSP, or not a row of this shard. */
 weft_status weft_table_restore(struct weft_table *table, const struct weft_table_view *view);
 
-/* ---- records: the format of a row in checkpoints (table_record.c)
- * ----------------------------------
+/* ---- records (table_record.c) ----------------------------------------------------------------
+ *
+ * The format of a row in checkpoints:
  *
  *     id u64 | clock u32 | count u32 | weights (dim) | optimizer's state (weft_table_state_floats)
  *

@@ -1,11 +1,12 @@
 /* Private state of a table, shared by table.c (lifecycle, memory, rows), table_index.c (looking up
- * a row), table_chunk.c (looking up many), table_evict.c (evicting rows), table_apply.c (gradients)
- * and hot.c (rows with the most updates). Internal to these files.
+ * a row), table_chunk.c (looking up many), table_evict.c (evicting rows), table_apply.c
+ * (gradients), table_record.c (records) and hot.c (rows with the most updates). transfer.c and
+ * transfer_cut.c also use it, to read rows. Internal to these files.
  *
  * A row in its slab:
  *
- *     struct weft_table_row (24 bytes) | weights (dim) | slots (slots x dim) | steps (blocks x steps)
- *                                      | sums (dim, BSP) | counts (blocks, where table->counts)
+ *     struct weft_table_row (24 bytes) | weights (dim) | slots (slots x dim)
+ *         | steps (blocks x steps) | sums (dim, BSP) | counts (blocks, where table->counts)
  */
 #ifndef WEFT_PS_TABLE_INTERNAL_H
 #define WEFT_PS_TABLE_INTERNAL_H

@@ -183,7 +183,7 @@ static void begin(struct weft_shard *shard)
     struct weft_transfer *transfer = shard->transfer;
     struct weft_writer w = weft_writer_make(transfer->head, transfer->head_max);
     transfer->cow = (struct weft_cow_buffer){.memory = transfer->cow_memory,
-                                          .bytes = shard->config.replica_cow_bytes};
+                                             .bytes = shard->config.replica_cow_bytes};
     transfer->is_active = transfer->is_complete = true;
     transfer->is_ended = transfer->may_begin = false;
     transfer->bytes_before = transfer->state.bytes;

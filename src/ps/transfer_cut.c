@@ -35,7 +35,7 @@ size_t weft_transfer_head_max(const struct weft_shard *shard)
 static void begin_section(struct weft_writer *w, const struct weft_section *section)
 {
     bool fits = weft_section_begin(w, section);
-    WEFT_ASSERT(fits); /* head_max_of */
+    WEFT_ASSERT(fits); /* see weft_transfer_head_max */
 }
 
 /* For each rank, in sections that are not too long. */

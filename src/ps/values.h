@@ -58,20 +58,22 @@ static inline float weft_bf16_load(uint16_t half)
  * Shape:   from (count,) float32; out (count,) of this type, unaligned, not overlapping. */
 void weft_values_store(uint8_t type, const float *from, size_t count, void *out);
 
-/* Shape:   from (count,) of this type, unaligned; out (count,) float32, not overlapping. */
+/* The reverse.
+ * Shape:   from (count,) of this type, unaligned; out (count,) float32, not overlapping. */
 void weft_values_load(uint8_t type, const void *from, size_t count, float *out);
 
 /* Encode blocks of `floats` floats together, with any type.
  * Shape:   from (blocks, floats) float32; out weft_blocks_bytes, unaligned, not overlapping. */
 void weft_blocks_store(uint8_t type, uint32_t floats, const float *from, size_t blocks, void *out);
 
-/* Shape:   from weft_blocks_bytes, unaligned, untrusted; out (blocks, floats) float32, not
- * overlapping. Returns: false if a scale is negative, infinite or NaN; out is then undefined. */
+/* Decode blocks; untrusted input. False: a scale is negative, infinite or NaN; out is then
+ * undefined.
+ * Shape:   from weft_blocks_bytes, unaligned; out (blocks, floats) float32, not overlapping. */
 [[nodiscard]] bool weft_blocks_load(uint8_t type, uint32_t floats, const void *from, size_t blocks,
                                     float *out);
 
 /* Extract block `index`, as it would be encoded alone: the same values.
- * Shape:   from weft_blocks_bytes of more than index; out weft_blocks_bytes of one. */
+ * Shape:   from: the encoding of more than `index` blocks; out weft_blocks_bytes of one block. */
 void weft_blocks_take(uint8_t type, uint32_t floats, const void *from, size_t index, void *out);
 
 #endif
