@@ -623,7 +623,8 @@ int weft_cli_aggregate(int argc, char **argv)
         {"flush-age-us", "US",
          "send a sum at the latest this long after its first push, even if\n"
          "pushes of some workers are missing. A sum with a push of every worker\n"
-         "is sent at once",
+         "is sent at once. With a scheduler, which assigns pushes to sums, the\n"
+         "limit is at least 300 ms",
          WEFT_OPTION_U32, .value = &verb.age_us, .min = 1, .max = 10000000},
         {"flush-by-age", NULL,
          "ASP tables: hold a sum until it has the age --flush-age-us or\n"
@@ -660,12 +661,13 @@ int weft_cli_aggregate(int argc, char **argv)
         {"json", NULL, "print the counters at the end as a JSON object", WEFT_OPTION_FLAG,
          .value = &verb.json},
         {"xdp", "IFACE,...",
-         "instead of all this: load an XDP program that sums packets at these\n"
-         "interfaces. `weft aggregate --xdp IFACE --help` has its options",
+         "load an XDP program that sums packets at these interfaces. This is a\n"
+         "different function, with the options that `weft aggregate --xdp IFACE\n"
+         "--help` lists",
          WEFT_OPTION_STRING, .value = &xdp, .fallback = ""},
         {"dense", "HOST:PORT",
-         "the same in this process, at a UDP port, without BPF and root.\n"
-         "`weft aggregate --dense HOST:PORT --help` has its options",
+         "the function of --xdp in this process, at a UDP port, without BPF and\n"
+         "root; `weft aggregate --dense HOST:PORT --help` lists its options",
          WEFT_OPTION_STRING, .value = &dense, .fallback = ""},
         {"inject-loss", "F", "drop this fraction of arriving datagrams on purpose", WEFT_OPTION_PPM,
          .value = &verb.each.driver.udp.loss.loss_ppm},
@@ -695,8 +697,8 @@ int weft_cli_aggregate(int argc, char **argv)
          "--via coordinator learn the aggregator's address.\n"
          "\n"
          "If the aggregator fails or a push cannot be aggregated (values other than float32, rows\n"
-         "longer than 256 floats, admission, eviction), workers send the push to the server;\n"
-         "nothing is lost or counted twice. Ctrl-C or SIGTERM stops the aggregator.",
+         "longer than 256 floats, clipping, admission, eviction), workers send the push to the\n"
+         "server; nothing is lost or counted twice. Ctrl-C or SIGTERM stops the aggregator.",
         .example =
             "  weft keygen job.key\n"
             "  weft server --key-file job.key --workers 2 --port 7700 &\n"

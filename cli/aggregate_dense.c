@@ -231,7 +231,7 @@ int weft_cli_aggregate_dense(int argc, char **argv)
          .value = &verb.members, .min = 1, .max = WEFT_AGG_MEMBERS_MAX, .fallback = "required"},
         {"job", "N", "accept packets of this job", WEFT_OPTION_U32, .value = &verb.job,
          .max = UINT16_MAX},
-        {"slots", "N", "slots, 2.9 KB each; a member has one packet in each on its way",
+        {"slots", "N", "slots, 2.9 KB each; a member has at most one packet in flight per slot",
          WEFT_OPTION_U32, .value = &verb.slots, .min = 1, .max = SLOTS_MAX},
         {"epoch", "N",
          "first epoch. Packets of earlier epochs are dropped; the first packet of\n"
@@ -259,7 +259,8 @@ int weft_cli_aggregate_dense(int argc, char **argv)
         .description =
             "Sums int32 or float32 values of all members, packet by packet, and sends each sum to\n"
             "all of them (docs/PROTOCOL.md, section 12): what --xdp does in the kernel, for hosts\n"
-            "without BPF and without root. A member is where its packets come from.\n"
+            "without BPF and without root. A member's sums are sent to the address from which its\n"
+            "last accepted packet came.\n"
             "\n"
             "Packets are not authenticated, which --security none must acknowledge: whoever can\n"
             "send to this address can change sums.\n"

@@ -249,7 +249,7 @@ int weft_cli_aggregate_xdp(int argc, char **argv)
     verb =
         (struct verb){.port = PORT, .job = 1, .slots = SLOTS, .security = WEFT_SECURITY_DEFAULTS};
     const struct weft_option options[] = {
-        {"xdp", "IFACE,...", "interfaces to the members; a member is found by its packets",
+        {"xdp", "IFACE,...", "interfaces to the members; packets show which member is at which",
          WEFT_OPTION_STRING, .value = &verb.list, .fallback = "required"},
         {"security", "MODE", "none: the program cannot authenticate packets", WEFT_OPTION_CUSTOM,
          .value = &verb.security.mode, .parse = weft_security_parse_mode, .fallback = "required"},
@@ -260,7 +260,7 @@ int weft_cli_aggregate_xdp(int argc, char **argv)
          .value = &verb.port, .min = 1, .max = UINT16_MAX},
         {"job", "N", "accept packets of this job", WEFT_OPTION_U32, .value = &verb.job,
          .max = UINT16_MAX},
-        {"slots", "N", "slots, 2.9 KB each; a member has one packet in each on its way",
+        {"slots", "N", "slots, 2.9 KB each; a member has at most one packet in flight per slot",
          WEFT_OPTION_U32, .value = &verb.slots, .min = 1, .max = SLOTS_MAX},
         {"epoch", "N",
          "first epoch. Packets of earlier epochs are dropped; the first packet of\n"
@@ -290,8 +290,8 @@ int weft_cli_aggregate_xdp(int argc, char **argv)
             "sends each sum to all of them (docs/PROTOCOL.md, section 12). Members send to any\n"
             "IPv4 address of this host; all other packets pass. Needs root, and a build and a\n"
             "kernel with BPF; `weft doctor` checks them. If an interface has no native mode,\n"
-            "generic mode is used on all. The program is gone when this process has ended,\n"
-            "however it ended.\n"
+            "generic mode is used on all. The kernel removes the program when this process ends,\n"
+            "however it ends.\n"
             "\n"
             "Packets are not authenticated, which --security none must acknowledge: whoever can\n"
             "send to these interfaces can change sums.\n"

@@ -257,23 +257,30 @@ static void default_text(const struct weft_option *option, char *room, size_t by
     }
 }
 
-/* Print the help text; its further lines are aligned with the first. The default follows on the
- * same line if it fits, else on its own line. */
-static void print_text(const struct weft_option *option)
+/* Print a text whose further lines are aligned with the first. Returns the column at its end. */
+static int print_aligned(const char *text, int column)
 {
-    char room[256];
-    int column = HELP_COLUMN;
-    for (const char *text = option->help; *text != '\0'; text++) {
+    for (; *text != '\0'; text++) {
         putchar(*text);
         column++;
         if (*text == '\n') {
             column = printf("%*s", HELP_COLUMN, "");
         }
     }
+    return column;
+}
+
+/* Print the help text. The default follows on the same line if it fits, else on its own line. */
+static void print_text(const struct weft_option *option)
+{
+    char room[256];
+    int column = print_aligned(option->help, HELP_COLUMN);
     default_text(option, room, sizeof(room));
     if (room[0] != '\0') {
         bool fits = column + strlen(" (default: )") + strlen(room) <= HELP_WIDTH;
-        printf("%s%*s(default: %s)", fits ? " " : "\n", fits ? 0 : HELP_COLUMN, "", room);
+        printf("%s%*s(default: ", fits ? " " : "\n", fits ? 0 : HELP_COLUMN, "");
+        (void)print_aligned(room, 0);
+        putchar(')');
     }
 }
 

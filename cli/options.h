@@ -15,9 +15,9 @@
  *         return status;
  *     }
  *
- * Differences from getopt_long: no short options except -h and those with a letter,
- no abbreviations,
- * and options may appear in any order. `--name value` and `--name=value` are the same.
+ * Differences from getopt_long: no short options except -h and those with a letter, no
+ * abbreviations, and options may appear in any order. `--name value` and `--name=value` are the
+ * same.
  */
 #ifndef WEFT_CLI_OPTIONS_H
 #define WEFT_CLI_OPTIONS_H

@@ -346,8 +346,8 @@ int weft_cli_load(int argc, char **argv)
         {"threads", "N", "threads that run the workers", WEFT_OPTION_U32, .value = &load.threads,
          .min = 1, .max = THREADS_MAX, .fallback = "one per CPU"},
         {"server-rows", "N",
-         "with --local: rows of the table, over all shards; when it is full, the\n"
-         "least recently used row is evicted",
+         "with --local: rows of the table, over all shards; --eviction says what\n"
+         "happens when it is full",
          WEFT_OPTION_U32, .value = &load.servers.rows_max, .min = 1024, .max = 1u << 28},
         {"server-pid", "PID", "with --servers: process whose CPU time is reported as the servers'",
          WEFT_OPTION_U32, .value = &load.servers.server_pid, .min = 1, .max = INT32_MAX,

@@ -23,7 +23,7 @@ const char *weft_perf_box_parse_exponent(const char *text, void *value);
      "allreduce: sum through this aggregation box (`weft aggregate --dense`,\n"                    \
      "`--xdp`, or of a lab); needs --security none",                                               \
      WEFT_OPTION_STRING, .value = &(box)->address, .fallback = "the ranks themselves"},            \
-    {"slots", "N", "with --box: packets that a rank has on their way; at most the box's slots",    \
+    {"slots", "N", "with --box: packets that a rank has in flight; at most the box's slots",       \
      WEFT_OPTION_U32, .value = &(box)->slots, .min = 1, .max = 65536},                             \
     {"job", "N", "with --box: the box's job", WEFT_OPTION_U32, .value = &(box)->job,               \
      .max = UINT16_MAX},                                                                           \

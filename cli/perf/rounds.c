@@ -371,7 +371,7 @@ int weft_perf_rounds(int argc, char **argv)
          WEFT_OPTION_U32, &o.job.deadline_ms, .min = 1, .max = 60000, .fallback = "none"},
         {"cc", "NAME", "weft's congestion control: dctcp, delay or reno-fair", WEFT_OPTION_CUSTOM,
          &o.job.cc, .fallback = "dctcp", .parse = parse_cc},
-        {"tcp-cc", "NAME", "TCP's: dctcp, or another one of the kernel: cubic, bbr, reno",
+        {"tcp-cc", "NAME", "TCP's congestion control: dctcp, or cubic, bbr, reno ... of the kernel",
          WEFT_OPTION_STRING, &o.job.tcp_cc, .fallback = "the kernel's"},
         {"tcp-rto-min", "MS", "minimum retransmission timeout of TCP", WEFT_OPTION_U32,
          &o.job.tcp_rto_min_ms, .min = 1, .max = 10000, .fallback = "the kernel's, 200"},
@@ -404,7 +404,7 @@ int weft_perf_rounds(int argc, char **argv)
          WEFT_OPTION_U32, &o.job.busy, .max = WEFT_PERF_BUSY_MAX},
         {"trace", "FILE",
          "weft: each participant writes a trace of all packets, FILE.participant-N,\n"
-         "for `weft trace`; at most 1 GB each. --per-round says when rounds began",
+         "for `weft trace`; at most 1 GB each. --per-round has the start of each round",
          WEFT_OPTION_STRING, .value = &o.job.trace},
         {"json", NULL, "print the result as one JSON object", WEFT_OPTION_FLAG, .value = &o.json},
         {0},

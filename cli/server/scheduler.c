@@ -232,7 +232,7 @@ int weft_cli_scheduler(int argc, char **argv)
          "these N does not wait. 0 = workers do not wait",
          WEFT_OPTION_U32, .value = &verb.read_credits, .max = WEFT_SCHED_WORKERS_MAX},
         {"coordinate", "P", "also run the job's coordinator, on this port; 0 = any free",
-         WEFT_OPTION_U32, .value = &verb.coordinate_port, .max = UINT16_MAX, .fallback = "no"},
+         WEFT_OPTION_U32, .value = &verb.coordinate_port, .max = UINT16_MAX, .fallback = "none"},
         {"json", NULL, "at the end, print the scheduling statistics as one JSON object",
          WEFT_OPTION_FLAG,
          .value = &verb.json},

@@ -200,7 +200,7 @@ int weft_cli_server(int argc, char **argv)
                             "without `weft coordinator`; the membership is lost when this server\n"
                             "ends",
          WEFT_OPTION_U32, .value = &server.coordinate_port, .max = UINT16_MAX,
-         .fallback = "not"},
+         .fallback = "none"},
         {"rows-max", "N", "maximum number of rows of each table per shard; more are rejected and\n"
                           "counted",
          WEFT_OPTION_U32, .value = &shard->rows_max, .min = 1, .max = 1u << 28},
@@ -217,7 +217,8 @@ int weft_cli_server(int argc, char **argv)
          WEFT_OPTION_U32, .value = &shard->list_ids, .max = 1u << 30},
         {"aggregators", "N",
          "accept sums from the aggregators with --number 0 to N-1; each shard\n"
-         "uses up to 32 MiB for each aggregator", WEFT_OPTION_U32, .value = &shard->aggregators_max,
+         "uses up to 32 MiB for the sums of each, and memory for 4 pulls",
+         WEFT_OPTION_U32, .value = &shard->aggregators_max,
          .min = 1, .max = WEFT_SHARD_AGGREGATORS_MAX},
         {"dim-max", "N", "floats in the longest row of any table", WEFT_OPTION_U32,
          .value = &shard->dim_max, .min = 1, .max = WEFT_RPC_DIM_MAX},
@@ -257,7 +258,7 @@ int weft_cli_server(int argc, char **argv)
         {"replica-of", "HOST:PORT,...",
          "run as a replica of the server with these shards; when `weft run`\n"
          "requests promotion, take over that server's lease at the coordinator",
-         WEFT_OPTION_STRING, .value = &server.replica_of, .fallback = "not"},
+         WEFT_OPTION_STRING, .value = &server.replica_of, .fallback = "none"},
         WEFT_METRICS_OPTIONS(&server.metrics_options),
         {"hot-top", "N",
          "number of rows that a shard tracks in each table, those with the most\n"

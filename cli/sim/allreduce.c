@@ -198,7 +198,7 @@ int weft_cli_sim_allreduce(int argc, char **argv)
          "(docs/AGGREGATION.md). One exact operation at a time; no --cc, --ecn-kb,\n"
          "--host-us, --segment-bytes, --receivers, --trace, --pcap",
          WEFT_OPTION_CHOICE, &config.box, .choices = boxes},
-        {"slots", "N", "with --box: packets that a rank has on their way", WEFT_OPTION_U32,
+        {"slots", "N", "with --box: packets that a rank has in flight", WEFT_OPTION_U32,
          &config.box_slots, .min = 1, .max = 65536},
         {"reorder", "N",
          "with --box: send a packet again when one sent at least N packets later\n"

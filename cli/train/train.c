@@ -581,7 +581,8 @@ int weft_cli_train(int argc, char **argv)
          .value = &train.aggregators_wanted, .min = 1, .max = TRAIN_AGGREGATORS_MAX},
         {"flush-age-us", "US",
          "with --via on: send a sum at the latest this long after its first push,\n"
-         "even if pushes of some workers are missing",
+         "even if pushes of some workers are missing. With --scheduler the limit\n"
+         "is at least 300 ms",
          WEFT_OPTION_U32, .value = &train.flush_age_us, .max = 10000000, .fallback = "2000"},
         {"hot-rows", "N",
          "with --via: send only hot rows, the N rows of each table per shard with\n"
