@@ -41,8 +41,8 @@ class Table:
     ids: np.ndarray  # uint64 (n,); of a dense table the rows' numbers
     weights: np.ndarray  # float32 (n, dim)
     state: np.ndarray  # float32 (n, k): the optimizer's state, docs/TABLES.md; k may be 0
-    last_used: np.ndarray  # uint32 (n,): clock in progress when the row was last used
-    count: np.ndarray  # uint32 (n,): gradients that reached it
+    last_used: np.ndarray  # uint32 (n,): clock in progress at the row's last push (LRU: or pull)
+    count: np.ndarray  # uint32 (n,): gradients that reached the row's first block
     worker_clocks: np.ndarray  # uint32 (workers,): last clock that each has finished on any shard
     length: int  # of a dense table: floats of the vector; 0 = sparse
 
@@ -142,7 +142,7 @@ class _Log:
                 self._void_after(claim, record["number"])
 
     def _parse(self, path, raw):
-        """A damaged record is ignored; a record of a later version raises an error."""
+        """-> the record; {} if it is damaged. A record of a later version raises an error."""
         try:
             record = json.loads(raw)
             if self.hashed:

@@ -126,7 +126,7 @@ class Work:
         self._number = number
         self._value = value
         self.own_missing = 0  # elements of this rank's contribution that did not arrive
-        self.contributors_min = 0
+        self.contributors_min = 0  # fewest contributions to an element that this rank reduced
         self.seconds = 0.0
 
     def wait(self, timeout=None):

@@ -163,7 +163,7 @@ class Op:
     def __init__(self, ps, handle, value):
         self._ps = ps
         self._handle = handle
-        self._value = value  # the value that wait returns: None = the result
+        self._value = value  # the value that wait returns; None = the Result
         self.result = None
 
     def wait(self, timeout=None):
@@ -221,8 +221,9 @@ class Table:
         return self._in_parts(self._ids_piece(ids, rows, "rows", False), False, bound, deadline)
 
     def pull(self, ids, out=None, bound=0.0, deadline=None):
-        """Fetch rows, as pull_async, and wait. -> out, or a new array (n, dim). `last_result`: what
-        was lost.
+        """Fetch rows, as pull_async, and wait. -> out, or a new array (n, dim)
+
+        The Result is in `last_result`.
         """
         piece = self._ids_piece(ids, out, "out", True)
         self.last_result = self._in_parts(piece, True, bound, deadline, fill=out is None)
@@ -238,7 +239,7 @@ class Table:
     def pull_range(self, first=0, n=None, out=None, bound=0.0, deadline=None):
         """Fetch rows first .. first + n - 1 of a dense table (n None: to the end), and wait.
 
-        -> out, or a new array (floats,). `last_result`: the loss.
+        -> out, or a new array (floats,). The Result is in `last_result`.
         """
         piece = self._range_piece(first, out, "out", True, n)
         self.last_result = self._in_parts(piece, True, bound, deadline, fill=out is None)
@@ -363,7 +364,7 @@ class PS:
 
     def __init__(self, ps, rows_max, patience_ns):
         self._ps = ps
-        self._patience_ns = patience_ns  # for answers to table()
+        self._patience_ns = patience_ns  # for replies to table()
         self._lock = threading.Lock()  # one thread at a time may call the library
         self._lent = {}  # arrays of operations in progress
         self._dropped = []
@@ -411,8 +412,8 @@ class PS:
         """Fetch rows of several tables in one operation, and wait. -> list of arrays
 
         lists: of (table, ids) or (table, ids, out); for a slice of a dense table (table, first)
-        to its end, or (table, first, out). `last_result`: the loss.
-        Of the lists from number 63 on, counted from 0, all have an `out`, or none.
+        to its end, or (table, first, out). The Result is in `last_result`. Of the lists from number
+        63 on, counted from 0, all have an `out`, or none.
         """
         op = self.pull_async(lists, bound, deadline)
         rows = op.wait()

@@ -159,7 +159,7 @@ class Engine:
                 return
 
     def _handle(self, status, done):
-        """The result of a wait; False if it completed no operation."""
+        """Process the status of a wait; False if no operation has ended."""
         if status not in (lib.WEFT_OK, lib.WEFT_PEER):
             return False
         error = None if status == lib.WEFT_OK else text(lib.weft_comm_error(ffi.NULL))

@@ -655,7 +655,8 @@ def all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, *, bound=0.0, feedback=
 
     bound: this fraction. feedback: weft.coll.Feedback of the tensor's length, kept from call to call,
     for float32; it keeps the missing elements and adds them to the next call. For a mean, each element is
-    divided by the number of received contributions, or with feedback by the number of ranks. -> a Work with async_op
+    divided by the number of received contributions, or with feedback by the number of ranks.
+    -> a Work with async_op, else None
     """
     own = of(group)
     if own is None:
@@ -663,7 +664,6 @@ def all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, *, bound=0.0, feedback=
     fields = {"bound_ppm": ppm_of(bound), "reduction": _reduction(op, tensor)}
     if feedback is not None:
         fields.update(feedback.fields(tensor.numel(), str(tensor.dtype).removeprefix("torch.")))
-
 
     def begin(host_of):
         one = _check(host_of(tensor), "the tensor")
