@@ -379,9 +379,11 @@ void weft_ep_queue_siblings(struct weft_ep *ep, bool siblings)
     egress_share_siblings(&ep->egress.share, siblings);
 }
 
-bool weft_ep_link_asked(const struct weft_ep *ep)
+/* An interval is measured from a queue that is not nearly empty to another (rate_measure). */
+bool weft_ep_link_asked(const struct weft_ep *ep, uint64_t reported_bytes)
 {
-    return egress_share_asks(&ep->egress.share);
+    const struct egress *e = &ep->egress;
+    return reported_bytes >= limit_now(e) / 4 && egress_share_asks(&e->share);
 }
 
 void weft_ep_link_sent(struct weft_ep *ep, uint64_t total_bytes)

@@ -276,9 +276,9 @@ uint32_t weft_ep_send(struct weft_ep *ep, uint64_t now_ns, struct weft_tx *tx);
 bool weft_ep_queue_asked(const struct weft_ep *ep);
 void weft_ep_queued(struct weft_ep *ep, uint64_t reported_bytes, uint64_t now_ns);
 /* True when other traffic seems to delay this end's packets, so that the count of all bytes that
- * the interface has sent, for all programs, is of use. Optional: report it with weft_ep_link_sent
- * immediately before weft_ep_queued; 0 = not known. */
-bool weft_ep_link_asked(const struct weft_ep *ep);
+ * the interface has sent, for all programs, is of use beside this report. Optional: report it with
+ * weft_ep_link_sent immediately before weft_ep_queued; 0 = not known. */
+bool weft_ep_link_asked(const struct weft_ep *ep, uint64_t reported_bytes);
 void weft_ep_link_sent(struct weft_ep *ep, uint64_t total_bytes);
 /* Whether other endpoints of this process send over the same queue. Then a low drain rate is no
  * sign of other programs' traffic. Until the first call: none do. */

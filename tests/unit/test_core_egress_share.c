@@ -59,7 +59,7 @@ static void pass(struct line *line, uint64_t ns)
 static void report(struct line *line)
 {
     struct weft_ep *ep = line->net->end[0].ep;
-    if (line->counts && weft_ep_link_asked(ep)) {
+    if (line->counts && weft_ep_link_asked(ep, (uint64_t)line->own)) {
         weft_ep_link_sent(ep, 1000000 + (uint64_t)line->sent);
     }
     weft_ep_queued(ep, (uint64_t)line->own, line->net->now_ns);
@@ -227,9 +227,25 @@ static void a_count_of_the_link_finds_other_traffic_at_once(void **state)
         (void)run(line, WEFT_NS_PER_S);
         assert_true(run(line, WEFT_NS_PER_S) > 0.98);
         assert_in_range(egress_of(line)->limit_bytes, 12000, 25100);
-        assert_false(weft_ep_link_asked(line->net->end[0].ep));
+        assert_false(weft_ep_link_asked(line->net->end[0].ep, 1000000));
         line_free(line);
     }
+}
+
+/* While no rate is known, a count would be of use, but not beside a report of a nearly empty queue,
+ * as of a worker whose packets always leave at once. */
+static void an_empty_queue_needs_no_count(void **state)
+{
+    (void)state;
+    struct line *line = line_new();
+    const struct weft_ep *ep = line->net->end[0].ep;
+    assert_int_equal(egress_of(line)->share.rate_bps, 0);
+    uint64_t limit_bytes = egress_of(line)->limit_bytes;
+    assert_true(limit_bytes >= 4);
+    assert_false(weft_ep_link_asked(ep, 0));
+    assert_false(weft_ep_link_asked(ep, limit_bytes / 4 - 1));
+    assert_true(weft_ep_link_asked(ep, limit_bytes / 4));
+    line_free(line);
 }
 
 /* In a container the interface counts this endpoint's bytes only. */
@@ -281,6 +297,7 @@ int main(void)
         cmocka_unit_test(a_slower_link_is_told_from_other_traffic),
         cmocka_unit_test(late_looks_do_not_pass_for_other_traffic),
         cmocka_unit_test(a_count_of_the_link_finds_other_traffic_at_once),
+        cmocka_unit_test(an_empty_queue_needs_no_count),
         cmocka_unit_test(a_count_of_own_bytes_changes_nothing),
         cmocka_unit_test(where_flows_are_served_in_turn_the_limit_is_one_unit),
         cmocka_unit_test(siblings_are_not_other_traffic),

@@ -24,10 +24,11 @@ static bool next_burst(struct weft_udp *udp, uint64_t now_ns, uint32_t count)
     uint32_t packets = weft_ep_send(udp->ep, now_ns, &udp->bursts[count]);
     if (packets == 0 && count == 0 && weft_ep_queue_asked(udp->ep)) {
         weft_ep_queue_siblings(udp->ep, weft_udp_has_siblings());
-        if (weft_ep_link_asked(udp->ep) && udp->link_to.bytes_used > 0) {
+        const uint64_t queued_bytes = weft_sock_queued(udp->socket_fd);
+        if (udp->link_to.bytes_used > 0 && weft_ep_link_asked(udp->ep, queued_bytes)) {
             weft_ep_link_sent(udp->ep, weft_link_counter_sent(&udp->link, &udp->link_to));
         }
-        weft_ep_queued(udp->ep, weft_sock_queued(udp->socket_fd), now_ns);
+        weft_ep_queued(udp->ep, queued_bytes, now_ns);
         packets = weft_ep_send(udp->ep, now_ns, &udp->bursts[count]);
     }
     return packets > 0;
