@@ -5,11 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Where a column was found. The two are read together, in the order of the data, so they share a
+ * cache line. */
+struct meeting {
+    uint32_t generation; /* of the last build in which the column occurred */
+    uint32_t order;      /* in that build: 0 = the first distinct column */
+};
+
 /* Memory reused by all batches. Columns are the feature numbers of the data set; `generation`
  * marks those found in the current build, so that nothing needs clearing between batches. */
 struct weft_ml_batch_memory {
-    uint32_t *met_in;          /* (feature_count,): the last build in which a column occurred */
-    uint32_t *local_of_column; /* (feature_count,): valid if met_in is the current build */
+    struct meeting *met; /* (feature_count,) */
     uint32_t generation;
 
     uint32_t *rows;
@@ -29,10 +35,9 @@ weft_status weft_ml_batch_init(struct weft_ml_batch *batch, const struct weft_ml
         return WEFT_NOMEM;
     }
     size_t count = weft_max_u64(dataset->feature_count, 1);
-    memory->met_in = calloc(count, sizeof(*memory->met_in));
-    memory->local_of_column = malloc(count * sizeof(*memory->local_of_column));
+    memory->met = calloc(count, sizeof(*memory->met));
     *batch = (struct weft_ml_batch){.dataset = dataset, .memory = memory};
-    if (memory->met_in == NULL || memory->local_of_column == NULL) {
+    if (memory->met == NULL) {
         weft_ml_batch_fini(batch);
         return WEFT_NOMEM;
     }
@@ -43,8 +48,7 @@ void weft_ml_batch_fini(struct weft_ml_batch *batch)
 {
     struct weft_ml_batch_memory *memory = batch->memory;
     if (memory != NULL) {
-        free(memory->met_in);
-        free(memory->local_of_column);
+        free(memory->met);
         free(memory->rows);
         free(memory->local);
         free(memory->ids);
@@ -102,26 +106,30 @@ static void next_generation(struct weft_ml_batch *batch)
     struct weft_ml_batch_memory *memory = batch->memory;
     memory->generation++;
     if (memory->generation == 0) {
-        memset(memory->met_in, 0, batch->dataset->feature_count * sizeof(*memory->met_in));
+        memset(memory->met, 0, batch->dataset->feature_count * sizeof(*memory->met));
         memory->generation = 1;
     }
 }
 
-/* The distinct columns of the rows, in the order of their first appearance. */
+/* The distinct columns of the rows, in the order of their first appearance; `local` is filled with
+ * numbers in this order. */
 static uint32_t collect_columns(struct weft_ml_batch *batch)
 {
     struct weft_ml_batch_memory *memory = batch->memory;
     const struct weft_ml_dataset *set = batch->dataset;
+    uint32_t *local = memory->local;
     uint32_t count = 0;
     for (uint32_t r = 0; r < batch->row_count; r++) {
         uint64_t end = set->row_begin[memory->rows[r] + 1];
         for (uint64_t i = set->row_begin[memory->rows[r]]; i < end; i++) {
             uint32_t column = set->columns[i];
-            if (memory->met_in[column] != memory->generation) {
-                memory->met_in[column] = memory->generation;
+            struct meeting *met = &memory->met[column];
+            if (met->generation != memory->generation) {
+                *met = (struct meeting){.generation = memory->generation, .order = count};
                 memory->columns[count] = column;
                 count++;
             }
+            *local++ = met->order;
         }
     }
     return count;
@@ -156,30 +164,47 @@ static void sort_columns(uint32_t *columns, uint32_t *space, uint32_t count, uin
     }
 }
 
-static void fill_local(struct weft_ml_batch *batch)
+/* The order of first appearance becomes that of the sorted columns. */
+static void renumber_local(struct weft_ml_batch *batch)
 {
     struct weft_ml_batch_memory *memory = batch->memory;
-    const struct weft_ml_dataset *set = batch->dataset;
+    uint32_t *sorted_of = memory->sort_space; /* no longer needed for sorting */
     for (uint32_t k = 0; k < batch->id_count; k++) {
-        memory->ids[k] = set->feature_ids[memory->columns[k]];
-        memory->local_of_column[memory->columns[k]] = k;
+        sorted_of[memory->met[memory->columns[k]].order] = k;
     }
-    uint32_t *local = memory->local;
-    for (uint32_t r = 0; r < batch->row_count; r++) {
-        uint64_t end = set->row_begin[memory->rows[r] + 1];
-        for (uint64_t i = set->row_begin[memory->rows[r]]; i < end; i++) {
-            *local++ = memory->local_of_column[set->columns[i]];
-        }
+    for (uint64_t i = 0; i < batch->nonzero_count; i++) {
+        memory->local[i] = sorted_of[memory->local[i]];
     }
 }
 
-/* All columns of the data set, which are sorted already. */
-static uint32_t all_columns(struct weft_ml_batch *batch)
+static void select_columns(struct weft_ml_batch *batch)
 {
-    for (uint32_t c = 0; c < batch->dataset->feature_count; c++) {
-        batch->memory->columns[c] = c;
+    struct weft_ml_batch_memory *memory = batch->memory;
+    next_generation(batch);
+    batch->id_count = collect_columns(batch);
+    sort_columns(memory->columns, memory->sort_space, batch->id_count,
+                 batch->dataset->feature_count);
+    renumber_local(batch);
+}
+
+/* All columns of the data set, which are sorted already. */
+static void all_columns(struct weft_ml_batch *batch)
+{
+    struct weft_ml_batch_memory *memory = batch->memory;
+    const struct weft_ml_dataset *set = batch->dataset;
+    for (uint32_t c = 0; c < set->feature_count; c++) {
+        memory->columns[c] = c;
     }
-    return batch->dataset->feature_count;
+    batch->id_count = set->feature_count;
+    uint32_t *local = memory->local;
+    for (uint32_t r = 0; r < batch->row_count; r++) {
+        uint64_t begin = set->row_begin[memory->rows[r]];
+        uint64_t count = set->row_begin[memory->rows[r] + 1] - begin;
+        if (count > 0) {
+            memcpy(local, set->columns + begin, count * sizeof(*local));
+        }
+        local += count;
+    }
 }
 
 static weft_status build(struct weft_ml_batch *batch, const uint32_t *rows, uint32_t row_count,
@@ -206,13 +231,13 @@ static weft_status build(struct weft_ml_batch *batch, const uint32_t *rows, uint
     batch->row_count = row_count;
     batch->nonzero_count = nonzeros;
     if (is_whole) {
-        batch->id_count = all_columns(batch);
+        all_columns(batch);
     } else {
-        next_generation(batch);
-        batch->id_count = collect_columns(batch);
-        sort_columns(memory->columns, memory->sort_space, batch->id_count, set->feature_count);
+        select_columns(batch);
     }
-    fill_local(batch);
+    for (uint32_t k = 0; k < batch->id_count; k++) {
+        memory->ids[k] = set->feature_ids[memory->columns[k]];
+    }
     batch->rows = memory->rows;
     batch->ids = memory->ids;
     batch->columns = memory->columns;
