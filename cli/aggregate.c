@@ -546,25 +546,12 @@ static int check(const struct weft_command *command, struct verb *verb)
     return weft_security_check(command, &verb->security);
 }
 
-/* Whether this option is among the arguments, as `--name` or `--name=VALUE`. */
-static bool has_option(int argc, char **argv, const char *name)
-{
-    const size_t length = strlen(name);
-    for (int i = 1; i < argc; i++) {
-        if (strncmp(argv[i], name, length) == 0 &&
-            (argv[i][length] == '\0' || argv[i][length] == '=')) {
-            return true;
-        }
-    }
-    return false;
-}
-
 int weft_cli_aggregate(int argc, char **argv)
 {
-    if (has_option(argc, argv, "--xdp")) {
+    if (weft_options_given(argc, argv, "--xdp")) {
         return weft_cli_aggregate_xdp(argc, argv);
     }
-    if (has_option(argc, argv, "--dense")) {
+    if (weft_options_given(argc, argv, "--dense")) {
         return weft_cli_aggregate_dense(argc, argv);
     }
     static struct verb verb;

@@ -449,3 +449,15 @@ int weft_options_parse(const struct weft_command *command, int argc, char **argv
     }
     return WEFT_OPTIONS_RUN;
 }
+
+bool weft_options_given(int argc, char **argv, const char *name)
+{
+    const size_t length = strlen(name);
+    for (int i = 1; i < argc; i++) {
+        if (strncmp(argv[i], name, length) == 0 &&
+            (argv[i][length] == '\0' || argv[i][length] == '=')) {
+            return true;
+        }
+    }
+    return false;
+}

@@ -86,6 +86,10 @@ struct weft_command {
  * sub-verbs removes the sub-verb first. */
 int weft_options_parse(const struct weft_command *command, int argc, char **argv);
 
+/* Whether an option, such as "--xdp", is among the arguments, as `--name` or `--name=VALUE`; also
+ * if it has the default value. */
+bool weft_options_given(int argc, char **argv, const char *name);
+
 /* Print "weft NAME: sentence" and a reference to --help on standard error. Returns WEFT_EXIT_USAGE.
  * For checks that the table cannot express. */
 [[gnu::format(printf, 2, 3)]] int weft_options_usage(const struct weft_command *command,

@@ -239,6 +239,10 @@ int weft_cli_sim_allreduce(int argc, char **argv)
     if (config.box != WEFT_ALLREDUCE_NO_BOX && (tap.trace != NULL || tap.pcap != NULL)) {
         wrong = "--trace and --pcap are not possible with --box";
     }
+    if (config.box != WEFT_ALLREDUCE_NO_BOX && (weft_options_given(argc, argv, "--segment-bytes") ||
+                                                weft_options_given(argc, argv, "--receivers"))) {
+        wrong = "with --box there are no segments and no number of receivers";
+    }
     if (wrong != NULL) {
         return weft_options_usage(&command, "%s", wrong);
     }
