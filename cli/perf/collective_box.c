@@ -4,38 +4,26 @@
 #include "cli/box_report.h"
 #include "cli/stop.h"
 #include "io/clock.h"
-#include "io/dense_link.h"
 #include "metrics/serve.h"
+#include "node/box_link.h"
 
-#include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum { NET_OVERHEAD_BYTES = 42 }; /* Ethernet, IPv4, UDP */
 
 struct member {
-    struct weft_perf_box *box;
-    pthread_t thread;
-    struct weft_dense_link *link;
+    struct weft_box_link *link;
     const float *in;
     float *out;
     uint64_t *direct; /* (WEFT_BITS_WORDS(chunks),) */
     size_t direct_words;
-    uint64_t done_ns;
-    weft_status status;
-    struct weft_error error;
+    struct weft_box_link_end end;
 };
 
 struct weft_perf_box {
     const struct weft_perf_box_options *options;
     uint32_t ranks;
     uint32_t epoch;
-    uint32_t started;        /* threads */
-    pthread_barrier_t begin; /* of a round: all threads and the caller; also the next field */
-    pthread_barrier_t end;
-    bool stopping;
-    uint64_t count; /* of the round; also the next field */
-    uint64_t timeout_ns;
     struct member member[];
 };
 
@@ -57,45 +45,25 @@ uint32_t weft_perf_box_epoch(const struct weft_perf_box *box)
 
 /* ---- rounds ---------------------------------------------------------------------------------- */
 
-static weft_status make_room(struct member *m, uint64_t count)
+static weft_status make_room(struct member *m, uint64_t count, struct weft_error *error)
 {
-    uint32_t chunks = weft_agg_member_chunks(weft_dense_link_member(m->link), count);
+    uint32_t chunks = weft_agg_member_chunks(weft_box_link_member(m->link), count);
     size_t words = WEFT_BITS_WORDS((size_t)chunks);
     if (words > m->direct_words) {
         free(m->direct);
         m->direct = calloc(words, sizeof(*m->direct));
         m->direct_words = m->direct != NULL ? words : 0;
     }
-    return m->direct != NULL ? WEFT_OK : weft_fail(&m->error, WEFT_NOMEM, "no memory");
-}
-
-static void *member_run(void *arg)
-{
-    struct member *m = arg;
-    struct weft_perf_box *box = m->box;
-    weft_clock_timers_exact();
-    for (;;) {
-        (void)pthread_barrier_wait(&box->begin);
-        if (box->stopping) {
-            return NULL;
-        }
-        m->status = make_room(m, box->count);
-        if (m->status == WEFT_OK) {
-            m->status = weft_dense_link_sum(m->link, m->in, m->out, box->count, m->direct,
-                                            box->timeout_ns, &m->error);
-        }
-        m->done_ns = weft_clock_now_ns();
-        (void)pthread_barrier_wait(&box->end);
-    }
+    return m->direct != NULL ? WEFT_OK : weft_fail(error, WEFT_NOMEM, "no memory");
 }
 
 static uint64_t resent_of(const struct weft_perf_box *box)
 {
     uint64_t resent = 0;
     for (uint32_t r = 0; r < box->ranks; r++) {
-        const struct weft_agg_member_counters *c =
-            &weft_dense_link_member(box->member[r].link)->counters;
-        resent += c->resent_timeout + c->resent_early;
+        struct weft_box_link_counters c;
+        weft_box_link_counters(box->member[r].link, &c);
+        resent += c.resent;
     }
     return resent;
 }
@@ -103,15 +71,15 @@ static uint64_t resent_of(const struct weft_perf_box *box)
 static weft_status check(const struct weft_perf_box *box, uint32_t rank, struct weft_error *error)
 {
     const struct member *m = &box->member[rank];
-    const struct weft_agg_member *state = weft_dense_link_member(m->link);
-    if (m->status == WEFT_AGAIN) {
+    const struct weft_agg_member *state = weft_box_link_member(m->link);
+    if (m->end.status == WEFT_AGAIN) {
         return WEFT_AGAIN;
     }
-    if (m->status != WEFT_OK) {
-        return weft_fail(error, m->status,
+    if (m->end.status != WEFT_OK) {
+        return weft_fail(error, m->end.status,
                          "rank %u: %.200s. Is %s a box with %u members and %u slots or more, of "
                          "job %u, whose epoch was before %u?",
-                         rank, m->error.text, box->options->address, box->ranks,
+                         rank, m->end.error.text, box->options->address, box->ranks,
                          box->options->slots, box->options->job, box->epoch);
     }
     if (state->counters.direct > 0) {
@@ -127,16 +95,25 @@ weft_status weft_perf_box_sum(struct weft_perf_box *box, uint64_t count, uint64_
                               uint64_t *ns_p, uint64_t *resent_p, struct weft_error *error)
 {
     uint64_t resent = resent_of(box);
-    box->count = count;
-    box->timeout_ns = timeout_ns;
-    uint64_t begin_ns = weft_clock_now_ns();
-    uint64_t done_ns = begin_ns;
-    (void)pthread_barrier_wait(&box->begin);
-    (void)pthread_barrier_wait(&box->end);
-    *resent_p += resent_of(box) - resent;
     weft_status status = WEFT_OK;
     for (uint32_t r = 0; r < box->ranks && status == WEFT_OK; r++) {
-        done_ns = weft_max_u64(done_ns, box->member[r].done_ns);
+        status = make_room(&box->member[r], count, error);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    uint64_t begin_ns = weft_clock_now_ns();
+    uint64_t done_ns = begin_ns;
+    for (uint32_t r = 0; r < box->ranks; r++) {
+        struct member *m = &box->member[r];
+        weft_box_link_begin(m->link, m->in, m->out, count, m->direct, timeout_ns);
+    }
+    for (uint32_t r = 0; r < box->ranks; r++) {
+        weft_box_link_wait(box->member[r].link, &box->member[r].end);
+    }
+    *resent_p += resent_of(box) - resent;
+    for (uint32_t r = 0; r < box->ranks && status == WEFT_OK; r++) {
+        done_ns = weft_max_u64(done_ns, box->member[r].end.at_ns);
         status = check(box, r, error);
     }
     *ns_p = done_ns - begin_ns;
@@ -151,16 +128,10 @@ void weft_perf_box_vectors(struct weft_perf_box *box, uint32_t rank, const float
 
 /* ---- members --------------------------------------------------------------------------------- */
 
-/* Seconds since 1970, at the begin of a second: runs that follow each other have different
- * ones. */
-static uint32_t epoch_now(void)
+static bool is_stopped(void *arg)
 {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    const struct timespec left = {.tv_nsec = (long)WEFT_NS_PER_S - now.tv_nsec - 1};
-    (void)nanosleep(&left, NULL);
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    return (uint32_t)now.tv_sec;
+    (void)arg;
+    return weft_stop_asked();
 }
 
 static bool open_member(struct weft_perf_box *box, const struct weft_perf_layout *layout,
@@ -169,24 +140,25 @@ static bool open_member(struct weft_perf_box *box, const struct weft_perf_layout
     const struct weft_perf_box_options *o = box->options;
     char own[WEFT_PERF_ADDRESS_BYTES];
     int home;
-    struct weft_dense_link_config config = {.host = own,
-                                            .box_host = host,
-                                            .box_port = port,
-                                            .insecure_network = layout->lab != NULL,
-                                            .is_stopped = weft_stop_asked};
+    struct weft_box_link_config config = {.dense = {.host = own,
+                                                    .box_host = host,
+                                                    .box_port = port,
+                                                    .insecure_network = layout->lab != NULL,
+                                                    .is_stopped = is_stopped}};
+    struct weft_agg_member_config *member = &config.dense.member;
     weft_perf_layout_address(layout, rank, own);
-    weft_agg_member_config_default(&config.member);
-    config.member.job = (uint16_t)o->job;
-    config.member.member = (uint16_t)rank;
-    config.member.members = box->ranks;
-    config.member.slots = o->slots;
-    config.member.epoch = box->epoch;
-    config.member.element = o->floats ? WEFT_AGG_FLOATS : WEFT_AGG_FIXED;
-    config.member.exponent = (int8_t)o->exponent;
+    weft_agg_member_config_default(member);
+    member->job = (uint16_t)o->job;
+    member->member = (uint16_t)rank;
+    member->members = box->ranks;
+    member->slots = o->slots;
+    member->epoch = box->epoch;
+    member->element = o->floats ? WEFT_AGG_FLOATS : WEFT_AGG_FIXED;
+    member->exponent = (int8_t)o->exponent;
     if (!weft_perf_netns_enter(layout, rank, &home, error)) {
         return false;
     }
-    weft_status status = weft_dense_link_open(&config, &box->member[rank].link, error);
+    weft_status status = weft_box_link_open(&config, &box->member[rank].link, error);
     weft_perf_netns_leave(home);
     return status == WEFT_OK;
 }
@@ -201,29 +173,17 @@ bool weft_perf_box_open(const struct weft_perf_box_options *options,
         return weft_perf_fail(error, "--box %.80s is not HOST:PORT", options->address);
     }
     struct weft_perf_box *box = calloc(1, sizeof(*box) + ranks * sizeof(box->member[0]));
-    bool begins = box != NULL && pthread_barrier_init(&box->begin, NULL, ranks + 1) == 0;
-    if (!begins || pthread_barrier_init(&box->end, NULL, ranks + 1) != 0) {
-        if (begins) {
-            (void)pthread_barrier_destroy(&box->begin);
-        }
-        free(box);
+    if (box == NULL) {
         return weft_perf_fail(error, "no memory for %u ranks", ranks);
     }
     *box_p = box;
     box->options = options;
     box->ranks = ranks;
-    box->epoch = options->epoch != 0 ? options->epoch : epoch_now();
+    box->epoch = options->epoch != 0 ? options->epoch : weft_box_link_epoch_now();
     for (uint32_t r = 0; r < ranks; r++) {
-        box->member[r].box = box;
         if (!open_member(box, layout, r, host, port, error)) {
             return false;
         }
-    }
-    for (uint32_t r = 0; r < ranks; r++) {
-        if (pthread_create(&box->member[r].thread, NULL, member_run, &box->member[r]) != 0) {
-            return weft_perf_fail(error, "no thread for rank %u", r);
-        }
-        box->started++;
     }
     return true;
 }
@@ -233,19 +193,8 @@ void weft_perf_box_close(struct weft_perf_box *box)
     if (box == NULL) {
         return;
     }
-    if (box->started == box->ranks) {
-        box->stopping = true;
-        (void)pthread_barrier_wait(&box->begin);
-        for (uint32_t r = 0; r < box->started; r++) {
-            (void)pthread_join(box->member[r].thread, NULL);
-        }
-    } else if (box->started > 0) {
-        return; /* threads wait for others that could not be started; the process ends */
-    }
-    (void)pthread_barrier_destroy(&box->begin);
-    (void)pthread_barrier_destroy(&box->end);
     for (uint32_t r = 0; r < box->ranks; r++) {
-        weft_dense_link_close(box->member[r].link);
+        weft_box_link_close(box->member[r].link);
         free(box->member[r].direct);
     }
     free(box);

@@ -1,4 +1,4 @@
-/* `weft perf allreduce --box`: every rank is a member of dense rounds (io/dense_link.h) with a
+/* `weft perf allreduce --box`: every rank is a member of dense rounds (node/box_link.h) with a
  * thread and a socket in its host's network, and sums its vector through an aggregation box. */
 #ifndef WEFT_CLI_PERF_COLLECTIVE_BOX_H
 #define WEFT_CLI_PERF_COLLECTIVE_BOX_H

@@ -23,7 +23,8 @@ struct weft_dense_link {
     struct weft_datagrams *out;
     struct weft_agg_member member;
     struct weft_inject_loss loss;
-    bool (*is_stopped)(void);
+    bool (*is_stopped)(void *arg);
+    void *arg;
     struct weft_socket_counters counters;
     uint8_t packets[BATCH][PACKET_BYTES];
 };
@@ -69,6 +70,7 @@ weft_status weft_dense_link_open(const struct weft_dense_link_config *config,
     }
     weft_inject_loss_init(&link->loss, &config->loss);
     link->is_stopped = config->is_stopped;
+    link->arg = config->arg;
     *link_p = link;
     return WEFT_OK;
 }
@@ -165,7 +167,7 @@ weft_status weft_dense_link_sum(struct weft_dense_link *link, const void *in, vo
     }
     send_all(link, now_ns);
     while (!weft_agg_member_is_done(&link->member)) {
-        if (link->is_stopped != NULL && link->is_stopped()) {
+        if (link->is_stopped != NULL && link->is_stopped(link->arg)) {
             return weft_fail(error, WEFT_AGAIN, "interrupted");
         }
         if (now_ns >= end_ns) {

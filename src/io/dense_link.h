@@ -18,8 +18,10 @@ struct weft_dense_link_config {
     bool insecure_network; /* allow addresses beyond loopback, where any host may change sums */
     struct weft_agg_member_config member;
     struct weft_inject_loss_config loss; /* of arriving datagrams */
-    bool (*is_stopped)(void); /* called while a sum waits, every 50 ms at least; true: the sum ends
-                               * with WEFT_AGAIN. NULL = never */
+    /* Called while a sum waits, after each batch of packets and every 50 ms at least; true: the sum
+     * ends with WEFT_AGAIN. NULL = never. */
+    bool (*is_stopped)(void *arg);
+    void *arg;
 };
 
 /* Owns:    gives *link_p; close it with weft_dense_link_close.

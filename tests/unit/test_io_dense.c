@@ -205,9 +205,9 @@ static void test_epochs(void **state)
     assert_int_equal(stats.counts.packets[WEFT_AGG_COMPLETE], 2);
 }
 
-static bool is_stopped(void)
+static bool is_stopped(void *arg)
 {
-    return true;
+    return arg != NULL;
 }
 
 static void test_stop(void **state)
@@ -221,6 +221,7 @@ static void test_stop(void **state)
     box_start(2, 0, 0); /* the other member never comes */
     struct weft_dense_link_config config = link_config(0, 2);
     config.is_stopped = is_stopped;
+    config.arg = &config;
     assert_int_equal(weft_dense_link_open(&config, &link, &error), WEFT_OK);
     assert_int_equal(weft_dense_link_sum(link, in, out, 1, direct, WEFT_NEVER, &error),
                      WEFT_AGAIN);
