@@ -35,8 +35,8 @@ static bool config_valid(const struct weft_coll_config *c)
     return c->ranks >= 1 && c->ranks <= WEFT_COLL_RANKS_MAX && c->rank < c->ranks &&
            c->epoch <= WEFT_COLL_EPOCH_MAX && c->peers_max >= 1 && c->chunks_max >= 1 &&
            c->groups_max >= 1 && c->groups_max <= WEFT_COLL_GROUPS_MAX && c->ops_max >= 1 &&
-           c->ops_max <= WEFT_COLL_OPS_MAX && c->segment_bytes >= WEFT_COLL_GRAIN * 8 &&
-           c->small_bytes <= c->segment_bytes;
+           c->ops_max <= WEFT_COLL_OPS_MAX + WEFT_COLL_OPS_SPARE &&
+           c->segment_bytes >= WEFT_COLL_GRAIN * 8 && c->small_bytes <= c->segment_bytes;
 }
 
 static weft_status groups_init(struct weft_coll *c)
@@ -178,6 +178,7 @@ static uint32_t members_hash(const struct weft_coll_config *c, const uint32_t *r
     uint64_t h = weft_mix64(c->segment_bytes | (uint64_t)c->small_bytes << 32);
     h = weft_mix64(h ^ (c->small_ranks | (uint64_t)n << 32));
     h = weft_mix64(h ^ (c->pool_bytes | (uint64_t)c->ops_max << 48));
+    h = c->settings != 0 ? weft_mix64(h ^ c->settings) : h;
     for (uint32_t i = 0; i < n; i++) {
         h = weft_mix64(h ^ (ranks[i] + UINT64_C(1)));
     }

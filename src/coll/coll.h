@@ -42,6 +42,7 @@ enum {
     WEFT_COLL_RANKS_MAX = 1024,
     WEFT_COLL_GROUPS_MAX = 1024,
     WEFT_COLL_OPS_MAX = 256,
+    WEFT_COLL_OPS_SPARE = 4, /* ops_max may be larger by so many: for those of coll/box.h */
     WEFT_COLL_SEGMENTS_MAX = 16,
     WEFT_COLL_GRAIN = 32,       /* elements: unit of slices and of contributor counts */
     WEFT_COLL_ALIGN = 64,       /* bytes, alignment of `work` */
@@ -111,6 +112,7 @@ struct weft_coll_config {
                              * are closed. After a CLOSE, half of this time is the wait for such a
                              * notification. After twice this time an operation queries the ranks
                              * that it waits for */
+    uint32_t settings;      /* hash of further settings that must be equal at all ranks; 0 = none */
 };
 
 /* One operation as this rank calls it. */
@@ -155,6 +157,13 @@ struct weft_coll_descriptor {
     uint64_t count;
 };
 
+/* An operation and the aggregation box (coll/box.h). */
+enum weft_coll_boxed {
+    WEFT_COLL_WITHOUT_BOX, /* no box would sum it */
+    WEFT_COLL_BOXED,       /* the box has summed it, or all but chunks that it cannot sum */
+    WEFT_COLL_FALLBACK,    /* the box would have summed it, but has failed */
+};
+
 struct weft_coll_done {
     uint64_t user;
     weft_status status;        /* OK, or PEER: see weft_coll_failure */
@@ -167,6 +176,7 @@ struct weft_coll_done {
                                 * without phase
                                 * 1 */
     uint64_t total_ns;         /* from begin until done */
+    enum weft_coll_boxed boxed;
 };
 
 enum weft_coll_reason {

@@ -1,4 +1,5 @@
 /* Names and messages. */
+#include "coll/box_internal.h"
 #include "coll/internal.h"
 
 #include <inttypes.h>
@@ -165,4 +166,33 @@ void weft_coll_failure_text(const struct weft_coll_failure *f, char *text, size_
         break;
     }
     snprintf(text, bytes, "nothing has failed");
+}
+
+void weft_coll_box_reason_text(const struct weft_coll_box *b, char *text, size_t bytes)
+{
+    switch (b->reason) {
+    case WEFT_COLL_BOX_FINE:
+    case WEFT_COLL_BOX_REASONS:
+        break;
+    case WEFT_COLL_BOX_SILENT:
+        snprintf(text, bytes, "a rank got no sum from it for %u ms",
+                 (unsigned)(b->config.silence_ns / WEFT_NS_PER_MS));
+        return;
+    case WEFT_COLL_BOX_SLOW:
+        snprintf(text, bytes, "a vector took half of its operation's timeout there");
+        return;
+    case WEFT_COLL_BOX_FORM:
+        snprintf(text, bytes,
+                 "it does not sum what this job sends: its exponent or number format differs");
+        return;
+    case WEFT_COLL_BOX_WRONG:
+        snprintf(text, bytes,
+                 "its sums of random numbers were wrong: another job with the same job number may "
+                 "use it");
+        return;
+    case WEFT_COLL_BOX_DIFFERS:
+        snprintf(text, bytes, "two ranks got different sums from it");
+        return;
+    }
+    text[0] = '\0';
 }

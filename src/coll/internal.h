@@ -10,6 +10,7 @@
  *     pair.c     send and recv
  *     failure.c  failure of the object
  *     shape.c    the communication pattern; fold.c: arithmetic; error_text.c: names and texts
+ *     box.c      all_reduce through an aggregation box (box_internal.h)
  */
 #ifndef WEFT_COLL_INTERNAL_H
 #define WEFT_COLL_INTERNAL_H
