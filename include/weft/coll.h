@@ -30,6 +30,12 @@
  * weft_comm_error names the rank and the reason. To recover, close the communicator at all ranks
  * and open a new one.
  *
+ * Aggregation box. With `box` in the configuration, all_reduce of group 0 goes through it if it is
+ * a sum or mean with bound 0 of at least box_bytes_min bytes of the type that the box sums. The box
+ * is never needed: before each result is used, the ranks agree that all of them have it, with the
+ * same bits. If one has not, all of them sum the vector without the box, and do not use it again.
+ * weft_comm_box_failure says why. See docs/COLLECTIVES.md, "Through an aggregation box".
+ *
  * Structs with a `size` field may grow; see docs/API.md. Initialise them with their _init function,
  * then set the fields that differ. Times are nanoseconds, WEFT_NEVER = no limit; fractions are
  * parts per million.
@@ -93,6 +99,23 @@ struct weft_comm_config {
                             * default 50 */
     uint32_t inject_loss_ppm;
     uint32_t inject_seed;
+    const char *box;        /* address of an aggregation box (`weft aggregate --dense`, --xdp), as
+                             * HOST:PORT; NULL (default) = none. See "Aggregation box" above. All of
+                             * the following except this address are equal at all ranks */
+    uint64_t box_bytes_min; /* shorter vectors do not go through it; default 256 KiB */
+    uint64_t box_silence_ns; /* it has failed if it sends no sum for so long while all ranks are in
+                              * the operation; default 1 s */
+    uint32_t box_insecure; /* must be 1 with `box`: its packets are not authenticated, whatever
+                            * `security` is. Any host that can send packets to the box, or to this
+                            * rank in its name, can change sums */
+    uint32_t box_job;      /* the box's --job; default 1 */
+    uint32_t box_slots;    /* packets on their way, at most the box's --slots, and 4,096; default
+                            * 32 */
+    uint32_t box_float32;  /* 1: the box has --float32, and sums float32 vectors */
+    int32_t box_exponent;  /* the box's --exponent, without box_float32. 0 (default): it sums int32
+                            * vectors. -126 .. 64, not 0: float32 vectors as multiples of
+                            * 2^box_exponent; each value is rounded to the nearest */
+    uint32_t box_reserved; /* 0 */
 };
 
 /* Write the defaults. Shape: size is sizeof(*config_p) in the caller. */
@@ -235,6 +258,12 @@ WEFT_API void weft_comm_op_init(struct weft_comm_op *op_p, size_t size);
 WEFT_API weft_status weft_comm_begin(struct weft_comm *comm, const struct weft_comm_op *op,
                                      uint64_t *id_p);
 
+enum weft_comm_boxed {
+    WEFT_COMM_WITHOUT_BOX, /* not of the operations that an aggregation box sums */
+    WEFT_COMM_BOXED,       /* it has summed this one, but for chunks that it cannot sum */
+    WEFT_COMM_FALLBACK,    /* it has failed, so the ranks have: weft_comm_box_failure */
+};
+
 struct weft_comm_done {
     size_t size; /* the caller sets it to sizeof(done) before the call */
     uint64_t id;
@@ -247,6 +276,8 @@ struct weft_comm_done {
     uint64_t contributions_ns; /* from begin until all contributions had arrived; 0 if the kind
                                 * has none */
     uint64_t total_ns;         /* from begin until complete */
+    uint32_t boxed;            /* enum weft_comm_boxed */
+    uint32_t reserved;
 };
 
 /* Wait until an operation is complete. Each operation is returned once. While it waits, the calling
@@ -304,7 +335,26 @@ struct weft_comm_counters {
     uint64_t bytes_sent; /* UDP payload */
     uint64_t bytes_received;
     uint64_t retransmitted_packets;
+    uint64_t box_operations;      /* summed by the aggregation box, but for direct elements */
+    uint64_t box_fallbacks;       /* operations that the box would have summed, but it has
+                                   * failed */
+    uint64_t box_direct_elements; /* of box_operations, elements that the ranks summed themselves,
+                                   * because the box could not */
+    uint64_t box_packets_resent;  /* packets that this rank sent to the box again */
+    uint64_t box_state;           /* enum weft_comm_box_state */
 };
+
+enum weft_comm_box_state {
+    WEFT_COMM_BOX_NONE,
+    WEFT_COMM_BOX_UNTRIED, /* no operation has needed it yet */
+    WEFT_COMM_BOX_TRIAL,   /* the ranks find out whether it sums correctly */
+    WEFT_COMM_BOX_USED,
+    WEFT_COMM_BOX_FAILED, /* not used any more */
+};
+
+/* Why the aggregation box is not used any more, or NULL if it is, or if there is none.
+ * Owns:    valid until this thread's next failing call. */
+WEFT_API const char *weft_comm_box_failure(struct weft_comm *comm);
 
 WEFT_API void weft_comm_counters_get(struct weft_comm *comm, struct weft_comm_counters *counters_p);
 

@@ -279,6 +279,15 @@ struct weft_comm_config {
     uint32_t busy_poll_us;
     uint32_t inject_loss_ppm;
     uint32_t inject_seed;
+    const char *box;
+    uint64_t box_bytes_min;
+    uint64_t box_silence_ns;
+    uint32_t box_insecure;
+    uint32_t box_job;
+    uint32_t box_slots;
+    uint32_t box_float32;
+    int32_t box_exponent;
+    uint32_t box_reserved;
 };
 void weft_comm_config_init(struct weft_comm_config *config_p, size_t size);
 weft_status weft_comm_open(const struct weft_comm_config *config,
@@ -346,6 +355,11 @@ struct weft_comm_op {
 void weft_comm_op_init(struct weft_comm_op *op_p, size_t size);
 weft_status weft_comm_begin(struct weft_comm *comm, const struct weft_comm_op *op,
                                      uint64_t *id_p);
+enum weft_comm_boxed {
+    WEFT_COMM_WITHOUT_BOX,
+    WEFT_COMM_BOXED,
+    WEFT_COMM_FALLBACK,
+};
 struct weft_comm_done {
     size_t size;
     uint64_t id;
@@ -356,6 +370,8 @@ struct weft_comm_done {
     uint64_t nonfinite;
     uint64_t contributions_ns;
     uint64_t total_ns;
+    uint32_t boxed;
+    uint32_t reserved;
 };
 weft_status weft_comm_wait(struct weft_comm *comm, uint64_t id, uint64_t timeout_ns,
                                     struct weft_comm_done *done_p);
@@ -382,6 +398,19 @@ struct weft_comm_counters {
     uint64_t bytes_sent;
     uint64_t bytes_received;
     uint64_t retransmitted_packets;
+    uint64_t box_operations;
+    uint64_t box_fallbacks;
+    uint64_t box_direct_elements;
+    uint64_t box_packets_resent;
+    uint64_t box_state;
 };
+enum weft_comm_box_state {
+    WEFT_COMM_BOX_NONE,
+    WEFT_COMM_BOX_UNTRIED,
+    WEFT_COMM_BOX_TRIAL,
+    WEFT_COMM_BOX_USED,
+    WEFT_COMM_BOX_FAILED,
+};
+const char *weft_comm_box_failure(struct weft_comm *comm);
 void weft_comm_counters_get(struct weft_comm *comm, struct weft_comm_counters *counters_p);
 """

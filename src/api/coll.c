@@ -30,6 +30,8 @@ struct weft_comm {
     uint64_t op_timeout_ns;
     pid_t pid;
     char address[ADDRESS_BYTES];
+    bool has_box;
+    uint32_t groups_max;
     struct group *group; /* (groups_max,); created before its number is returned */
 };
 
@@ -80,17 +82,21 @@ weft_status weft_comm_open(const struct weft_comm_config *config, struct weft_co
 {
     struct weft_comm_config ours;
     struct weft_coll_thread_config thread;
-    weft_status status = weft_api_comm_config_read(config, &ours, &thread, &last_error);
+    struct weft_api_comm_box box;
+    weft_status status = weft_api_comm_config_read(config, &ours, &thread, &box, &last_error);
     if (status != WEFT_OK) {
         return status;
     }
     struct weft_comm *comm = calloc(1, sizeof(*comm));
-    struct group *group = calloc(ours.groups_max, sizeof(*group));
+    uint32_t groups_max = ours.groups_max + (thread.box.host != NULL ? WEFT_COLL_BOX_GROUPS : 0);
+    struct group *group = calloc(groups_max, sizeof(*group));
     if (comm == NULL || group == NULL) {
         free(comm);
         free(group);
         return weft_fail(&last_error, WEFT_NOMEM, "no memory for a communicator");
     }
+    comm->has_box = thread.box.host != NULL;
+    comm->groups_max = groups_max;
     comm->group = group;
     comm->group[0] = (struct group){.n = ours.ranks, .me = ours.rank};
     comm->op_timeout_ns = ours.op_timeout_ns;
@@ -201,7 +207,7 @@ static struct weft_coll_call call_of(const struct weft_comm *comm, const struct 
 static weft_status call_check(const struct weft_comm *comm, const struct weft_comm_op *op,
                               const struct weft_coll_call *call)
 {
-    const struct group *group = op->group < comm->coll.groups_max ? &comm->group[op->group] : NULL;
+    const struct group *group = op->group < comm->groups_max ? &comm->group[op->group] : NULL;
     if (group == NULL || group->n == 0) {
         return weft_fail(&last_error, WEFT_INVALID,
                          "group %u does not exist; create it with weft_comm_group", op->group);
@@ -267,6 +273,7 @@ static weft_status wait_for(struct weft_comm *comm, uint64_t id, uint64_t timeou
         .nonfinite = done.nonfinite,
         .contributions_ns = done.contributions_ns,
         .total_ns = done.total_ns,
+        .boxed = (uint32_t)done.boxed,
     };
     if (done_p != NULL) {
         weft_api_struct_out(done_p, &ours, sizeof(ours), DONE_BYTES_MIN);
@@ -308,6 +315,16 @@ void weft_comm_abort(struct weft_comm *comm, const char *text)
     }
 }
 
+const char *weft_comm_box_failure(struct weft_comm *comm)
+{
+    char why[sizeof(last_error.text) - 1];
+    if (comm->pid != getpid() || !weft_coll_thread_box_failed(comm->thread, why, sizeof(why))) {
+        return NULL;
+    }
+    (void)weft_fail(&last_error, WEFT_UNSUPPORTED, "%s", why);
+    return last_error.text;
+}
+
 const char *weft_comm_failure(struct weft_comm *comm)
 {
     char why[2];
@@ -316,6 +333,16 @@ const char *weft_comm_failure(struct weft_comm *comm)
     }
     (void)has_failed(comm);
     return last_error.text;
+}
+
+static uint64_t box_state_of(const struct weft_comm *comm, enum weft_coll_box_state state)
+{
+    static const uint64_t states[] = {
+        [WEFT_COLL_BOX_NEW] = WEFT_COMM_BOX_UNTRIED, [WEFT_COLL_BOX_SETUP] = WEFT_COMM_BOX_TRIAL,
+        [WEFT_COLL_BOX_TRIAL] = WEFT_COMM_BOX_TRIAL, [WEFT_COLL_BOX_ON] = WEFT_COMM_BOX_USED,
+        [WEFT_COLL_BOX_OFF] = WEFT_COMM_BOX_FAILED,
+    };
+    return comm->has_box ? states[state] : WEFT_COMM_BOX_NONE;
 }
 
 void weft_comm_counters_get(struct weft_comm *comm, struct weft_comm_counters *counters_p)
@@ -339,6 +366,11 @@ void weft_comm_counters_get(struct weft_comm *comm, struct weft_comm_counters *c
         .bytes_sent = c.driver.socket.bytes_sent,
         .bytes_received = c.driver.socket.bytes_received,
         .retransmitted_packets = c.driver.ep.retransmitted_packets,
+        .box_operations = c.box.operations,
+        .box_fallbacks = c.box.fallbacks,
+        .box_direct_elements = c.box.direct_elements,
+        .box_packets_resent = c.box_packets_resent,
+        .box_state = box_state_of(comm, c.box_state),
     };
     weft_api_struct_out(counters_p, &ours, sizeof(ours), COUNTERS_BYTES_MIN);
 }

@@ -1,9 +1,11 @@
 #include "api/coll_internal.h"
 
+#include "agg/agg.h"
 #include "base/assert.h"
 
 #include <assert.h>
 #include <stddef.h>
+#include <string.h>
 
 enum {
     CONFIG_BYTES_MIN = offsetof(struct weft_comm_config, inject_seed) + sizeof(uint32_t),
@@ -11,6 +13,8 @@ enum {
     PACKET_BYTES = 1472,
     PACKET_BYTES_MIN = 1200, /* leaves room for WEFT_COLL_CHUNK_MIN bytes per chunk */
     POOL_BYTES_EACH = 64 << 10,
+    BOX_SLOTS_MAX = 4096, /* the trial has a chunk for each */
+    BOX_EXPONENT_MAX = 64, /* sums of all members stay finite as floats */
 };
 
 /* The public names are those of coll/coll.h. */
@@ -25,11 +29,14 @@ static_assert((int)WEFT_COMM_I64 == (int)WEFT_COLL_I64);
 static_assert((int)WEFT_COMM_SUM == (int)WEFT_COLL_SUM);
 static_assert((int)WEFT_COMM_PRODUCT == (int)WEFT_COLL_PRODUCT);
 static_assert((int)WEFT_COMM_XOR == (int)WEFT_COLL_XOR);
+static_assert((int)WEFT_COMM_FALLBACK == (int)WEFT_COLL_FALLBACK);
 
 void weft_comm_config_init(struct weft_comm_config *config_p, size_t size)
 {
     struct weft_coll_config coll;
+    struct weft_coll_box_config box;
     weft_coll_config_default(&coll);
+    weft_coll_box_config_default(&box);
     struct weft_comm_config config = {
         .host = "127.0.0.1",
         .ranks = 1,
@@ -40,6 +47,10 @@ void weft_comm_config_init(struct weft_comm_config *config_p, size_t size)
         .op_timeout_ns = 300 * WEFT_NS_PER_S,
         .socket_buffer_bytes = 4 << 20,
         .busy_poll_us = WEFT_COLL_THREAD_BUSY_POLL_US,
+        .box_bytes_min = box.bytes_min,
+        .box_silence_ns = box.silence_ns,
+        .box_job = 1,
+        .box_slots = box.slots,
     };
     weft_api_struct_init(config_p, size, &config, sizeof(config), CONFIG_BYTES_MIN);
 }
@@ -102,10 +113,63 @@ static void set_driver(const struct weft_comm_config *c, struct weft_driver_conf
     udp->ep.cc_name = c->congestion;
 }
 
+/* ---- aggregation box ------------------------------------------------------------------------- */
+
+static weft_status box_check(const struct weft_comm_config *c, struct weft_error *error)
+{
+    if (c->box_insecure != 1) {
+        return weft_fail(error, WEFT_INVALID,
+                         "packets to an aggregation box are not authenticated: any host that can "
+                         "reach it, or this rank, can change sums. Set box_insecure to 1 to allow "
+                         "that for %.80s",
+                         c->box);
+    }
+    const struct weft_api_range fields[] = {
+        {"ranks", c->ranks, 1, WEFT_AGG_MEMBERS_MAX},
+        {"box_job", c->box_job, 0, UINT16_MAX},
+        {"box_slots", c->box_slots, 1, BOX_SLOTS_MAX},
+        {"box_float32", c->box_float32, 0, 1},
+        {"box_silence_ns", c->box_silence_ns, WEFT_NS_PER_MS, WEFT_NEVER},
+    };
+    weft_status status = weft_api_ranges_check(fields, WEFT_ARRAY_COUNT(fields), error);
+    if (status == WEFT_OK &&
+        (c->box_exponent < WEFT_AGG_EXPONENT_MIN || c->box_exponent > BOX_EXPONENT_MAX ||
+         (c->box_float32 != 0 && c->box_exponent != 0))) {
+        status = weft_fail(error, WEFT_INVALID,
+                           "box_exponent is %d; it must be %d .. %d, and 0 with box_float32",
+                           c->box_exponent, WEFT_AGG_EXPONENT_MIN, BOX_EXPONENT_MAX);
+    }
+    return status;
+}
+
+static weft_status read_box(struct weft_api_comm_box *room, const struct weft_comm_config *c,
+                            struct weft_coll_thread_box *box, struct weft_error *error)
+{
+    char host[WEFT_RESOLVE_TEXT_BYTES];
+    weft_status status = box_check(c, error);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (!weft_launch_endpoint_parse(c->box, strlen(c->box), host, sizeof(host), &box->port)) {
+        return weft_fail(error, WEFT_INVALID, "box is \"%.80s\"; it must be HOST:PORT", c->box);
+    }
+    status = weft_resolve(host, room->host, error);
+    status = status == WEFT_OK ? weft_resolve(c->host, room->own_host, error) : status;
+    box->host = room->host;
+    box->own_host = room->own_host;
+    box->job = (uint16_t)c->box_job;
+    box->floats = c->box_float32 != 0;
+    box->exponent = (int8_t)c->box_exponent;
+    box->slots = c->box_slots;
+    box->bytes_min = c->box_bytes_min;
+    box->silence_ns = c->box_silence_ns;
+    return status;
+}
+
 weft_status weft_api_comm_config_read(const struct weft_comm_config *theirs,
                                       struct weft_comm_config *ours_p,
                                       struct weft_coll_thread_config *thread_p,
-                                      struct weft_error *error)
+                                      struct weft_api_comm_box *room, struct weft_error *error)
 {
     weft_comm_config_init(ours_p, sizeof(*ours_p));
     weft_status status = weft_api_struct_in(ours_p, sizeof(*ours_p), CONFIG_BYTES_MIN, theirs,
@@ -128,5 +192,5 @@ weft_status weft_api_comm_config_read(const struct weft_comm_config *theirs,
     coll->ops_max = ours_p->ops_max;
     coll->pool_bytes = ours_p->pool_bytes;
     set_driver(ours_p, &thread_p->driver);
-    return WEFT_OK;
+    return ours_p->box == NULL ? WEFT_OK : read_box(room, ours_p, &thread_p->box, error);
 }

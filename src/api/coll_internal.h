@@ -7,16 +7,24 @@
 #define WEFT_API_COLL_INTERNAL_H
 
 #include "api/internal.h"
+#include "io/resolve.h"
 #include "node/coll_thread.h"
 
 #include <weft/coll.h>
 
-/* Convert a caller's configuration to the thread's, except security. Errors: WEFT_INVALID,
- * WEFT_UNSUPPORTED. */
+/* Addresses that the thread's configuration borrows. */
+struct weft_api_comm_box {
+    char host[WEFT_RESOLVE_TEXT_BYTES];
+    char own_host[WEFT_RESOLVE_TEXT_BYTES];
+};
+
+/* Convert a caller's configuration to the thread's, except security.
+ * Shape:   room: used if there is an aggregation box; until the thread has started.
+ * Errors:  WEFT_INVALID, WEFT_UNSUPPORTED; WEFT_NOTFOUND  the box's name has no address. */
 weft_status weft_api_comm_config_read(const struct weft_comm_config *theirs,
                                       struct weft_comm_config *ours_p,
                                       struct weft_coll_thread_config *thread_p,
-                                      struct weft_error *error);
+                                      struct weft_api_comm_box *room, struct weft_error *error);
 
 /* Read a caller's operation, of any release. WEFT_INVALID: it was not set by its _init function. */
 weft_status weft_api_comm_op_read(const struct weft_comm_op *theirs, struct weft_comm_op *ours_p,

@@ -16,7 +16,7 @@ struct weft_box_link;
 
 struct weft_box_link_config {
     struct weft_dense_link_config dense; /* is_stopped is asked, too; open sets what calls it */
-    void (*ended)(void *arg);            /* by the link's thread, when a sum has ended; NULL = none */
+    void (*ended)(void *arg); /* by the link's thread, when a sum has ended; NULL = none */
     void *arg;
 };
 

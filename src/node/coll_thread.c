@@ -17,6 +17,10 @@ void weft_coll_thread_config_default(struct weft_coll_thread_config *config_p)
     config_p->driver.udp.ep.chunks_max = CHUNKS_MAX;
     config_p->driver.udp.ep.keepalive_ns = WEFT_NS_PER_S;
     config_p->driver.udp.busy_poll_us = WEFT_COLL_THREAD_BUSY_POLL_US;
+    struct weft_coll_box_config box;
+    weft_coll_box_config_default(&box);
+    config_p->box = (struct weft_coll_thread_box){
+        .slots = box.slots, .bytes_min = box.bytes_min, .silence_ns = box.silence_ns};
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -28,7 +32,8 @@ uint16_t weft_coll_thread_port(const struct weft_coll_thread *t)
 
 static void release(struct weft_coll_thread *t)
 {
-    weft_driver_close(t->driver); /* it borrows the operations' memory, so it is freed first */
+    weft_coll_thread_box_close(t); /* both borrow the operations' memory, so they are freed first */
+    weft_driver_close(t->driver);
     weft_provider_free(t->provider);
     weft_coll_free(t->coll);
     for (uint32_t i = 0; t->block != NULL && i < t->config.coll.ops_max; i++) {
@@ -107,13 +112,15 @@ static weft_status open_all(struct weft_coll_thread *t, struct weft_error *error
     }
     t->msgr = weft_driver_msgr(t->driver);
     t->port = weft_driver_port(t->driver);
-    status = weft_coll_new(&t->config.coll, t->msgr, &t->coll);
+    struct weft_coll_config coll = t->config.coll;
+    weft_coll_thread_box_prepare(&t->config, &coll);
+    status = weft_coll_new(&coll, t->msgr, &t->coll);
     if (status != WEFT_OK) {
         return weft_fail(error, status, "cannot make the collectives of rank %u of %u: %s",
                          t->config.coll.rank, t->config.coll.ranks, weft_status_text(status));
     }
     t->ranks_up = weft_coll_ranks_up(t->coll);
-    return WEFT_OK;
+    return t->config.box.host == NULL ? WEFT_OK : weft_coll_thread_box_open(t, &coll, error);
 }
 
 /* The program's signals are for its own threads. */

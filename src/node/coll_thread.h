@@ -11,6 +11,7 @@
 #ifndef WEFT_NODE_COLL_THREAD_H
 #define WEFT_NODE_COLL_THREAD_H
 
+#include "coll/box.h"
 #include "coll/coll.h"
 #include "io/driver.h"
 #include "job/launch.h"
@@ -20,26 +21,50 @@ enum { WEFT_COLL_THREAD_BUSY_POLL_US = 50 }; /* the default: a rank waits for it
 
 struct weft_coll_thread;
 
+/* An aggregation box, through which all_reduce goes while it works (coll/box.h). All values except
+ * the addresses must be equal at all ranks. */
+struct weft_coll_thread_box {
+    const char *host; /* numeric; NULL = no box. Borrowed until start returns, like own_host */
+    const char *own_host; /* numeric, to bind */
+    uint16_t port;
+    uint16_t job;    /* the box's */
+    bool floats;     /* the box sums float32; else int32 */
+    int8_t exponent; /* of the box. Without floats: 0 = int32 vectors; else float32 vectors, in
+                      * fixed point */
+    uint32_t slots;  /* at most the box's */
+    uint64_t bytes_min;
+    uint64_t silence_ns;
+};
+
 struct weft_coll_thread_config {
     struct weft_coll_config coll; /* set by start: peers_max, chunks_max */
+    struct weft_coll_thread_box box;
     /* Set by start: name, accept, security, peers_max, expects_max, senders_expected. */
     struct weft_driver_config driver;
     const struct weft_security *security; /* loaded; borrowed until stop */
 };
 
 struct weft_coll_thread_counters {
-    struct weft_coll_counters coll;
+    struct weft_coll_counters coll; /* begun and done: those of the caller */
     struct weft_driver_counters driver;
+    enum weft_coll_box_state box_state; /* without a box: OFF; also the next two */
+    struct weft_coll_box_counters box;
+    uint64_t box_packets_resent;
 };
 
-/* Keepalive of 1 s, messages of up to 65,536 chunks, WEFT_COLL_THREAD_BUSY_POLL_US; else the
- * defaults of both. Rank, ranks, epoch and security are left for the caller to set. */
+/* Keepalive of 1 s, messages of up to 65,536 chunks, WEFT_COLL_THREAD_BUSY_POLL_US; no box, but the defaults of coll/box.h for
+ * slots, bytes_min and silence_ns; else the
+ * defaults of both. Rank, ranks, epoch and security are
+ * left for the caller to set. */
 void weft_coll_thread_config_default(struct weft_coll_thread_config *config_p);
 
 /* Open the socket and start the thread. Ranks connect when join passes them each other's addresses.
+ * With a box it sleeps until the next second begins (weft_box_link_epoch_now), and the object makes
+ * a group: those of the caller begin at 2.
  *
  * Owns:    gives *thread_p, to be ended by weft_coll_thread_stop.
- * Errors:  as weft_security_arm, weft_driver_open, weft_coll_new; WEFT_IO  no thread.
+ * Errors:  as weft_security_arm, weft_driver_open, weft_coll_new, weft_box_link_open; WEFT_IO  no
+ *          thread.
  *          error->text has the reason. */
 weft_status weft_coll_thread_start(const struct weft_coll_thread_config *config,
                                    struct weft_coll_thread **thread_p, struct weft_error *error);
@@ -96,6 +121,9 @@ uint32_t weft_coll_thread_open_ops(struct weft_coll_thread *thread);
 
 void weft_coll_thread_counters(struct weft_coll_thread *thread,
                                struct weft_coll_thread_counters *counters_p);
+
+/* Whether there was a box that is not used any more. The text is one sentence. */
+bool weft_coll_thread_box_failed(struct weft_coll_thread *thread, char *text_p, size_t bytes);
 
 /* CLOSE to all ranks, join the thread, free. Unfinished operations end here, and their buffers are
  * the caller's again. NULL is allowed.

@@ -5,6 +5,7 @@
  *   coll_thread_join.c      connections to the other ranks
  *   coll_thread_post.c      posting: beginning operations, requests to the leader
  *   coll_thread_wait.c      waiting for an operation, leading or following
+ *   coll_thread_box.c       the aggregation box: its link, and operations that go through it
  *
  * One thread leads at a time (node/leader.h): the endpoint's own, one that waits, or one that
  * begins an operation. The fields above the lock are used by the leader only, those below it need
@@ -15,6 +16,7 @@
 #ifndef WEFT_NODE_COLL_THREAD_INTERNAL_H
 #define WEFT_NODE_COLL_THREAD_INTERNAL_H
 
+#include "node/box_link.h"
 #include "node/coll_thread.h"
 
 #include "base/assert.h"
@@ -71,6 +73,8 @@ struct weft_coll_thread {
     struct weft_driver *driver;
     struct weft_provider *provider;
     struct weft_coll *coll;
+    struct weft_coll_box *box; /* NULL = none; also the next field */
+    struct weft_box_link *box_link;
     struct weft_msgr msgr;
     struct coll_block *block; /* (ops_max,) */
     struct coll_dial *dial;   /* (ranks,) */
@@ -152,7 +156,32 @@ void *weft_coll_thread_run(void *arg);
 void weft_coll_thread_on_event(struct weft_coll_thread *t, const struct weft_msg_event *event,
                                uint64_t now_ns);
 
+/* ---- coll_thread_box.c ----------------------------------------------------------------------- */
+
+/* Change the configuration of coll for a box. */
+void weft_coll_thread_box_prepare(const struct weft_coll_thread_config *config,
+                                  struct weft_coll_config *coll_p);
+/* Open the link, and make the object. coll: its configuration. */
+weft_status weft_coll_thread_box_open(struct weft_coll_thread *t,
+                                      const struct weft_coll_config *coll,
+                                      struct weft_error *error);
+void weft_coll_thread_box_close(struct weft_coll_thread *t);
+/* Leader only: the calls of coll/coll.h with or without a box. */
+size_t weft_coll_thread_work_bytes(const struct weft_coll_thread *t,
+                                   const struct weft_coll_call *call);
+weft_status weft_coll_thread_call(struct weft_coll_thread *t, const struct weft_coll_call *call,
+                                  uint64_t now_ns);
+bool weft_coll_thread_poll(struct weft_coll_thread *t, struct weft_coll_done *done_p);
+void weft_coll_thread_progress(struct weft_coll_thread *t, uint64_t now_ns);
+uint64_t weft_coll_thread_deadline(const struct weft_coll_thread *t);
+void weft_coll_thread_box_counters(struct weft_coll_thread *t,
+                                   struct weft_coll_thread_counters *counters_p);
+
 /* ---- coll_thread_post.c ---------------------------------------------------------------------- */
+
+/* There is work for the leader, or for the endpoint's thread if no thread leads. With the lock
+ * held. */
+void weft_coll_thread_wake(struct weft_coll_thread *t);
 
 /* Have the leader run `what`, and wait until it has. */
 void weft_coll_thread_request(struct weft_coll_thread *t,

@@ -10,9 +10,7 @@
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-/* There is work for the leader, or for the endpoint's thread if no thread leads. With the lock
- * held. */
-static void wake(struct weft_coll_thread *t)
+void weft_coll_thread_wake(struct weft_coll_thread *t)
 {
     bool had_work = atomic_exchange(&t->has_work, true);
     if (t->leader.who == WEFT_LEADS_NOBODY) {
@@ -29,7 +27,7 @@ void weft_coll_thread_request(struct weft_coll_thread *t,
     pthread_mutex_lock(&t->lock);
     *t->requests_end = &request;
     t->requests_end = &request.next;
-    wake(t);
+    weft_coll_thread_wake(t);
     while (!request.is_done) {
         (void)weft_coll_thread_wait_changed(t, WEFT_NEVER);
     }
@@ -72,6 +70,7 @@ static void read_counters(struct weft_coll_thread *t, void *arg)
     struct weft_coll_thread_counters *counters_p = arg;
     counters_p->coll = *weft_coll_counters(t->coll);
     weft_driver_counters(t->driver, &counters_p->driver);
+    weft_coll_thread_box_counters(t, counters_p);
 }
 
 void weft_coll_thread_counters(struct weft_coll_thread *t,
@@ -99,7 +98,7 @@ static void start(struct weft_coll_thread *t)
 {
     int before;
     if (!weft_leader_begin(&t->leader, t->open_ops, weft_clock_now_ns())) {
-        wake(t);
+        weft_coll_thread_wake(t);
         return;
     }
     atomic_store(&t->has_work, true);

@@ -84,14 +84,14 @@ static void note_failure(struct weft_coll_thread *t)
 static void publish(struct weft_coll_thread *t)
 {
     struct weft_coll_done done;
-    bool any = weft_coll_poll(t->coll, &done);
+    bool any = weft_coll_thread_poll(t, &done);
     bool fails = !t->failed && weft_coll_failure(t->coll)->reason != WEFT_COLL_FINE;
     if (!any && !t->links_changed && !fails) { /* only the leader writes failed */
         return;
     }
     t->links_changed = false;
     pthread_mutex_lock(&t->lock);
-    for (; any; any = weft_coll_poll(t->coll, &done)) {
+    for (; any; any = weft_coll_thread_poll(t, &done)) {
         uint32_t i = (uint32_t)done.user;
         block_give(t, t->slot[i].block);
         set_done(t, i, &done);
@@ -111,7 +111,7 @@ static weft_status begin(struct weft_coll_thread *t, struct coll_slot *p, uint32
                          uint64_t now_ns)
 {
     struct weft_coll_call call = p->call;
-    size_t bytes = weft_coll_work_bytes(t->coll, &call);
+    size_t bytes = weft_coll_thread_work_bytes(t, &call);
     p->block = COLL_NONE;
     if (bytes > 0) {
         p->block = block_take(t, bytes);
@@ -119,7 +119,7 @@ static weft_status begin(struct weft_coll_thread *t, struct coll_slot *p, uint32
     }
     call.user = i;
     weft_status status =
-        bytes > 0 && p->block == COLL_NONE ? WEFT_NOMEM : weft_coll_begin(t->coll, &call, now_ns);
+        bytes > 0 && p->block == COLL_NONE ? WEFT_NOMEM : weft_coll_thread_call(t, &call, now_ns);
     if (status == WEFT_OK) {
         return status;
     }
@@ -197,7 +197,7 @@ static void handle(void *arg, uint64_t now_ns)
     if (now_ns >= weft_coll_deadline(t->coll)) {
         weft_coll_on_deadline(t->coll, now_ns);
     }
-    weft_coll_progress(t->coll, now_ns);
+    weft_coll_thread_progress(t, now_ns);
     publish(t);
 }
 
@@ -225,7 +225,7 @@ static bool may_end(struct weft_coll_thread *t)
 
 void weft_coll_thread_step(struct weft_coll_thread *t, uint64_t end_ns)
 {
-    uint64_t until_ns = weft_min_u64(end_ns, weft_coll_deadline(t->coll));
+    uint64_t until_ns = weft_min_u64(end_ns, weft_coll_thread_deadline(t));
     uint64_t now_ns = until_ns == WEFT_NEVER ? 0 : weft_clock_now_ns();
     uint64_t sleep_ns = until_ns == WEFT_NEVER ? WEFT_NEVER
                         : until_ns > now_ns    ? until_ns - now_ns
