@@ -12,6 +12,7 @@ docs/COLLECTIVES.md is the manual.
 """
 
 import threading
+import warnings
 
 import numpy as np
 
@@ -49,6 +50,8 @@ TYPES = {
     "int32": lib.WEFT_COMM_I32,
     "int64": lib.WEFT_COMM_I64,
 }
+
+BOXED = {lib.WEFT_COMM_WITHOUT_BOX: None, lib.WEFT_COMM_BOXED: "box", lib.WEFT_COMM_FALLBACK: "fallback"}
 
 
 def _named(table, name, what):
@@ -128,6 +131,7 @@ class Work:
         self.own_missing = 0  # elements of this rank's contribution that did not arrive
         self.contributors_min = 0  # fewest contributions to an element that this rank reduced
         self.seconds = 0.0
+        self.boxed = None  # "box": summed by the aggregation box; "fallback": it has failed
 
     def wait(self, timeout=None):
         """Wait, at most `timeout` seconds. Returns the result."""
@@ -149,6 +153,7 @@ class Work:
         self.own_missing = struct.own_missing
         self.contributors_min = struct.contributors_min
         self.seconds = struct.total_ns / 1e9
+        self.boxed = BOXED[struct.boxed]
 
     def __del__(self):
         if getattr(self, "_number", None) is not None:
@@ -161,6 +166,10 @@ class Communicator:
     rank, ranks: this process's rank, 0 to ranks - 1, and the number of ranks, equal in all
     processes. key_file or key (32 bytes): the job key, unless WEFT_JOB_KEY has it. config: further
     fields of struct weft_comm_config: host, port, epoch, ops_max and so on.
+
+    box="HOST:PORT", box_insecure=True, and box_float32=True or box_exponent: sums of all ranks go
+    through this aggregation box (docs/COLLECTIVES.md). If it fails, a RuntimeWarning says so once,
+    and the ranks sum without it.
     """
 
     def __init__(self, rank, ranks, *, security="auth", key=None, **config):
@@ -168,6 +177,7 @@ class Communicator:
         self._lock = threading.Lock()  # protects _lent
         self._lent = {}  # arrays of operations in progress
         self._dropped = []
+        self._box_warned = False
         keep = []
         struct = ffi.new("struct weft_comm_config *")
         lib.weft_comm_config_init(struct, ffi.sizeof("struct weft_comm_config"))
@@ -303,6 +313,12 @@ class Communicator:
     def failure(self):
         """Why it has failed, in a sentence; None as long as it has not."""
         why = lib.weft_comm_failure(self._pointer())
+        return None if why == ffi.NULL else text(why)
+
+    @property
+    def box_failure(self):
+        """Why the aggregation box is not used any more, in a sentence; None if it is, or if there is none."""
+        why = lib.weft_comm_box_failure(self._pointer())
         return None if why == ffi.NULL else text(why)
 
     def counters(self):
@@ -448,7 +464,14 @@ class Communicator:
             self._ended(number, work)
             raise
         self._ended(number, work)
+        self._look_at_box(struct)
         return struct
+
+    def _look_at_box(self, struct):
+        """Warn at the first operation that the box should have summed."""
+        if struct.boxed == lib.WEFT_COMM_FALLBACK and not self._box_warned:
+            self._box_warned = True
+            warnings.warn(f"weft: {self.box_failure}", RuntimeWarning, stacklevel=2)
 
     def _ended(self, number, work):
         if work is not None:

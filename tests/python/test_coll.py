@@ -2,10 +2,13 @@
 
 import gc
 import os
+import re
 import signal
+import subprocess
 import sys
 import threading
 import unittest
+import warnings
 
 import numpy as np
 import tap
@@ -140,6 +143,67 @@ class Operations(unittest.TestCase):
         kept = sum(residual for _, residual, _ in got)
         np.testing.assert_array_equal(got[0][0] + kept, np.full(n, rounds * 6))
         self.assertGreater(sum(missing for _, _, missing in got), 0)
+
+
+class Box(unittest.TestCase):
+    """all_reduce through `weft aggregate --dense`"""
+
+    def setUp(self):
+        command = f"aggregate --dense 127.0.0.1:0 --security none --members {RANKS} --job 4 --float32"
+        self.box = subprocess.Popen(
+            [os.environ.get("WEFT_BIN", "weft"), *command.split()], stdout=subprocess.PIPE, text=True
+        )
+        self.addCleanup(self.end)
+        place = re.match(r"box: ([0-9.]+:[0-9]+),", self.box.stdout.readline())
+        self.config = {"box": place[1], "box_insecure": True, "box_job": 4, "box_float32": True}
+
+    def end(self):
+        if self.box.poll() is None:
+            self.box.kill()
+        self.box.wait()
+        self.box.stdout.close()
+
+    def test_sums_go_through_it(self):
+        def work(comm):
+            array = np.arange(100_000, dtype=np.float32) * (comm.rank + 1)
+            sums = comm.all_reduce(array, wait=False)
+            means = comm.all_reduce(array, reduction="mean", wait=False)
+            least = comm.all_reduce(array, reduction="min", wait=False)
+            got = sums.wait(), means.wait(), least.wait()
+            np.testing.assert_array_equal(got[0], np.arange(100_000, dtype=np.float32) * 6)
+            np.testing.assert_array_equal(got[1], np.arange(100_000, dtype=np.float32) * 2)
+            np.testing.assert_array_equal(got[2], np.arange(100_000, dtype=np.float32))
+            self.assertEqual([sums.boxed, means.boxed, least.boxed], ["box", "box", None])
+            self.assertIsNone(comm.box_failure)
+            return comm.counters()["box_operations"]
+
+        self.assertEqual(job(work, box_silence_ns=60 * 10**9, **self.config), [2] * RANKS)
+
+    def test_a_box_that_dies_is_not_needed(self):
+        killed = threading.Barrier(RANKS, action=self.end)
+
+        def work(comm):
+            array = np.full(100_000, comm.rank + 1, dtype=np.float32)
+            np.testing.assert_array_equal(comm.all_reduce(array), np.full(100_000, 6))
+            killed.wait(60)
+            works = [comm.all_reduce(array, wait=False) for _ in range(3)]
+            for one in works:
+                np.testing.assert_array_equal(one.wait(), np.full(100_000, 6))
+            self.assertEqual([one.boxed for one in works], ["fallback"] * 3)
+            self.assertIn("not used any more", comm.box_failure)
+            return comm.counters()["box_state"]
+
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            got = job(work, box_silence_ns=500_000_000, **self.config)
+        self.assertEqual(got, [coll.lib.WEFT_COMM_BOX_FAILED] * RANKS)
+        texts = [str(one.message) for one in caught if "box" in str(one.message)]
+        self.assertEqual(len(texts), RANKS, texts)  # one of each rank
+
+    def test_it_has_to_be_asked_for(self):
+        with self.assertRaises(weft.InvalidError) as caught:
+            coll.Communicator(0, RANKS, key=KEY, **{**self.config, "box_insecure": False})
+        self.assertIn("not authenticated", str(caught.exception))
 
 
 class Mistakes(unittest.TestCase):
