@@ -106,6 +106,7 @@ weft_status weft_coll_thread_box_open(struct weft_coll_thread *t,
     config.link = (struct weft_coll_box_link){t, link_epoch, link_begin, link_stop, link_progress};
     config.epoch = weft_box_link_epoch_now();
     weft_os_random(&config.nonce, sizeof(config.nonce));
+    snprintf(t->box_host, sizeof(t->box_host), "%s", t->config.box.host);
     weft_status status = open_link(t, &config, error);
     if (status != WEFT_OK) {
         return status;
@@ -200,9 +201,9 @@ static void read_failed(struct weft_coll_thread *t, void *arg)
         const struct weft_coll_thread_box *b = &t->config.box;
         weft_coll_box_reason_text(t->box, why, sizeof(why));
         snprintf(r->text_p, r->bytes,
-                 "the aggregation box of job %u at port %u is not used any more: %s; the ranks sum "
-                 "without it",
-                 b->job, b->port, why);
+                 "the aggregation box at %s, port %u, of job %u is not used any more: %s; the ranks "
+                 "sum without it",
+                 t->box_host, b->port, b->job, why);
     }
 }
 

@@ -75,6 +75,7 @@ struct weft_coll_thread {
     struct weft_coll *coll;
     struct weft_coll_box *box; /* NULL = none; also the next field */
     struct weft_box_link *box_link;
+    char box_host[WEFT_LAUNCH_ADDRESS_BYTES];
     struct weft_msgr msgr;
     struct coll_block *block; /* (ops_max,) */
     struct coll_dial *dial;   /* (ranks,) */
