@@ -6,6 +6,7 @@ import datetime
 import io
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -470,6 +471,77 @@ class Training(unittest.TestCase):
         got = job(train, 200, 0.2, False, 50_000, backend="gloo")
         self.assertTrue(torch.equal(got[1][0], got[0][0]))
         self.assertGreater(sum(missing for _, _, missing in got), 0)
+
+
+# ---- an aggregation box ----
+
+
+def boxed(rank, ranks):
+    """A large sum of the default group, others of another group. -> counters of both"""
+    other = dist.new_group(list(range(ranks)))
+    t = torch.full((100_000,), rank + 1.0)
+    dist.all_reduce(t)
+    assert (t == 6).all()
+    dist.all_reduce(t, group=other)
+    assert (t == 18).all()
+    groups = weft.torch.process_group.of(None), weft.torch.process_group.of(other)
+    return [group.communicator.counters() for group in groups]
+
+
+@contextlib.contextmanager
+def box_of(members, **settings):
+    """An aggregation box as a process, in the environment"""
+    command = f"aggregate --dense 127.0.0.1:0 --security none --members {members} --job 4 --float32"
+    settings = {"INSECURE": 1, "JOB": 4, "FLOAT32": 1, "SILENCE_NS": 60 * 10**9, **settings}
+    before = dict(os.environ)
+    with subprocess.Popen(
+        [os.environ.get("WEFT_BIN", "weft"), *command.split()], stdout=subprocess.PIPE, text=True
+    ) as box:
+        try:
+            os.environ["WEFT_BOX"] = re.match(r"box: ([0-9.]+:[0-9]+),", box.stdout.readline())[1]
+            os.environ.update({f"WEFT_BOX_{name}": str(value) for name, value in settings.items()})
+            yield box
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+            box.kill()
+
+
+class Box(unittest.TestCase):
+    def test_the_default_group_uses_it(self):
+        with box_of(3):
+            for default, other in job(boxed):
+                self.assertEqual(default["box_operations"], 1)
+                self.assertEqual(other["box_state"], 0)
+
+    def test_training_through_it(self):
+        def trains(rank, ranks):
+            values, loss, missing = train(rank, ranks, 30)
+            counters = weft.torch.process_group.of(None).communicator.counters()
+            assert counters["box_operations"] >= 30 and counters["box_fallbacks"] == 0, counters
+            return values, loss, missing
+
+        with box_of(3, BYTES_MIN=4):
+            got = job(trains)
+            hook = job(train, 30, 0.0, backend="gloo")
+        gloo = job(train, 30, backend="gloo")
+        for values, loss, _ in got + hook:
+            self.assertTrue(torch.allclose(values, gloo[0][0], rtol=1e-4, atol=1e-5))
+        for some in (got, hook):
+            for values, _, _ in some:
+                self.assertTrue(torch.equal(values, some[0][0]))
+
+    def test_a_dead_one_is_not_needed(self):
+        with box_of(3, SILENCE_NS=500_000_000) as box:
+            box.kill()
+            box.wait()
+            for default, _ in job(boxed):
+                self.assertEqual((default["box_operations"], default["box_fallbacks"]), (0, 1))
+
+    def test_it_has_to_be_asked_for(self):
+        with box_of(2, INSECURE=0), self.assertRaises(AssertionError) as caught:
+            job(boxed, ranks=2, goodbye=False)
+        self.assertIn("not authenticated", str(caught.exception))
 
 
 # ---- tensors of a GPU ----

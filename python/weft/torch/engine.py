@@ -7,6 +7,7 @@ would keep it there. The communicator is then aborted, which ends the wait.
 """
 
 import atexit
+import contextlib
 import os
 import select
 import signal
@@ -168,6 +169,9 @@ class Engine:
             self.comm._lent.pop(done.id, None)
         if ended is not None:
             ended(error, done)
+        if status == lib.WEFT_OK:
+            with contextlib.suppress(RuntimeWarning):  # where warnings are errors, they would end the thread
+                self.comm._look_at_box(done)
         return True
 
     def _waits_since(self, moment):

@@ -54,7 +54,10 @@ class HookState:
         ) else dist.distributed_c10d._pg_map[group][1]
         store = dist.PrefixStore("weft hook", store)
         timeout = self.options.pop("timeout", 300.0)
-        comm = rendezvous.meet(store, group.rank(), group.size(), timeout, ops_max=256, **self.options)
+        world = group.size() == dist.get_world_size()
+        comm = rendezvous.meet(
+            store, group.rank(), group.size(), timeout, world=world, ops_max=256, **self.options
+        )
         return Engine(comm)
 
     def kept(self, bucket):

@@ -223,7 +223,14 @@ class ProcessGroupWeft(ProcessGroup):
     @classmethod
     def from_store(cls, store, rank, size, timeout):
         try:
-            comm = rendezvous.meet(store, rank, size, timeout.total_seconds(), ops_max=256)
+            comm = rendezvous.meet(
+                store,
+                rank,
+                size,
+                timeout.total_seconds(),
+                world=not dist.is_initialized(),  # this is the default group
+                ops_max=256,
+            )
         except Error as error:
             raise _error(f"weft: {error}") from None
         return cls(Engine(comm), rank, size, timeout)

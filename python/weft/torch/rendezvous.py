@@ -104,6 +104,20 @@ def _host(all_here):
         return probe.getsockname()[0]
 
 
+def _box():
+    """The aggregation box that the environment names, as options of Communicator."""
+    place = os.environ.get("WEFT_BOX")
+    options = {"box": place} if place else {}
+    for name in ("insecure", "float32", "exponent", "job", "slots", "bytes_min", "silence_ns"):
+        value = os.environ.get(f"WEFT_BOX_{name.upper()}")
+        if place and value:
+            try:
+                options[f"box_{name}"] = int(value)
+            except ValueError:
+                raise Error(f"WEFT_BOX_{name.upper()} is {value!r}; it must be a number") from None
+    return options
+
+
 def _open(meeting, rank, size, all_here, options):
     """The job key if there is one; a new one if all ranks are on this host."""
     epoch = int(meeting.from_first("epoch", lambda: str(secrets.randbits(40))))
@@ -131,8 +145,13 @@ def _join(comm, meeting, addresses):
         meeting.look()
 
 
-def meet(store, rank, size, timeout, **options):
-    """A communicator of all ranks. timeout: in seconds. options: of Communicator."""
+def meet(store, rank, size, timeout, *, world=False, **options):
+    """A communicator of all ranks. timeout: in seconds. options: of Communicator.
+
+    world: they are all ranks of the job, so its aggregation box is theirs (WEFT_BOX).
+    """
+    if world:
+        options = {**_box(), **options}
     meeting = _Meeting(store, rank, size, timeout)
     comm = None
     try:
