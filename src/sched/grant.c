@@ -116,8 +116,7 @@ void planner_drop(struct weft_planner *planner, uint32_t worker, enum weft_plann
 
 /* ---- transfers ------------------------------------------------------------------------------- */
 
-/* The time after the planned end at which a transfer without a report is overdue. */
-static uint64_t late_at(const struct weft_booking *booking)
+uint64_t planner_late_at(const struct weft_booking *booking)
 {
     uint64_t grace_ns = (booking->end_ns - booking->start_ns) / 8 + 100 * WEFT_NS_PER_US;
     return weft_time_add(booking->end_ns, grace_ns);
@@ -135,7 +134,7 @@ struct planner_transfer *planner_transfer_new(struct weft_planner *planner,
     struct planner_transfer *transfer = &planner->transfers[slot];
     *transfer = *what;
     transfer->id = ++planner->transfers_made << SLOT_BITS | slot;
-    transfer->late_ns = late_at(&transfer->booking);
+    transfer->late_ns = planner_late_at(&transfer->booking);
     transfer->active_idx = planner->active_count;
     planner->active[planner->active_count++] = slot;
     return transfer;
@@ -298,7 +297,7 @@ void planner_rebook(struct weft_planner *planner, struct planner_transfer *trans
         uint64_t again_ns = weft_time_add(planner->now_ns, 10 * WEFT_NS_PER_MS);
         transfer->booking = (struct weft_booking){.start_ns = planner->now_ns, .end_ns = again_ns};
     }
-    transfer->late_ns = late_at(&transfer->booking);
+    transfer->late_ns = planner_late_at(&transfer->booking);
 }
 
 /* Collect the transfers over a link in scratch, by planned start; returns their number. */

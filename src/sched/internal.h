@@ -162,6 +162,8 @@ bool planner_has_room(struct weft_planner *planner, uint32_t count);
  * (counted). */
 struct planner_transfer *planner_transfer_new(struct weft_planner *planner,
                                               const struct planner_transfer *what);
+/* The time after the planned end at which a transfer without a report is overdue. */
+uint64_t planner_late_at(const struct weft_booking *booking);
 /* End a transfer and release the unused part of its reservation. */
 void planner_transfer_end(struct weft_planner *planner, struct planner_transfer *transfer);
 /* End the transfers created after `first` were active, provided that none ended since. */

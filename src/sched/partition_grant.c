@@ -26,6 +26,27 @@ static bool keeps_bounds(struct weft_planner *planner, const struct planner_tria
            planner_partition_bound_holds(planner, trial, trial_group, trial_group + 1);
 }
 
+/* Set the deadlines of the members' transfers, which are the active ones from `first` on, to that
+ * of all of them together: they are sent at once and share the aggregator's downlink, so each may
+ * be the last to end. */
+static void set_deadlines(struct weft_planner *planner, uint32_t first)
+{
+    struct weft_booking all = {.start_ns = WEFT_NEVER};
+    for (uint32_t i = first; i < planner->active_count; i++) {
+        const struct planner_transfer *transfer = &planner->transfers[planner->active[i]];
+        if (transfer->kind == WEFT_PLANNER_GRANT) {
+            all.start_ns = weft_min_u64(all.start_ns, transfer->booking.start_ns);
+            all.end_ns = weft_max_u64(all.end_ns, transfer->booking.end_ns);
+        }
+    }
+    for (uint32_t i = first; i < planner->active_count; i++) {
+        struct planner_transfer *transfer = &planner->transfers[planner->active[i]];
+        if (transfer->kind == WEFT_PLANNER_GRANT) {
+            transfer->late_ns = planner_late_at(&all);
+        }
+    }
+}
+
 /* Convert the tentative hops of a trial's group into transfers. */
 static bool grant_group(struct weft_planner *planner, const struct planner_trial *trial,
                         uint32_t trial_group, uint32_t hops)
@@ -56,6 +77,7 @@ static bool grant_group(struct weft_planner *planner, const struct planner_trial
             return false;
         }
     }
+    set_deadlines(planner, first);
     for (uint32_t i = 0; i < group->count; i++) {
         uint32_t worker = p->order[group->first + i];
         planner_depart(planner, worker);
