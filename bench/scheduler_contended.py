@@ -26,9 +26,10 @@ same target:
 
 `contended` with --compute CS2 --compute-scale 0.1 has both, other traffic and stragglers.
 
-Prints the median of each form, its sums and, per turn, the ratio of the best form without a scheduler
-(the lowest median) to each form with one: the speedup. Requires root. A run that is in --out is not
-repeated; runs of scenarios, models and numbers of servers other than the first are in subfolders.
+Prints the median of each form and of the counts of its sums and, per turn, the ratio of the best form
+without a scheduler (the lowest median) to each form with one: the speedup. Requires root. A run that is
+in --out is not repeated; runs of scenarios, models and numbers of servers other than the first are in
+subfolders.
 """
 import argparse
 import contextlib
@@ -181,17 +182,28 @@ def seconds_of(report):
     return until["training_s"] if until["reached"] else math.inf
 
 
-def sums_of(report):
-    """Updates sent to the servers, and how many of these were in sums."""
+def counts_of(report):
+    """Counts of a run: its updates, and the sums that the servers received, each an average of all shards."""
     counters = report["counters"]
-    sums = counters.get("aggregator_aggregates_out", 0)
-    members = counters.get("aggregator_pushes_absorbed", 0)
     shards = report["servers"] * report["shards_per_server"]
-    updates = counters.get("client_updates", 0)
-    direct = counters.get("sched_direct", 0)
-    late = ((report["scheduler"] or {}).get("planned") or {}).get("overdue", 0)
-    return (f"{updates} updates; {members / shards:.0f} in sums of {members / sums if sums else 0:.2f}; "
-            f"{direct} without a grant; {late} overdue")
+    counts = {
+        "updates": counters.get("client_updates", 0),
+        "in sums": counters.get("aggregator_pushes_absorbed", 0) / shards,
+        "sums": counters.get("aggregator_aggregates_out", 0) / shards,
+        "without a grant": counters.get("sched_direct", 0),
+        "overdue": ((report["scheduler"] or {}).get("planned") or {}).get("overdue", 0),
+    }
+    rows_in, rows_out = counters.get("aggregator_rows_in", 0), counters.get("aggregator_rows_out", 0)
+    counts["members of a sum"] = counts["in sums"] / counts["sums"] if counts["sums"] else 0
+    # 1 / members for a dense model; more for a sparse one, whose sums have the rows of all members
+    counts["rows kept"] = rows_out / rows_in if rows_in else 0
+    return counts
+
+
+def text_of(counts):
+    return (f"{counts['updates']:.0f} updates; {counts['in sums']:.0f} in sums of {counts['members of a sum']:.2f}, "
+            f"with {counts['rows kept']:.2f} of their rows; {counts['without a grant']:.0f} without a grant; "
+            f"{counts['overdue']:.0f} overdue")
 
 
 def measure(args, folder, lab):
@@ -202,7 +214,7 @@ def measure(args, folder, lab):
             report = one(args, folder, lab, form, repetition)
             reports[form].append(report)
             print(f"{form} {seconds_of(report):.2f} s, {report['until']['steps']} steps, median step "
-                  f"{report['step_ms']['p50']:.0f} ms; {sums_of(report)}", flush=True)
+                  f"{report['step_ms']['p50']:.0f} ms; {text_of(counts_of(report))}", flush=True)
     return reports
 
 
@@ -232,6 +244,11 @@ def conclude(reports):
     for form, values in times.items():
         print(f"{form}: median {statistics.median(values):.2f} s of {len(values)} "
               f"({min(values):.2f} to {max(values):.2f})")
+    for form, each in reports.items():
+        if "--via" in FORMS[form]:
+            counts = [counts_of(report) for report in each]
+            print(f"{form}: medians: "
+                  + text_of({name: statistics.median(run[name] for run in counts) for name in counts[0]}))
     without = [form for form in times if "--scheduler" not in FORMS[form]]
     if not without:
         return
