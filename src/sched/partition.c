@@ -7,12 +7,17 @@
  *         repeat: a group is the longest run of O that an aggregator has received (cut-through:
  *                 has begun to receive) before the frontier; its sum is sent after the
  *                 transfers ahead of it; a single update is not a group and goes direct
- *     keep the k with the least makespan, of equal ones the least mean completion
+ *     not in SYNC: again for each k, but a group that would have a single member gets a second one
+ *         that is received after the frontier, so that the servers are idle meanwhile
+ *     keep the trial with the least makespan, of equal ones the least mean completion
  *
  * Aggregation thus overlaps the transfers ahead of it (Fig. 6), and the server receives one sum
- * instead of its members. A trial reserves on the real timelines and releases all its reservations
- * at its end. Then the groups of the best trial are granted, up to the limit of groups in flight.
- * The direct updates are granted by order.c (late binding).
+ * instead of its members. If a server's link is slower than those of the aggregators, a sum of two
+ * behind a gap may end before two direct updates without one.
+ *
+ * A trial reserves on the real timelines and releases all its reservations at its end. Then the
+ * groups of the best trial are granted, up to the limit of groups in flight. The direct updates are
+ * granted by order.c (late binding).
  *
  * Source: [mlfabric] section 5, Fig. 6; cut-through is ours.
  */
@@ -278,6 +283,14 @@ static bool try_group(struct weft_planner *planner, uint32_t first, uint64_t fro
         .aggregator = p->aggregator[p->trial.groups],
         .host = planner->config.aggregator_host[p->aggregator[p->trial.groups]]};
     place_members(planner, group, p->count, frontier_ns, &begin_ns, &end_ns);
+    if (group->count < 2 && first + 1 < p->count) {
+        p->trial.is_short = true;
+        if (p->trial.waits) {
+            planner_partition_undo(planner, hops);
+            frontier_ns = WEFT_NEVER;
+            place_members(planner, group, 2, frontier_ns, &begin_ns, &end_ns);
+        }
+    }
     /* A member that would be too late, or make others too late, is not in the sum: it goes
      * directly, or in a later sum. */
     while (group->count >= 2 &&
@@ -305,11 +318,11 @@ static uint64_t frontier_now(const struct weft_planner *planner)
     return frontier_ns;
 }
 
-bool planner_partition_try(struct weft_planner *planner, uint32_t direct)
+bool planner_partition_try(struct weft_planner *planner, uint32_t direct, bool waits)
 {
     struct planner_partition *p = planner->partition;
     WEFT_ASSERT(p->hops_count == 0);
-    p->trial = (struct planner_trial){.direct = direct};
+    p->trial = (struct planner_trial){.direct = direct, .waits = waits};
     uint64_t frontier_ns = frontier_now(planner), done_ns;
     for (uint32_t i = 0; i < p->count;) {
         if (i >= direct && try_group(planner, i, frontier_ns, &done_ns)) {
@@ -401,19 +414,31 @@ void planner_partition_prepare(struct weft_planner *planner)
     find_aggregators(planner);
 }
 
-/* The best number of direct updates; all of them if no trial with groups is better. */
-uint32_t planner_partition_best(struct weft_planner *planner)
+/* Keep the trial if it is better. Returns true if a group lacked a second member. */
+static bool compare(struct weft_planner *planner, uint32_t direct, bool waits,
+                    struct planner_trial *best)
 {
     struct planner_partition *p = planner->partition;
-    struct planner_trial best = {.direct = p->count, .makespan_ns = WEFT_NEVER};
-    for (uint32_t k = 0; k <= p->count;
-         k += k == p->count ? 1 : weft_min_u64(1 + k / 8, p->count - k)) {
-        if (planner_partition_try(planner, k) &&
-            (p->trial.makespan_ns < best.makespan_ns ||
-             (p->trial.makespan_ns == best.makespan_ns && p->trial.sum_ns < best.sum_ns))) {
-            best = p->trial;
-        }
-        planner_partition_undo(planner, 0);
+    if (planner_partition_try(planner, direct, waits) &&
+        (p->trial.makespan_ns < best->makespan_ns ||
+         (p->trial.makespan_ns == best->makespan_ns && p->trial.sum_ns < best->sum_ns))) {
+        *best = p->trial;
     }
+    planner_partition_undo(planner, 0);
+    return p->trial.is_short;
+}
+
+/* In SYNC a group does not wait: the other updates of the clock follow, and fill the gap. */
+uint32_t planner_partition_best(struct weft_planner *planner, bool *waits_p)
+{
+    const uint32_t count = planner->partition->count;
+    const bool may_wait = planner->config.mode != WEFT_PLANNER_SYNC;
+    struct planner_trial best = {.direct = count, .makespan_ns = WEFT_NEVER};
+    for (uint32_t k = 0; k <= count; k += k == count ? 1 : weft_min_u64(1 + k / 8, count - k)) {
+        if (compare(planner, k, false, &best) && may_wait) {
+            (void)compare(planner, k, true, &best);
+        }
+    }
+    *waits_p = best.waits;
     return best.direct;
 }

@@ -16,6 +16,8 @@ struct planner_trial_group {
 /* The predicted schedule of the waiting updates if the first `direct` are sent directly. */
 struct planner_trial {
     uint32_t direct;
+    bool waits;    /* a group with a single member by the frontier waits for a second one */
+    bool is_short; /* there was such a group */
     uint32_t groups;
     struct planner_trial_group group[PLANNER_TRIAL_GROUPS];
     uint64_t makespan_ns; /* from now */
@@ -38,7 +40,7 @@ struct planner_partition {
 void planner_partition_prepare(struct weft_planner *planner);
 
 /* Fill in trial and hops; the hops remain reserved. Returns false if the trial does not fit. */
-bool planner_partition_try(struct weft_planner *planner, uint32_t direct);
+bool planner_partition_try(struct weft_planner *planner, uint32_t direct, bool waits);
 
 /* True if the delay bound still holds if the groups first .. end - 1 of a trial are granted now:
  * for their members, for the updates in flight, and for those that continue to wait. */
@@ -48,7 +50,8 @@ bool planner_partition_bound_holds(struct weft_planner *planner, const struct pl
 /* Release the hops from `first` on. */
 void planner_partition_undo(struct weft_planner *planner, uint32_t first);
 
-/* Returns the best number of direct updates. All trial reservations are released. */
-uint32_t planner_partition_best(struct weft_planner *planner);
+/* Returns the best number of direct updates, all of them if no trial with groups is better, and
+ * whether groups wait. All trial reservations are released. */
+uint32_t planner_partition_best(struct weft_planner *planner, bool *waits_p);
 
 #endif

@@ -111,8 +111,9 @@ void planner_partition(struct weft_planner *planner)
     if (p->aggregators == 0 || p->count < 2) {
         return;
     }
-    uint32_t direct = planner_partition_best(planner);
-    bool found = planner_partition_try(planner, direct);
+    bool waits;
+    const uint32_t direct = planner_partition_best(planner, &waits);
+    const bool found = planner_partition_try(planner, direct, waits);
     struct planner_trial trial = p->trial;
     uint32_t hops = p->hops_count;
     planner_partition_undo(planner, 0);

@@ -51,6 +51,9 @@ struct net {
     uint32_t slow_ppm; /* share of steps with three times the computation time */
     bool is_sparse;    /* a sum is larger than one update */
     bool hides_sums;   /* the shard does not report the sizes of sums */
+    uint64_t stop_steps; /* all workers stop after each so many steps; 0 = never */
+    uint32_t stopped;    /* workers that have stopped */
+    uint64_t stops;
     struct weft_prng prng;
 };
 
@@ -144,10 +147,33 @@ static uint64_t computes_until(struct net *net)
     return passes(&net->reading_ns, net->now_ns, BYTES, net->link_bps) + ns;
 }
 
+static void read_all(struct net *net)
+{
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        net->worker[i].base = net->opened;
+        net->worker[i].until_ns = computes_until(net);
+    }
+}
+
+/* The last worker to stop lets all continue. */
+static void stop(struct net *net, struct worker *w)
+{
+    w->until_ns = WEFT_NEVER;
+    if (++net->stopped == WORKERS) {
+        net->stopped = 0;
+        net->stops++;
+        read_all(net);
+    }
+}
+
 static void read_again(struct net *net, struct worker *w)
 {
     weft_sched_daemon_ended(w->daemon);
     w->phase = COMPUTING;
+    if (net->stop_steps > 0 && w->clock % net->stop_steps == 0) {
+        stop(net, w);
+        return;
+    }
     w->base = net->opened;
     w->until_ns = computes_until(net);
 }
@@ -255,6 +281,15 @@ static bool must_wait(const struct net *net, const struct worker *w)
     return false;
 }
 
+static void turns(struct net *net)
+{
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        turn(net, i);
+    }
+    exchange(net);
+    net->now_ns += tick_ns;
+}
+
 static void run(struct net *net, uint64_t seconds, bool is_bsp)
 {
     uint64_t waits = 0; /* bits: workers that read when all have arrived */
@@ -335,6 +370,50 @@ static void clocks_apart(void **state)
     uint64_t planned = commits(WEFT_SCHED_ASP, 3, 100000, &in_sums);
     assert_true(planned * 10 >= asp * 17);
     assert_true(in_sums * 10 >= planned * 9);
+}
+
+/* Virtual time of two rounds of eight steps, summed over 6 jobs, with one step in ten three times
+ * as long; all workers stop at the end of each round, as `weft train` does to test the model. */
+static uint64_t rounds_ns(uint32_t aggregators, uint64_t *in_sums_p)
+{
+    uint64_t all_ns = 0;
+    *in_sums_p = 0;
+    for (seed = 1; seed <= 6; seed++) {
+        struct net net;
+        net_new(&net, WEFT_SCHED_ASP, aggregators, WEFT_NEVER);
+        weft_prng_init(&net.prng, seed);
+        net.slow_ppm = 100000;
+        net.compute_ns = 200 * WEFT_NS_PER_MS;
+        net.stop_steps = 8;
+        for (uint32_t i = 0; i < WORKERS; i++) {
+            weft_sched_daemon_aggregators(net.worker[i].daemon, aggregators,
+                                          (UINT32_C(1) << aggregators) - 1);
+        }
+        read_all(&net);
+        while (net.stops < 2) {
+            assert_true(net.now_ns < 60 * WEFT_NS_PER_S);
+            turns(&net);
+        }
+        all_ns += net.now_ns;
+        *in_sums_p += net.in_sums;
+        net_free(&net);
+    }
+    print_message("# %u aggregators: %.2f s for 128 updates, %.1f of them in sums\n", aggregators,
+                  (double)all_ns / (6.0 * WEFT_NS_PER_S), (double)*in_sums_p / 6);
+    return all_ns;
+}
+
+/* At the begin and the end of a round few workers wait at a time. Two of them are still summed,
+ * although the server is idle while the sum is formed. */
+static void rounds(void **state)
+{
+    (void)state;
+    uint64_t in_sums;
+    const uint64_t none_ns = rounds_ns(0, &in_sums);
+    for (uint32_t aggregators = 2; aggregators <= 3; aggregators++) {
+        assert_true(rounds_ns(aggregators, &in_sums) * 165 <= none_ns * 100);
+        assert_true(in_sums >= UINT64_C(6) * 112);
+    }
 }
 
 /* Deadlines of transfers that passed before a report, in the second half of a run. */
@@ -442,7 +521,7 @@ static void who_is_reached(void **state)
     net_free(&net);
 }
 
-/* Three workers and two shards; worker 2 sends nothing to the second shard, so the sum there has
+/* Three workers and two shards; worker 0 sends nothing to the second shard, so the sum there has
  * fewer members. */
 static void who_has_nothing_for_a_shard(void **state)
 {
@@ -476,7 +555,7 @@ static void who_has_nothing_for_a_shard(void **state)
     sched_exchange(service, daemons, ALL + SHARDS, 0);
     for (uint32_t i = 0; i < ALL; i++) {
         const struct weft_sched_share shares[SHARDS] = {{.bytes = BYTES},
-                                                        {.bytes = i == 2 ? 0 : BYTES}};
+                                                        {.bytes = i == 0 ? 0 : BYTES}};
         weft_sched_daemon_ask(daemons[i], 1, 1, shares, WEFT_NS_PER_MS);
     }
     sched_exchange(service, daemons, ALL + SHARDS, WEFT_NS_PER_MS);
@@ -487,7 +566,7 @@ static void who_has_nothing_for_a_shard(void **state)
         while (weft_sched_daemon_answer(daemons[i], WEFT_NS_PER_MS, &answer)) {
             in_sum[answer.shard] += answer.hop > 0;
             members[answer.shard] = answer.hop > 0 ? answer.members : members[answer.shard];
-            is_in |= i == 2 && answer.hop > 0;
+            is_in |= i == 0 && answer.hop > 0;
         }
         weft_sched_daemon_free(daemons[i]);
     }
@@ -506,6 +585,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(more_commits),
         cmocka_unit_test(clocks_apart),
+        cmocka_unit_test_teardown(rounds, print_seed),
         cmocka_unit_test(sparse_sums),
         cmocka_unit_test_teardown(bounded, print_seed),
         cmocka_unit_test(who_is_reached),
