@@ -375,7 +375,8 @@ void planner_announce_due(struct weft_planner *planner)
 /* Sums that were to follow this one on the server's link, in order, have not begun: the aggregators
  * send when the link is free. They are booked again behind it; otherwise a link without gaps in its
  * plan would stay late. Direct updates begin at their granted time, and are not moved. */
-static void move_behind(struct weft_planner *planner, struct planner_transfer *sum)
+static void move_behind(struct weft_planner *planner, struct planner_transfer *sum,
+                        uint64_t left_bytes)
 {
     const uint64_t end_ns = sum->booking.end_ns;
     const uint32_t all = over_link(planner, sum->to_host, false);
@@ -390,7 +391,7 @@ static void move_behind(struct weft_planner *planner, struct planner_transfer *s
             planner->scratch[count++] = planner->scratch[i];
         }
     }
-    planner_rebook(planner, sum, weft_max_u64(sum->bytes / 8, 1));
+    planner_rebook(planner, sum, left_bytes);
     for (uint32_t i = 0; i < count; i++) {
         struct planner_transfer *next = &planner->transfers[planner->scratch[i]];
         const uint64_t sent = weft_min_u64(next->sent, next->bytes);
@@ -400,7 +401,7 @@ static void move_behind(struct weft_planner *planner, struct planner_transfer *s
 }
 
 /* If a transfer should have ended but no report has arrived, an eighth of its bytes is assumed to
- * remain. */
+ * remain; a quarter if it is overdue again, then a half. */
 void planner_overdue(struct weft_planner *planner)
 {
     for (uint32_t i = 0; i < planner->active_count; i++) {
@@ -408,12 +409,14 @@ void planner_overdue(struct weft_planner *planner)
         if (transfer->late_ns > planner->now_ns) {
             continue;
         }
+        const uint64_t left = weft_max_u64(transfer->bytes >> (3 - transfer->overdue), 1);
+        transfer->overdue += transfer->overdue < 2;
         planner->counters.overdue++;
-        transfer->sent = transfer->bytes - transfer->bytes / 8;
+        transfer->sent = transfer->bytes - weft_min_u64(left, transfer->bytes);
         if (transfer->kind == WEFT_PLANNER_GRANT_GROUP) {
-            move_behind(planner, transfer);
+            move_behind(planner, transfer, left);
         } else {
-            planner_rebook(planner, transfer, weft_max_u64(transfer->bytes / 8, 1));
+            planner_rebook(planner, transfer, left);
         }
     }
 }

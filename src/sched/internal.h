@@ -61,6 +61,7 @@ struct planner_transfer {
     uint64_t bytes;
     uint64_t sent;     /* bytes sent according to the plan, in bookings that were revised since */
     uint64_t late_ns;  /* time at which the transfer is overdue if no report has arrived */
+    uint32_t overdue;  /* times that it was, at most 2 */
     bool is_announced; /* its grant was output; false: an aggregate that waits for its members */
     bool needs_announce; /* by the next plan: it is new, or its booking was revised */
     struct weft_booking booking;

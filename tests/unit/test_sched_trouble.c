@@ -1,5 +1,5 @@
-/* The planner under faults: links that are down, more reports than fit, members that leave a
- * group. */
+/* The planner under faults: transfers that are late, links that are down, more reports than fit,
+ * members that leave a group. */
 #include "sched_rig.h"
 
 static struct rig rig;
@@ -32,6 +32,37 @@ static uint32_t plan(enum weft_planner_decision_kind kind, struct weft_planner_d
         *last_p = d.kind == kind ? d : *last_p;
     }
     return count;
+}
+
+/* ---- transfers that are late ----------------------------------------------------------------- */
+
+/* A transfer that takes five times as long as planned: the planner expects more and more of it to
+ * remain, so few of its deadlines pass, and the link is never free by the plan. */
+static void a_link_that_is_slower_than_known(void **state)
+{
+    (void)state;
+    struct weft_planner_decision first, d;
+    rig_hosts(&rig, 2, 1, 0, GBIT);
+    rig.config.policy = WEFT_PLAN_ORDER;
+    rig.config.ahead = 0;
+    rig.now_ns = 0;
+    make();
+    ask(0, 0, 0);
+    assert_int_equal(plan(WEFT_PLANNER_GRANT, &first), 1);
+    const uint64_t planned_ns = first.booking.end_ns - first.booking.start_ns;
+    const uint64_t end_ns = first.booking.start_ns + 5 * planned_ns;
+    while (weft_planner_deadline(rig.planner) < end_ns) {
+        rig.now_ns = weft_planner_deadline(rig.planner);
+        (void)plan(WEFT_PLANNER_GRANT, &d);
+        const struct weft_timeline *down =
+            weft_planner_link(rig.planner, rig.server_host[0], false);
+        assert_true(down->steps[down->count - 1].from_ns > rig.now_ns);
+    }
+    assert_true(weft_planner_counters(rig.planner)->overdue <= 8);
+    rig.now_ns = end_ns;
+    assert_int_equal(weft_planner_committed(rig.planner, 0, -1, rig.now_ns), WEFT_OK);
+    assert_int_equal(weft_planner_deadline(rig.planner), WEFT_NEVER);
+    weft_planner_free(rig.planner);
 }
 
 /* ---- links that are down --------------------------------------------------------------------- */
@@ -193,6 +224,7 @@ static void a_sum_is_told_of_members_that_left(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_link_that_is_slower_than_known),
         cmocka_unit_test(a_dead_uplink_does_not_stop_others),
         cmocka_unit_test(a_dead_server_drops_nothing),
         cmocka_unit_test(a_dead_downlink_does_not_stop_reads),
