@@ -3,8 +3,8 @@
  * A shard measures the rate between the first and the last chunk of an update (ps/update.h). The
  * worker's interval, from the granted start to the shard's acknowledgement, is not used: it
  * includes the delays of both hosts, so the estimate would be lower for shorter transfers. A busy
- * host makes a measurement too low; it is never too high. The estimate is therefore the
- * maximum of the recent measurements.
+ * host makes a measurement too low. The estimate is therefore the maximum of the recent
+ * measurements, and may be too high where other traffic varies.
  *
  * An uplink is measured by the part of a transfer that arrived while no other transfer did.
  * Otherwise the transfer shares the server's downlink, for example because another transfer ends
