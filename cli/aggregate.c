@@ -206,9 +206,11 @@ static bool tell_counters(struct verb *verb)
         return true;
     }
     if (!verb->json) {
-        printf("pushes: %llu in, %llu absorbed, %llu sent direct; %llu aggregates out\n"
+        printf("pushes: %llu in, %llu absorbed, %llu sent by workers to the server instead; "
+               "%llu aggregates out\n"
                "rows: %llu in, %llu out; bytes: %llu in, %llu out\n"
-               "pulls: %llu in, %llu answered, %llu sent direct; rows: %llu in, %llu fetched\n",
+               "pulls: %llu in, %llu answered, %llu sent by workers to the server instead; "
+               "rows: %llu in, %llu fetched\n",
                (unsigned long long)sum.pushes_in, (unsigned long long)sum.pushes_absorbed,
                (unsigned long long)sum.pushes_direct, (unsigned long long)sum.aggregates_out,
                (unsigned long long)sum.rows_in, (unsigned long long)sum.rows_out,

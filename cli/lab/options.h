@@ -50,10 +50,12 @@ const char *weft_lab_option_bursts(const char *text, void *value);
      .max = WEFT_LAB_LEAVES_MAX, .fallback = "2"},                                                 \
     {"spines", "N", "number of spine switches", WEFT_OPTION_U32, &(o)->spec.spines, .min = 1,      \
      .max = WEFT_LAB_SPINES_MAX, .fallback = "2"},                                                 \
-    {"rate", "RATE", "rate of each host's link per direction, with Ethernet headers; or none",     \
+    {"rate", "RATE",                                                                               \
+     "rate of each host's link in each direction; Ethernet headers count as\n"                     \
+     "bytes of the packet. none = unlimited",                                                      \
      WEFT_OPTION_CUSTOM, &(o)->spec.rate_bps, .fallback = "1gbit", .parse = weft_lab_option_rate}, \
-    {"core-rate", "RATE", "rate of each link between leaf and spine, or none", WEFT_OPTION_CUSTOM, \
-     &(o)->spec.core_bps, .fallback = "1gbit", .parse = weft_lab_option_rate},                     \
+    {"core-rate", "RATE", "rate of each link between leaf and spine; none = unlimited",            \
+     WEFT_OPTION_CUSTOM, &(o)->spec.core_bps, .fallback = "1gbit", .parse = weft_lab_option_rate}, \
     {"uplink", "HOST=RATE", "rate from HOST, overrides --rate; may be repeated",                   \
      WEFT_OPTION_CUSTOM, &(o)->up, .parse = weft_lab_option_rates},                                \
     {"downlink", "HOST=RATE", "rate to HOST, overrides --rate; may be repeated",                   \

@@ -70,7 +70,7 @@ static void tell_ready(struct verb *verb)
     fflush(stdout);
 }
 
-/* Report a expired lease: `weft run` replaces the server. */
+/* Report an expired lease: `weft run` replaces the server. */
 static void tell_lapsed(void *arg, const struct weft_member_request *who, bool expired)
 {
     struct verb *verb = arg;

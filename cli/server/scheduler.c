@@ -250,7 +250,7 @@ int weft_cli_scheduler(int argc, char **argv)
         "`weft train --scheduler on` starts a scheduler. Workers and servers that are started\n"
         "separately get its address with --scheduler.\n"
         "\n"
-        "Workers request a grant before they push an update of 64 KB or more. The scheduler\n"
+        "Workers request a grant before they push an update of 64 KiB or more. The scheduler\n"
         "grants updates one after the other, shortest first, instead of letting them share a\n"
         "link. Most updates then arrive earlier and are computed from a newer model. With a delay\n"
         "bound it drops an update that would exceed the bound, and its worker pulls the model\n"

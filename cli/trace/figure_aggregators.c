@@ -82,10 +82,10 @@ static void say_times(const struct weft_figure_run *run, struct weft_figure *fig
         say(figure, "; in sums an update takes %.0f ns of PS_proc and PS_overlap",
             weft_recdb_path_ns(a, WEFT_RECDB_AGGREGATED));
         if (has_direct(a)) {
-            say(figure, ", sent direct %.0f ns: the run saves %.0f %%",
+            say(figure, ", and in direct pushes %.0f ns: the run saves %.0f %%",
                 weft_recdb_path_ns(a, WEFT_RECDB_DIRECT), 100 * saved_of(a));
         } else {
-            say(figure, "; too few were sent direct to compare: see 10c");
+            say(figure, "; too few pushes went to the servers directly for a comparison: see 10c");
         }
     }
     const struct weft_recdb_digest *d = &run->digest;
@@ -119,7 +119,7 @@ void weft_figure_aggregators(const struct weft_figure_run *run, struct weft_figu
                                  : WEFT_FIGURE_DIFFERS;
     say(figure,
         "of %" PRIu64 " pushes aggregators absorb %.1f %% (1 - messages to the servers / pushes), "
-        "%.1f %% were sent direct; combining removes %.1f %% of %s updates",
+        "workers sent %.1f %% to the servers themselves; combining removes %.1f %% of %s updates",
         a->all.pushes, 100 * weft_recdb_absorbed(&a->all),
         percent(weft_recdb_direct(&a->all), a->all.pushes), 100 * removed,
         updates_of(run) > 0 ? "all" : "the aggregated");
@@ -136,7 +136,7 @@ void weft_figure_aggregators(const struct weft_figure_run *run, struct weft_figu
                   "set key outside top center horizontal\nset xlabel 'aggregator / server'\n"
                   "set ylabel '%%'\n"
                   "plot $aggregators using 2:xtic(1) title 'pushes absorbed', "
-                  "'' using 3 title 'rows combined', '' using 4 title 'pushes sent direct'\n");
+                  "'' using 3 title 'rows combined', '' using 4 title 'pushes sent by workers'\n");
 }
 
 /* ---- 10c ------------------------------------------------------------------------------------- */
@@ -260,9 +260,9 @@ void weft_figure_aggregators_text(FILE *out, const struct weft_figure_run *run)
         const struct weft_recdb_aggregator *one = &a->list[i];
         fprintf(out,
                 "%s: aggregator %u to server %u: %" PRIu64 " pushes in, %" PRIu64
-                " sums out (%.1f %% absorbed), %" PRIu64 " sent direct; rows: %" PRIu64
-                " in, %" PRIu64 " out (%.1f %% combined); age of a sum: mean %.2f ms, longest "
-                "%.2f ms\n",
+                " sums out (%.1f %% absorbed), %" PRIu64
+                " sent by workers to the server instead; rows: %" PRIu64 " in, %" PRIu64
+                " out (%.1f %% combined); age of a sum: mean %.2f ms, longest %.2f ms\n",
                 run->file, one->number, one->server, one->pushes, one->sums,
                 100 * weft_recdb_absorbed(one), weft_recdb_direct(one), one->rows_in, one->rows_out,
                 100 * weft_recdb_combined(one), age_ms(one), (double)one->age_ns_max / 1e6);

@@ -27,18 +27,18 @@ class DataError(Exception):
 
 
 def read(path):
-    """The bytes of a file, or of the same with .zst."""
+    """The contents of a file, or of PATH.zst, decompressed, if only that exists."""
     if os.path.exists(path):
         with open(path, "rb") as file:
             return file.read()
     if not os.path.exists(path + ".zst"):
-        raise DataError(f"{path} is not there, nor {path}.zst; --data DIR or WEFT_DATA_DIR says where")
+        raise DataError(f"neither {path} nor {path}.zst exists; set --data DIR or WEFT_DATA_DIR")
     try:
         done = subprocess.run(["zstd", "-dcq", path + ".zst"], stdout=subprocess.PIPE, check=True)
     except FileNotFoundError:
         raise DataError(f"{path}.zst needs the program zstd; install it, or decompress the file") from None
     except subprocess.CalledProcessError:
-        raise DataError(f"zstd does not read {path}.zst; fetch the file again") from None
+        raise DataError(f"zstd cannot decompress {path}.zst; fetch the file again") from None
     return done.stdout
 
 
@@ -150,7 +150,7 @@ def pictures(folder, side=32, classes=range(10)):
     for names in (("*train*.bin*", "data_batch_*.bin*"), ("*test*.bin*",)):
         paths = sorted(path for name in names for path in glob.glob(os.path.join(folder, name)))
         if not paths:
-            raise DataError(f"{folder} has no {names[0]}; --data DIR or WEFT_DATA_DIR says where")
+            raise DataError(f"{folder} has no {names[0]}; set --data DIR or WEFT_DATA_DIR")
         images, label = _records(paths)
         if side < 32:
             images = torch.nn.functional.avg_pool2d(images, 32 // side)

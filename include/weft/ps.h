@@ -42,8 +42,9 @@
  * waits for one of its pushes. To get one decision for a step, begin all pushes, end the clocks,
  * then wait. The reply to a pull also contains the number of updates of which its server had
  * received a chunk; the library uses this number as the base version of the next update. If the
- * scheduler limits reads (--read-credits), the first pull after weft_clock waits until the
- * scheduler admits it; other pulls are not limited.
+ * scheduler limits reads (--read-credits), pulls that begin after weft_clock wait until the
+ * scheduler admits the worker; from then on, and from the worker's first push for the clock on, no
+ * pull waits before the next weft_clock.
  *
  * Progress. By default the calling thread makes progress: packets are sent and received only inside
  * these functions. A program that computes for longer than a server's peer timeout (5 s) between
@@ -598,8 +599,10 @@ struct weft_op_options {
     uint64_t fill;        /* pull: bit i = the memory of list i holds no old values (bit 63: of all
                            * lists from 63 on). Rows that do not arrive are set to their last
                            * pulled value (last_values_max of the table), or else to their
-                           * initial value (init_scale, init_skip). Default 0: the memory keeps
-                           * its content */
+                           * initial
+                           * value (init_scale, init_skip). Default 0: the memory keeps
+                           * its
+                           * content */
     uint64_t deadline_ns; /* maximum duration. At the deadline the operation ends even if more than
                            * the bound is missing. Rows that did not arrive are missed
                            * (weft_result_gap), and the status is OK. A pull ends at the deadline in

@@ -637,14 +637,17 @@ def connect(servers=None, *, security="auth", timeout=60.0, key=None, **config):
     coordinator: coordinator="host:port", or WEFT_COORDINATOR; without one the variable WEFT_SERVERS.
     timeout: seconds to wait for servers that have not started yet. key: 32 bytes in place of key_file.
     config: further fields of struct weft_ps_config: worker, workers, key_file, thread, transport,
-    dim_max, ops_max, rows_max and so on. via: "host:port" of `weft aggregate`, which sums the pushes of
-    several workers, or several of these with "/" between them if there is a scheduler, or
-    "coordinator": the one that the coordinator assigns, preferably with the same rack (the name of this
-    worker's rack or host); None = WEFT_VIA, "" = none. hot_rows: with via, send only so many rows with
-    many updates through it, and all others to the servers (`weft server --hot-rows`); not with a
-    scheduler or update_bytes_min. scheduler:
-    "host:port" of the job's `weft scheduler`, with consistency="bsp", "ssp:N" or "asp" of all tables, and
-    tau_max, the delay bound; see Result.dropped; None = WEFT_SCHEDULER, "" = none.
+    dim_max, ops_max, rows_max and so on. These have a meaning of their own here:
+
+    via: the aggregator (`weft aggregate`) that gets this worker's pushes, "host:port"; or "coordinator":
+    the aggregator that the coordinator assigns, preferably one whose `--rack` is the field rack of this
+    worker (the name of its rack or host); or, with a scheduler, several aggregators,
+    "host:port/host:port". None = WEFT_VIA, "" = no aggregator.
+    hot_rows: with via, send only requests for hot rows to the aggregator, and all others to the servers.
+    The servers choose the hot rows (`weft server --hot-rows`); this worker has memory for so many. Not
+    with scheduler or update_bytes_min.
+    scheduler: "host:port" of the job's `weft scheduler`, with consistency="bsp", "ssp:N" or "asp" of all
+    tables, and tau_max, the delay bound; see Result.dropped. None = WEFT_SCHEDULER, "" = no scheduler.
     """
     struct = ffi.new("struct weft_ps_config *")
     lib.weft_ps_config_init(struct, ffi.sizeof("struct weft_ps_config"))

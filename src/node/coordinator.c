@@ -57,7 +57,8 @@ static bool compact(struct weft_coordinator *coordinator)
         weft_coordinator_journal_compact(coordinator->journal, supply, coordinator, &why);
     if (status != WEFT_OK) {
         weft_node_warn(&coordinator->config.log,
-                       "%s; it keeps growing, and this is retried when it is twice as long",
+                       "%s; the journal keeps growing, and is compacted again when it has twice this "
+                       "length",
                        why.text);
     }
     return status == WEFT_OK;

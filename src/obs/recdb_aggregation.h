@@ -51,13 +51,13 @@ weft_status weft_recdb_aggregation_make(struct weft_recdb *db,
                                         struct weft_recdb_aggregation *aggregation_p);
 void weft_recdb_aggregation_fini(struct weft_recdb_aggregation *aggregation);
 
-/* 1 - messages that the server got for the pushes / pushes: aggregates, and pushes sent direct. May
+/* 1 - messages that the server got for the pushes / pushes: aggregates, and direct pushes. May
  * be negative: a push that was sent in a refused aggregate and then direct has cost two. 0 without
  * pushes. */
 double weft_recdb_absorbed(const struct weft_recdb_aggregator *aggregator);
 /* 1 - rows out / rows in; 0 without rows. */
 double weft_recdb_combined(const struct weft_recdb_aggregator *aggregator);
-/* Pushes sent direct. */
+/* Pushes that workers sent to the server instead. */
 uint64_t weft_recdb_direct(const struct weft_recdb_aggregator *aggregator);
 
 /* Rows that the servers need not apply, over all updates of the run: those of the workers' records,

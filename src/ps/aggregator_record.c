@@ -3,7 +3,7 @@
  * connection to the shard has ended. Pulls and ended clocks have none. */
 #include "ps/aggregator_internal.h"
 
-/* Name the reason of a counter of pushes sent direct. */
+/* Name the reason for which pushes of this counter were refused with SEND_DIRECT. */
 static enum weft_rpc_record_direct direct_of(const struct weft_aggregator *agg, const uint64_t *why)
 {
     const struct weft_aggregator_counters *counters = &agg->counters;

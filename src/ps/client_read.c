@@ -1,7 +1,7 @@
-/* Read admission in a job with a scheduler (ps/update.h): the first pull of a step waits in its
- * shard's queue until the scheduler admits the step's read.
+/* Read admission in a job with a scheduler (ps/update.h): pulls of a step wait in their shards'
+ * queues until the scheduler admits the step's read.
  *
- * Nothing waits behind such a pull: other parts pass it in the queue, a push of the same step
+ * Nothing else waits behind such a pull: other parts pass it in the queue, a push of the same step
  * releases it, and CLOCK is not in the queue. */
 #include "ps/client_internal.h"
 #include "ps/update.h"

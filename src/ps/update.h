@@ -30,11 +30,11 @@
  *
  * Read admission. If the scheduler admits reads, a worker requests admission before each read. One
  * read is all pulls of one step; the step is the clock after the highest clock that the worker has
- * ended in any table. The first pull of a step is held in its queue until weft_ps_read_begin; no
- * other pull of that step waits. Three kinds of pulls are never held: pulls without rows, pulls
- * outside of a step (weft_ps_how.aside), and pulls of a step that has begun to push. The next read
- * is requested only while no update without a grant is in progress, because the scheduler does not
- * learn the end of such an update.
+ * ended in any table. The first pull of a step requests it. Every pull of the step that begins
+ * before weft_ps_read_begin is held in its queue until then, and later ones are sent at once. Three
+ * kinds of pulls are never held: pulls without rows, pulls outside of a step (weft_ps_how.aside),
+ * and pulls of a step that has begun to push. The next read is requested only while no update
+ * without a grant is in progress, because the scheduler does not learn the end of such an update.
  *
  *     weft_ps_reads_wait(client, true or false);
  *     if (weft_ps_read_over(client)) report it;
@@ -139,7 +139,7 @@ weft_status weft_ps_update_direct(struct weft_ps_client *client, uint64_t update
 /* Set whether reads wait for admission; initially false. */
 void weft_ps_reads_wait(struct weft_ps_client *client, bool wait, uint64_t now_ns);
 
-/* True: a pull waits for admission of this step's read. */
+/* True: pulls wait for admission of the read of step *clock_p. */
 bool weft_ps_read_wanted(const struct weft_ps_client *client, uint32_t *clock_p);
 
 /* The read of the step is admitted: send its pulls. */

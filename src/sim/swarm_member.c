@@ -231,9 +231,10 @@ static void describe(const struct swarm_member *m, char *text, size_t bytes)
     int used = snprintf(
         text, bytes,
         "coordinator: lease %" PRIu64 " ms, pauses to %" PRIu64 " ms, disk full %" PRIu32
-        " ppm; %" PRIu64 " freezes, %" PRIu64 " replaced, %" PRIu64 " thawed after that, %" PRIu64
-        " killed, %" PRIu64 " deaths of the coordinator; %" PRIu64 " checkpoints, %" PRIu64
-        " given up; %" PRIu32 " shards, %" PRIu32 " workers, %" PRIu32 " clocks, mode %u, %s\n",
+        " ppm; processes: %" PRIu64 " frozen, %" PRIu64 " replaced, %" PRIu64
+        " thawed after their replacement, %" PRIu64 " killed; %" PRIu64
+        " deaths of the coordinator; checkpoints: %" PRIu64 " complete, %" PRIu64
+        " abandoned; %" PRIu32 " shards, %" PRIu32 " workers, %" PRIu32 " clocks, mode %u, %s\n",
         m->lease_ns / WEFT_NS_PER_MS, m->think_ns / WEFT_NS_PER_MS, m->full_ppm, m->seen.frozen,
         m->seen.replaced, m->seen.thawed, m->seen.killed, m->seen.coordinator_deaths,
         m->seen.checkpoints, m->seen.full, m->ps.shards, m->ps.table.workers, m->ps.table.clocks,

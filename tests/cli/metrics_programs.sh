@@ -34,7 +34,7 @@ run=$!
 tap_run "a job with metrics" tap_until grep -q '^weft run: metrics: ' run.err
 at=$(sed -n 's/^weft run: metrics: http:\/\///p' run.err)
 at=${at%/metrics}
-tap_run "each worker says where its own are, the one that came after a dead one, too" \
+tap_run "each worker prints the address of its metrics, also the one that replaced a dead one" \
     tap_until tap_lines 3 '^\[worker [01]\] weft: worker [01]: metrics: http://127\.0\.0\.1:[0-9]*/metrics$' run.err
 fetch "http://$at/targets" >targets.json
 tap_run "they are targets" jq -e 'map(.labels.role + .labels.rank) ==
@@ -43,7 +43,7 @@ for rank in 0 1; do
     sed -n "s/^\[worker $rank\] weft: worker $rank: metrics: http:\/\/\(.*\)\/metrics/\1/p" run.err |
         tail -n 1
 done >said.txt
-tap_is "at the addresses that they said last" "$(jq -r '.[2:][].targets[0]' targets.json)" \
+tap_is "at the addresses that they printed last" "$(jq -r '.[2:][].targets[0]' targets.json)" \
     "$(cat said.txt)"
 first=http://$(head -n 1 said.txt)
 tap_run "pushes are counted" tap_until at_least 4 "$first/metrics" weft_client_messages_total kind=push
@@ -52,8 +52,8 @@ cp scrape.txt program.txt
 tap_is "with the rank" "$(python3 "$check" value program.txt weft_worker_rank)" 0
 tap_run "the text keeps the format" python3 "$check" format program.txt
 if command -v promtool >/dev/null; then
-    tap_run "promtool has nothing to say of it" promtool check metrics <program.txt
-    tap_is "nothing" "$(cat run.out)" ""
+    tap_run "promtool accepts the text" promtool check metrics <program.txt
+    tap_is "and has no advice" "$(cat run.out)" ""
 else
     tap_skip "promtool" "no promtool: install prometheus"
 fi

@@ -54,7 +54,7 @@ tap_like "what to do" "$(cat run.out)" 'remove it to begin anew'
 tap_run_fails "no data" 1 forked "$train" --model mlp
 tap_like "where they may be" "$(cat run.out)" 'name their folder by --data DIR or WEFT_DATA_DIR'
 tap_run_fails "an empty folder" 1 forked "$train" --model mf --data .
-tap_like "what is missing" "$(cat run.out)" 'ratings.csv is not there, nor'
+tap_like "what is missing" "$(cat run.out)" 'ratings.csv.*WEFT_DATA_DIR'
 mkdir -p movielens-latest-small cifar10-jpeg
 echo "userId;movieId" >movielens-latest-small/ratings.csv
 echo "1;2" >>movielens-latest-small/ratings.csv

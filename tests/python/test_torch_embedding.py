@@ -275,7 +275,7 @@ class OneWorker(unittest.TestCase):
             torch.testing.assert_close(there, before - 1)
 
     def test_lost_clocks_go_again_without_a_call(self):
-        """thread=1: this process is in no call of weft's after its step, and the other goes on."""
+        """With thread=1 a lost CLOCK is sent again although this process calls no function of weft."""
         servers = Servers(shards=2, workers=2, arguments=["--inject-loss", "0.2"])
         self.addCleanup(servers.__exit__)
         a, b = (

@@ -37,7 +37,8 @@ static uint64_t number_before(const char *plan, const char *words)
 
 static void seeds_do_what_they_are_for(void **state)
 {
-    static const char *const what[] = {" replaced", " thawed", " killed", " deaths of", " given up"};
+    static const char *const what[] = {" replaced", " thawed", " killed", " deaths of",
+                                       " abandoned"};
     uint64_t seen[WEFT_ARRAY_COUNT(what)] = {0};
     uint64_t seed = 0;
     (void)state;
