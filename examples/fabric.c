@@ -20,7 +20,7 @@ static void must(weft_status status, const char *why)
     }
 }
 
-/* ---- the server: it has one shard, so one thread calls its functions, and no lock is needed ---- */
+/* ---- the server: it has one shard, so one thread calls its functions, and no lock is needed -- */
 
 static unsigned long long updates, delay_max;
 

@@ -2,9 +2,9 @@
  *
  *     recv ADDRESS PORT KEY-FILE VECTORS [LOSS]
  *
- * ADDRESS is an address of this host; PORT 0 selects any free port. `weft keygen` makes the key file.
- * LOSS, such as 0.05, deliberately drops that fraction of the received packets, to show gaps on a
- * network without loss. The sender is send.c.
+ * ADDRESS is an address of this host; PORT 0 selects any free port. `weft keygen` makes the key
+ * file. LOSS, such as 0.05, deliberately drops that fraction of the received packets, to show gaps
+ * on a network without loss. The sender is send.c.
  *
  *     cc recv.c $(pkg-config --cflags --libs weft) -o recv
  */

@@ -138,9 +138,9 @@ static void add_box(cJSON *boxes, const struct verb *verb, uint32_t leaf,
     cJSON_AddItemToArray(boxes, box);
 }
 
-/* Rounds that were complete with the members before would not be with others, and slots in use would
- * wait for packets that nobody sends: every box has to begin a later epoch, or to be reset. Nothing
- * is changed unless all can be. Returns WEFT_OPTIONS_RUN or an exit status. */
+/* Rounds that were complete with the members before would not be with others, and slots in use
+ * would wait for packets that nobody sends: every box has to begin a later epoch, or to be reset.
+ * Nothing is changed unless all can be. Returns WEFT_OPTIONS_RUN or an exit status. */
 static int check_members(const struct verb *verb, const struct weft_command *command)
 {
     const struct verb look_only = {.name = verb->name,

@@ -40,7 +40,7 @@ weft_status weft_load_live_start(struct weft_load_live *live,
 void weft_load_counters_add(void *into, const void *from, size_t bytes);
 void weft_load_counters_sub(void *into, const void *from, size_t bytes);
 
-/* ---- run.c, thread.c ---------------------------------------------------------------------------- */
+/* ---- run.c, thread.c ------------------------------------------------------------------------- */
 
 /* State shared between the worker threads and the supervising thread. */
 struct load_shared {

@@ -66,11 +66,12 @@ uint64_t weft_perf_shared_go(struct weft_perf_shared *shared);
 /* Participant: sleep until the go signal with a number after `seen`. False: stopping. */
 bool weft_perf_shared_wait(struct weft_perf_shared *shared, uint32_t seen);
 
-/* ---- the channel of each participant (job/channel.h): events -------------------------------------
+/* ---- the channel of each participant (job/channel.h): events ------------------------------------
  *
  * to it      connect     all are open: the notes hold the ports
- *            prepare     post memory for the rounds from "round" on; "count" of them follow each other
- *                        without an event between them, 1 but for pingpong; "timed": 0 = a warm-up
+ *            prepare     post memory for the rounds from "round" on; "count" of them follow each
+ *                        other without an event between them, 1 but for pingpong; "timed": 0 = a
+ *                        warm-up
  *            count       counters to the note: the network rests
  *            quit
  * from it    open, connected, ready, through, counted

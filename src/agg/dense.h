@@ -9,7 +9,7 @@
  *
  *   round of the packet   the set is                it is
  *   the set's             missing the member        added; the last one sends the result to all
- *   the set's             holding the member        a duplicate: the result if complete, else nothing
+ *   the set's             holding the member        duplicate: the result if complete, else nothing
  *   the set's + 2         complete                  the first of its round: replaces the sum
  *   the set's + 2         not complete              dropped: no member may have sent it
  *   lower                                           dropped: a delayed duplicate

@@ -10,7 +10,7 @@
  *
  *     000000000012-0000-0001.manifest                  of the server with the shards 0 and 1
  *     000000000012-0000.safetensors                    its shard 0
- *     000000000013-0000-000000000057.safetensors       version 2: shard 0, of the process of claim 57
+ *     000000000013-0000-000000000057.safetensors       version 2: shard 0, process of claim 57
  *
  * Not here: the content of the data files (node/checkpoint_data.h).
  *

@@ -2,9 +2,9 @@
  *
  *   weft_aead_libcrypto    OpenSSL's EVP interface: always available; the reference in tests of the
  *                          other
- *   weft_aead_ipsec_mb()   Intel's ipsec-mb: direct calls without bookkeeping, VAES if the processor
- *                          has it. Used only if the build found its header, the library can be
- *                          loaded (crypto/ipsec_mb_library.h) and the processor is supported
+ *   weft_aead_ipsec_mb()   Intel's ipsec-mb: direct calls without bookkeeping, VAES if the
+ *                          processor has it. Used only if the build found its header, the library
+ *                          can be loaded (crypto/ipsec_mb_library.h) and the processor is supported
  *
  * The caller (provider.c) ensures that slots are in range, that the process is not a forked child,
  * and that additional data in several spans next to text is at most WEFT_AEAD_AAD_MAX bytes.

@@ -41,8 +41,7 @@ void weft_driver_config_default(struct weft_driver_config *config_p);
 /* Owns:    gives *driver_p, to be ended with weft_driver_close.
  * Errors:  WEFT_INVALID  host is no address, or a field is out of its range.
  *          WEFT_UNSUPPORTED  host is beyond loopback in mode none without insecure_network; over
- *                        TCP also loss, and a tcp_cc or tcp_rto_min_ns that the kernel does not
- *                        know.
+ *                        TCP also loss, and a tcp_cc or tcp_rto_min_ns unknown to the kernel.
  *          WEFT_IO       a system call was refused; WEFT_EXISTS: the port is in use.
  *          WEFT_NOMEM.   error->text always has the reason.
  * Thread:  the one that will call step; its timer slack is set to 1 ns. */

@@ -3,7 +3,7 @@
  * records.
  *
  *     "weft members 1\n\0"
- *     then records: body length u32, op u8, check of these two u24, XXH64 of all but itself u64, body
+ *     then records: body length u32, op u8, check of these two u24, XXH64 of the rest u64, body
  *
  * Integers are big-endian. The check is the low bits of XXH64 over the five bytes before it: a
  * damaged length must not make the following records look torn. A record that was not written
@@ -36,7 +36,8 @@ typedef weft_status weft_coordinator_journal_apply(void *arg, uint8_t op, const 
 
 /* Open or create a journal, and read its records.
  *
- * Owns:    gives *journal_p, to be ended with weft_coordinator_journal_close. *torn_bytes_p: bytes truncated.
+ * Owns:    gives *journal_p, to be ended with weft_coordinator_journal_close.
+ * Shape:   *torn_bytes_p: bytes truncated.
  * Errors:  WEFT_IO      it cannot be opened, read or locked.
  *          WEFT_DATA    it is not a journal, or is damaged.
  *          WEFT_EXISTS  another process has it open.   WEFT_NOMEM.   Those of apply. */

@@ -136,8 +136,8 @@ weft_status weft_aggregate_follow_host(struct weft_aggregate *box, struct weft_e
 
 /* ---- interfaces ------------------------------------------------------------------------------ */
 
-/* errno says why an interface was refused. In native mode a driver may need queues or memory that it
- * has not; generic mode needs none. */
+/* errno says why an interface was refused. In native mode a driver may need queues or memory that
+ * it has not; generic mode needs none. */
 static weft_status refused(const char *interface, bool generic, struct weft_error *error)
 {
     bool lacks_room = errno == ENOSPC || errno == ENOMEM;

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* ---- the transport ---------------------------------------------------------------------------- */
+/* ---- the transport --------------------------------------------------------------------------- */
 
 #define SOCKET(field) offsetof(struct weft_driver_counters, socket.field)
 #define EP(field)     offsetof(struct weft_driver_counters, ep.field)
@@ -112,7 +112,7 @@ void weft_metrics_text_gauges(struct weft_exposition *text, const struct weft_ep
     weft_metrics_add_gauges(text, of, sizeof(*of), 0, 1);
 }
 
-/* ---- the worker ------------------------------------------------------------------------------- */
+/* ---- the worker ------------------------------------------------------------------------------ */
 
 #define CLIENT(field) offsetof(struct weft_ps_client_counters, field)
 

@@ -110,8 +110,8 @@ static inline uint32_t weft_ml_model_rows(const struct weft_ml_model *model, uin
     return id_count + (model->kind->is_dense ? WEFT_ML_OUTPUT_ROWS : 0);
 }
 
-/* Errors:  WEFT_INVALID   factors out of range; mf on a data set without ratings; lda on one without
- *                         counts, or with more tokens than a float32 can count.
+/* Errors:  WEFT_INVALID   factors out of range; mf on a data set without ratings; lda on one
+ *                         without counts, or with more tokens than a float32 can count.
  *          WEFT_NOMEM */
 weft_status weft_ml_model_init(struct weft_ml_model *model, const struct weft_ml_model_kind *kind,
                                const struct weft_ml_model_settings *settings, uint64_t seed,
@@ -159,8 +159,8 @@ struct weft_ml_quality {
 
 /* Quality on the batch's rows, for example on all test rows in one batch.
  *
- * Errors:  WEFT_DATA   a score is not finite, one of the classes is missing (lr, fm, mlp), or there is
- *                      no token to predict (lda).
+ * Errors:  WEFT_DATA   a score is not finite, one of the classes is missing (lr, fm, mlp), or there
+ *                      is no token to predict (lda).
  *          WEFT_NOMEM
  * Cost:    O(nonzeros * dim + rows log rows); allocates and frees.
  */

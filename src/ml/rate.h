@@ -6,12 +6,12 @@
  * frequency matter as much. No formula fits all data sets (docs/MODELS.md section 3), but a search
  * does.
  *
- *     sample    at most 4,096 training rows and about 2^19 nonzeros, at equal distances in the order
- *               of the file; each fifth row of the sample is held out
- *     trial     three passes of the reference trainer over the others, each in as many batches as an
- *               epoch of the job has steps, at most 21. The number matters: the bias, whose value
- *               is always 1, changes by about the rate in each step, and few steps cannot correct
- *               a change that is too large. Then the mean log-loss of the held-out rows
+ *     sample    at most 4,096 training rows and about 2^19 nonzeros, at equal distances in the
+ *               order of the file; each fifth row of the sample is held out
+ *     trial     three passes of the reference trainer over the others, each in as many batches as
+ *               an epoch of the job has steps, at most 21. The number matters: the bias, whose
+ *               value is always 1, changes by about the rate in each step, and few steps cannot
+ *               correct a change that is too large. Then the mean log-loss of the held-out rows
  *     search    the model's default rate x 4^-7 .. 4^7, then the best one x 1/2 and x 2
  *
  * The result is a function of the data set, the optimizer, l2 and the steps of an epoch. It does

@@ -1,7 +1,7 @@
 /* Tables of categorical features, fields separated by tabs: the layout of click logs.
  *
  *     tsv       label  (TAB category)+                at most 1,023 categories
- *     criteo    label  (TAB integer){13}  (TAB category){26}     the Criteo display-advertising sets
+ *     criteo    label  (TAB integer){13}  (TAB category){26}     Criteo's display-advertising sets
  *
  * The label is 0 or 1. There is no header. A field may be empty: the value is missing, which is
  * treated as a value. A category is any text of up to 256 bytes without a tab, compared byte by

@@ -89,7 +89,7 @@ void weft_dirty_set_attach(struct weft_table *table, struct weft_dirty_set *dirt
 
 /* Take the next copied records, up to a change of table.
  * Shape:   dirty_sets: of all tables; out (bytes,), at least one record. The copy-on-write buffer
- *          must not be empty. */
+ *          is not empty. */
 uint32_t weft_cow_buffer_take(struct weft_cow_buffer *cow, struct weft_dirty_set *dirty_sets,
                               uint8_t *out, size_t bytes, uint16_t *table_p);
 

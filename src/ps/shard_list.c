@@ -169,7 +169,7 @@ void weft_shard_list_leave(struct weft_shard *shard, struct shard_slot *slot)
 
 /* ---- the journal ----------------------------------------------------------------------------- */
 
-/*     | id bytes: 1 (packed), 4 or 8: u32 | bytes that follow: u32 | ids |                   */
+/*     | id bytes: 1 packed, 4, 8: u32 | bytes that follow: u32 | ids | */
 enum { BEHIND_HEAD_BYTES = 8 };
 static_assert(WEFT_SHARD_IDS_BEHIND_MAX ==
               BEHIND_HEAD_BYTES + WEFT_PS_CHUNK_ROWS_MAX * sizeof(uint64_t));

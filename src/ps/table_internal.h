@@ -6,7 +6,8 @@
  * A row in its slab:
  *
  *     struct weft_table_row (24 bytes) | weights (dim) | slots (slots x dim)
- *         | steps (blocks x steps) | sums (dim, BSP) | counts (blocks, where table->counts)
+ *                                      | steps (blocks x steps) | sums (dim, BSP)
+ *                                      | counts (blocks, where table->counts)
  */
 #ifndef WEFT_PS_TABLE_INTERNAL_H
 #define WEFT_PS_TABLE_INTERNAL_H

@@ -222,9 +222,10 @@ struct weft_rpc_request {
     uint32_t rows_critical;   /* PULL: leading rows that must not be lost; <= rows. PUSH to an
                                * aggregator: 1 + the base of its update modulo 2^24; 0 = none. Its
                                * range is checked by the receiver */
-    uint32_t after_seq;       /* PULL: rpc_id of a push that must be closed before the reply; 0 = none.
-                               * PUSH: number of the push modulo 2^32, ps/push_window.h; 0 = none. TABLE that requests
-                               * WEFT_RPC_CAN_AGGREGATE: session, ps/aggregate.h */
+    uint32_t after_seq;       /* PULL: rpc_id of a push that must be closed before the reply; 0 =
+                               * none. PUSH: number of the push modulo 2^32, ps/push_window.h; 0 =
+                               * none. TABLE that requests WEFT_RPC_CAN_AGGREGATE: session,
+                               * ps/aggregate.h */
     uint32_t need_clock;      /* PULL: minimum clock of all workers that it waits for. PUSH with the
                                * tag of an UPDATE: its clock; to an aggregator: session; else 0.
                                * TABLE: the capabilities (enum weft_rpc_can) that the worker
@@ -253,8 +254,8 @@ struct weft_rpc_reply {
 void weft_rpc_request_pack(const struct weft_rpc_request *request, void *out);
 void weft_rpc_reply_pack(const struct weft_rpc_reply *reply, void *out);
 
-/* The state of a worker's pushes to one table of a shard, at one end. Both ends exchange
- * it when they reconnect: in a TABLE with RESUME it is placed after the table's specification; in the
+/* The state of a worker's pushes to one table of a shard, at one end. Both ends exchange it when
+ * they reconnect: in a TABLE with RESUME it is placed after the table's specification; in the
  * reply, after the head. */
 struct weft_rpc_pushes {
     uint64_t newest;    /* largest number of a push that was begun or closed; 0 = none; < 2^63 */

@@ -136,7 +136,7 @@ weft_status weft_table_spec_unpack(uint16_t table, const void *bytes, size_t cou
 bool weft_table_spec_valid(const struct weft_table_spec *spec);
 bool weft_table_spec_equal(const struct weft_table_spec *a, const struct weft_table_spec *b);
 
-/* ---- averages ---------------------------------------------------------------------------------- */
+/* ---- averages -------------------------------------------------------------------------------- */
 
 static inline bool weft_table_usually_contributors(const struct weft_table_spec *spec)
 {

@@ -1,5 +1,6 @@
 /* Packets from a box to a member of dense rounds that sums a vector: each of the input is two bytes
- * of length and a packet. No packet may write beyond the vector, or complete more than its chunk. */
+ * of length and a packet. No packet may write beyond the vector, or complete more than its
+ * chunk. */
 #include "agg/dense_member.h"
 #include "base/assert.h"
 #include "base/bits.h"

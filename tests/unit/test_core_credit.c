@@ -385,8 +385,8 @@ static void test_the_first_of_a_round_waits_for_the_others(void **state)
     weft_ep_free(ep);
 }
 
-/* A BACKLOG of nothing, as of a packet that was lost and sent again, arrives between two rounds: the
- * next one still begins in round-robin mode. */
+/* A BACKLOG of nothing, as of a packet that was lost and sent again, arrives between two rounds:
+ * the next one still begins in round-robin mode. */
 static void test_a_late_backlog_is_no_round(void **state)
 {
     (void)state;

@@ -247,8 +247,8 @@ static void an_interface_without_room(void **state)
     weft_aggregate_close(box);
 }
 
-/* Before Linux 6.6 a tc program cannot be attached for as long as its process lives. Another mode does
- * not help, so it must not look like a driver without native mode. */
+/* Before Linux 6.6 a tc program cannot be attached for as long as its process lives. Another mode
+ * does not help, so it must not look like a driver without native mode. */
 static void a_kernel_without_tcx(void **state)
 {
     (void)state;

@@ -428,8 +428,8 @@ static void await(const atomic_bool *flag)
     }
 }
 
-/* A shard that is ending handles no messages of its replica, so a transfer could not end. One is due
- * when the connection to the scheduler ends, because without a scheduler none waits. */
+/* A shard that is ending handles no messages of its replica, so a transfer could not end. One is
+ * due when the connection to the scheduler ends, because without a scheduler none waits. */
 static void a_shard_told_to_end_begins_no_transfer(void **state)
 {
     (void)state;
