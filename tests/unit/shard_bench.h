@@ -95,32 +95,20 @@ static inline int ask_from(struct bench *b, uint32_t node, struct request r)
     if (id != 0) {
         weft_rpc_request_pack(&r.head, b->message);
     }
-    struct weft_msgr msgr = fake_msgr(b->net, node);
-    struct weft_msg_expect expect = {.peer = fake_peer(SHARD),
-                                     .memory = b->reply,
-                                     .memory_bytes = sizeof(b->reply),
-                                     .count = 1,
-                                     .timeout_ns = WEFT_NEVER,
-                                     .tag_mask = UINT64_MAX,
-                                     .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
-                                         (uint8_t)(r.op | WEFT_RPC_REPLY_FLAG), r.table, id, 0})};
-    struct weft_msg_send send = {
-        .peer = fake_peer(SHARD),
-        .base = b->message,
-        .total = r.total,
-        .elem_bytes = r.elem_bytes,
-        .critical = 1,
-        .deadline_ns = WEFT_NEVER,
-        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){r.op, r.table, r.clock, 0})};
-    weft_expect_id expect_id = 0;
-    uint64_t seq;
-    assert_int_equal(msgr.ops->expect(msgr.self, &expect, &expect_id), WEFT_OK);
+    const struct shard_rig_request request = {.tag = {r.op, r.table, r.clock, 0},
+                                              .rpc_id = id,
+                                              .base = b->message,
+                                              .total = r.total,
+                                              .elem_bytes = r.elem_bytes,
+                                              .reply = b->reply,
+                                              .reply_bytes = sizeof(b->reply)};
     b->replied = b->sent = false;
     b->refused = 0;
-    assert_int_equal(msgr.ops->send(msgr.self, &send, 0, &seq), WEFT_OK);
+    const weft_expect_id expected = shard_rig_send(b->net, node, SHARD, &request);
     bench_run(b);
     if (!b->replied) {
-        (void)!msgr.ops->cancel(msgr.self, expect_id);
+        const struct weft_msgr msgr = fake_msgr(b->net, node);
+        (void)!msgr.ops->cancel(msgr.self, expected);
         return -1;
     }
     assert_int_equal(b->head.rpc_id, id);

@@ -85,4 +85,75 @@ static inline void shard_rig_push(uint8_t *message, uint32_t rows, float gradien
     }
 }
 
+/* A request to a shard, which begins with its head, and the memory of the reply. */
+struct shard_rig_request {
+    struct weft_rpc_tag tag;
+    uint32_t rpc_id;
+    const void *base;
+    uint32_t total; /* elements */
+    uint16_t elem_bytes;
+    void *reply;
+    size_t reply_bytes;
+};
+
+/* Expect the reply, and send the request. */
+static inline weft_expect_id shard_rig_send(struct fake_net *net, uint32_t from, uint32_t shard,
+                                            const struct shard_rig_request *r)
+{
+    const struct weft_msgr msgr = fake_msgr(net, from);
+    const uint8_t op = r->tag.op == WEFT_RPC_UPDATE ? WEFT_RPC_PUSH : r->tag.op;
+    const struct weft_msg_expect expect = {
+        .peer = fake_peer(shard),
+        .memory = r->reply,
+        .memory_bytes = r->reply_bytes,
+        .count = 1,
+        .timeout_ns = WEFT_NEVER,
+        .tag_mask = UINT64_MAX,
+        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){.op = (uint8_t)(op | WEFT_RPC_REPLY_FLAG),
+                                                       .table = r->tag.table,
+                                                       .number = r->rpc_id})};
+    const struct weft_msg_send send = {.peer = fake_peer(shard),
+                                       .base = r->base,
+                                       .total = r->total,
+                                       .elem_bytes = r->elem_bytes,
+                                       .critical = 1,
+                                       .deadline_ns = WEFT_NEVER,
+                                       .tag = weft_rpc_tag_pack(r->tag)};
+    weft_expect_id id = 0;
+    uint64_t seq;
+    assert_int_equal(msgr.ops->expect(msgr.self, &expect, &id), WEFT_OK);
+    assert_int_equal(msgr.ops->send(msgr.self, &send, 0, &seq), WEFT_OK);
+    return id;
+}
+
+/* Send PUSH or UPDATE of the rows 1 .. rows, all with this gradient, at `message`
+ * (RIG_HEAD_ELEMS + rows elements). The number of the push is in the head. */
+static inline void shard_rig_send_push(struct fake_net *net, uint32_t from, uint32_t shard,
+                                       struct shard_rig_request r, struct weft_rpc_request head,
+                                       uint8_t *message, uint32_t rows, float gradient)
+{
+    shard_rig_push(message, rows, gradient);
+    head.rpc_id = r.rpc_id;
+    head.rows = rows;
+    weft_rpc_request_pack(&head, message);
+    r.tag.low = (uint8_t)head.after_seq;
+    r.base = message;
+    r.total = RIG_HEAD_ELEMS + rows;
+    r.elem_bytes = RIG_ELEM_BYTES;
+    (void)shard_rig_send(net, from, shard, &r);
+}
+
+/* How many of the rows 1 .. rows of table 0, with dim 1, have this weight. */
+static inline uint32_t shard_rig_rows_with(const struct weft_shard *shard, uint32_t rows,
+                                           float value)
+{
+    uint32_t count = 0;
+    for (uint64_t id = 1; id <= rows; id++) {
+        float weight = 0;
+        (void)weft_table_read(weft_shard_table(shard, 0), id, &weight);
+        count += weight == value;
+    }
+    return count;
+}
+
 #endif

@@ -103,31 +103,22 @@ static uint8_t *memory(struct bench *b)
     return b->message[b->messages++ % 8];
 }
 
-static void send(struct bench *b, uint32_t node, uint8_t op, uint32_t clock, uint8_t low,
-                 const uint8_t *base, size_t total, uint16_t elem_bytes)
+static struct shard_rig_request request_of(struct bench *b, uint8_t op, uint32_t clock)
 {
-    struct weft_msgr msgr = fake_msgr(b->net, node);
-    struct weft_msg_expect expect = {
-        .peer = fake_peer(SHARD),
-        .memory = b->reply,
-        .memory_bytes = sizeof(b->reply),
-        .count = 1,
-        .timeout_ns = WEFT_NEVER,
-        .tag_mask = UINT64_MAX,
-        .tag = weft_rpc_tag_pack(
-            (struct weft_rpc_tag){.op = (uint8_t)(op | WEFT_RPC_REPLY_FLAG), .number = b->rpc_id})};
-    struct weft_msg_send message = {
-        .peer = fake_peer(SHARD),
-        .base = base,
-        .total = (uint32_t)total,
-        .elem_bytes = elem_bytes,
-        .critical = 1,
-        .deadline_ns = WEFT_NEVER,
-        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){.op = op, .number = clock, .low = low})};
-    weft_expect_id id;
-    uint64_t seq;
-    assert_int_equal(msgr.ops->expect(msgr.self, &expect, &id), WEFT_OK);
-    assert_int_equal(msgr.ops->send(msgr.self, &message, 0, &seq), WEFT_OK);
+    return (struct shard_rig_request){.tag = {.op = op, .number = clock},
+                                      .rpc_id = b->rpc_id,
+                                      .reply = b->reply,
+                                      .reply_bytes = sizeof(b->reply)};
+}
+
+static void send(struct bench *b, uint32_t node, uint8_t op, uint32_t clock, const uint8_t *base,
+                 size_t bytes)
+{
+    struct shard_rig_request r = request_of(b, op, clock);
+    r.base = base;
+    r.total = (uint32_t)bytes;
+    r.elem_bytes = 1;
+    (void)shard_rig_send(b->net, node, SHARD, &r);
 }
 
 static uint16_t answer(struct bench *b)
@@ -152,7 +143,7 @@ static void declare(struct bench *b, uint32_t node, struct weft_table_spec spec,
                                     .after_seq = session};
     weft_rpc_request_pack(&head, message);
     weft_table_spec_pack(&spec, message + WEFT_RPC_REQUEST_BYTES);
-    send(b, node, WEFT_RPC_TABLE, 0, 0, message, WEFT_RPC_REQUEST_BYTES + WEFT_RPC_SPEC_BYTES, 1);
+    send(b, node, WEFT_RPC_TABLE, 0, message, WEFT_RPC_REQUEST_BYTES + WEFT_RPC_SPEC_BYTES);
     assert_int_equal(answer(b), WEFT_RPC_OK);
     assert_true((b->head.can & WEFT_RPC_CAN_AGGREGATE) != 0);
 }
@@ -160,15 +151,10 @@ static void declare(struct bench *b, uint32_t node, struct weft_table_spec spec,
 /* A push of rows first .. ROWS, all values 1; a held push has missing rows. */
 static void push(struct bench *b, uint32_t node, uint32_t clock, uint64_t number)
 {
-    uint8_t *message = memory(b);
-    shard_rig_push(message, ROWS, 1);
-    struct weft_rpc_request head = {.rpc_id = ++b->rpc_id,
-                                    .worker = node - WORKER,
-                                    .rows = ROWS,
-                                    .after_seq = (uint32_t)number};
-    weft_rpc_request_pack(&head, message);
-    send(b, node, WEFT_RPC_PUSH, clock, (uint8_t)number, message, RIG_HEAD_ELEMS + ROWS,
-         RIG_ELEM_BYTES);
+    const struct weft_rpc_request head = {.worker = node - WORKER, .after_seq = (uint32_t)number};
+    b->rpc_id++;
+    shard_rig_send_push(b->net, node, SHARD, request_of(b, WEFT_RPC_PUSH, clock), head, memory(b),
+                        ROWS, 1);
 }
 
 static void clock_of(struct bench *b, uint32_t node, uint32_t clock)
@@ -256,7 +242,7 @@ static uint16_t aggregate(struct bench *b, uint32_t clock, struct aggregate a)
 {
     uint8_t *message = memory(b);
     size_t bytes = lay_out(b, &a, message);
-    send(b, BOX, WEFT_RPC_AGGREGATE, clock, 0, message, (size_t)((int64_t)bytes + a.longer), 1);
+    send(b, BOX, WEFT_RPC_AGGREGATE, clock, message, (size_t)((int64_t)bytes + a.longer));
     return answer(b);
 }
 
@@ -286,19 +272,13 @@ static uint16_t ends(struct bench *b, struct ends e)
     const struct weft_rpc_request head = {
         .rpc_id = ++b->rpc_id, .rows = e.rows, .flags = e.flags};
     weft_aggregate_head_pack(&head, e.ranks, 0, message);
-    send(b, BOX, WEFT_RPC_AGGREGATE, 0, 0, message, (size_t)(at - message) + e.rows * 6, 1);
+    send(b, BOX, WEFT_RPC_AGGREGATE, 0, message, (size_t)(at - message) + e.rows * 6);
     return answer(b);
 }
 
 static uint32_t rows_with(const struct weft_shard *shard, float value)
 {
-    uint32_t count = 0;
-    for (uint64_t id = 1; id <= ROWS; id++) {
-        float weight = 0;
-        (void)weft_table_read(weft_shard_table(shard, 0), id, &weight);
-        count += weight == value;
-    }
-    return count;
+    return shard_rig_rows_with(shard, ROWS, value);
 }
 
 static const struct weft_table_spec asp = {.mode = WEFT_TABLE_ASP, .average = WEFT_AVERAGE_NONE};
@@ -407,7 +387,7 @@ static void members_and_connection_are_active_together(void **state)
     b->net->now_ns += 2 * window_ns;
     weft_shard_records_end(b->shard);
     struct weft_shard_counters before = *weft_shard_counters(b->shard);
-    send(b, BOX, WEFT_RPC_AGGREGATE, 1, 0, message, bytes, 1);
+    send(b, BOX, WEFT_RPC_AGGREGATE, 1, message, bytes);
     for (uint32_t i = 0; i < 2; i++) { /* some chunks of it, in one window */
         assert_true(fake_step(b->net));
         poll_all(b);
@@ -461,7 +441,7 @@ static void begun_direct(void **state)
         }
         uint8_t *message = memory(b);
         size_t bytes = lay_out(b, &usual, message);
-        send(b, BOX, WEFT_RPC_AGGREGATE, 1, 0, message, bytes, 1);
+        send(b, BOX, WEFT_RPC_AGGREGATE, 1, message, bytes);
         run(b);
         assert_int_equal(rows_with(b->shard, 1), ROWS);
         assert_int_equal(weft_shard_counters(b->shard)->aggregates, 0);
@@ -753,38 +733,12 @@ static void unknown_bases_have_no_delay(void **state)
 /* A push of an update with base 0. */
 static uint16_t update(struct bench *b, uint32_t node, uint32_t clock, uint64_t number)
 {
-    uint8_t *message = memory(b);
-    struct weft_msgr msgr = fake_msgr(b->net, node);
-    shard_rig_push(message, ROWS, 1);
-    const struct weft_rpc_request head = {.rpc_id = ++b->rpc_id,
-                                          .worker = node - WORKER,
-                                          .rows = ROWS,
-                                          .need_clock = clock,
-                                          .after_seq = (uint32_t)number};
-    weft_rpc_request_pack(&head, message);
-    struct weft_msg_expect expect = {
-        .peer = fake_peer(SHARD),
-        .memory = b->reply,
-        .memory_bytes = sizeof(b->reply),
-        .count = 1,
-        .timeout_ns = WEFT_NEVER,
-        .tag_mask = UINT64_MAX,
-        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){
-            .op = WEFT_RPC_PUSH | WEFT_RPC_REPLY_FLAG, .number = b->rpc_id})};
-    struct weft_msg_send message_of = {
-        .peer = fake_peer(SHARD),
-        .base = message,
-        .total = RIG_HEAD_ELEMS + ROWS,
-        .elem_bytes = RIG_ELEM_BYTES,
-        .critical = 1,
-        .deadline_ns = WEFT_NEVER,
-        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){.op = WEFT_RPC_UPDATE,
-                                                       .number = weft_rpc_update_pack(clock, 0),
-                                                       .low = (uint8_t)number})};
-    weft_expect_id id;
-    uint64_t seq;
-    assert_int_equal(msgr.ops->expect(msgr.self, &expect, &id), WEFT_OK);
-    assert_int_equal(msgr.ops->send(msgr.self, &message_of, 0, &seq), WEFT_OK);
+    const struct weft_rpc_request head = {
+        .worker = node - WORKER, .need_clock = clock, .after_seq = (uint32_t)number};
+    b->rpc_id++;
+    shard_rig_send_push(b->net, node, SHARD,
+                        request_of(b, WEFT_RPC_UPDATE, weft_rpc_update_pack(clock, 0)), head,
+                        memory(b), ROWS, 1);
     return answer(b);
 }
 
@@ -966,7 +920,7 @@ static void aggregator_comes_again(void **state)
         struct bench *b = opened(asp);
         uint8_t *message = memory(b);
         size_t bytes = lay_out(b, &usual, message);
-        send(b, BOX, WEFT_RPC_AGGREGATE, 1, 0, message, bytes, 1);
+        send(b, BOX, WEFT_RPC_AGGREGATE, 1, message, bytes);
         for (uint32_t i = 0; i < steps && fake_step(b->net); i++) {
             poll_all(b);
         }

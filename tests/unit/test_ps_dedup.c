@@ -74,44 +74,32 @@ static bool run(struct bench *b, uint32_t steps)
     return false;
 }
 
-static void send(struct bench *b, uint32_t node, uint8_t op, uint32_t clock, uint8_t low,
-                 void *base, uint32_t total, uint16_t elem_bytes, struct weft_rpc_request head)
+static struct shard_rig_request request_of(struct bench *b, uint8_t op, uint32_t clock)
 {
-    struct weft_msgr msgr = fake_msgr(b->net, node);
-    head.rpc_id = ++b->rpc_id;
-    head.worker = node - WORKER;
+    return (struct shard_rig_request){.tag = {.op = op, .number = clock},
+                                      .rpc_id = ++b->rpc_id,
+                                      .reply = b->reply,
+                                      .reply_bytes = sizeof(b->reply)};
+}
+
+static void send(struct bench *b, uint32_t node, uint8_t op, uint32_t clock, void *base,
+                 uint32_t total, uint16_t elem_bytes)
+{
+    struct shard_rig_request r = request_of(b, op, clock);
+    const struct weft_rpc_request head = {.rpc_id = r.rpc_id, .worker = node - WORKER};
     weft_rpc_request_pack(&head, base);
-    struct weft_msg_expect expect = {
-        .peer = fake_peer(SHARD),
-        .memory = b->reply,
-        .memory_bytes = sizeof(b->reply),
-        .count = 1,
-        .timeout_ns = WEFT_NEVER,
-        .tag_mask = UINT64_MAX,
-        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){.op = (uint8_t)(op | WEFT_RPC_REPLY_FLAG),
-                                                       .number = head.rpc_id})};
-    struct weft_msg_send message = {
-        .peer = fake_peer(SHARD),
-        .base = base,
-        .total = total,
-        .elem_bytes = elem_bytes,
-        .critical = 1,
-        .deadline_ns = WEFT_NEVER,
-        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){.op = op, .number = clock, .low = low})};
-    weft_expect_id id;
-    uint64_t seq;
-    assert_int_equal(msgr.ops->expect(msgr.self, &expect, &id), WEFT_OK);
-    assert_int_equal(msgr.ops->send(msgr.self, &message, 0, &seq), WEFT_OK);
+    r.base = base;
+    r.total = total;
+    r.elem_bytes = elem_bytes;
+    (void)shard_rig_send(b->net, node, SHARD, &r);
 }
 
 /* -1 to each of ids 1 .. ROWS. */
 static void push(struct bench *b, uint32_t clock, uint64_t number)
 {
-    uint8_t *message = b->messages[number % 4];
-    shard_rig_push(message, ROWS, -1);
-    struct weft_rpc_request head = {.rows = ROWS, .after_seq = (uint32_t)number};
-    send(b, WORKER, WEFT_RPC_PUSH, clock, (uint8_t)number, message, RIG_HEAD_ELEMS + ROWS,
-         RIG_ELEM_BYTES, head);
+    const struct weft_rpc_request head = {.after_seq = (uint32_t)number};
+    shard_rig_send_push(b->net, WORKER, SHARD, request_of(b, WEFT_RPC_PUSH, clock), head,
+                        b->messages[number % 4], ROWS, -1);
 }
 
 static uint32_t declare(struct bench *b, uint32_t node, uint8_t mode, uint16_t workers)
@@ -119,8 +107,7 @@ static uint32_t declare(struct bench *b, uint32_t node, uint8_t mode, uint16_t w
     struct weft_table_spec spec = {.dim = 1, .mode = mode, .workers = workers, .learning_rate = 1};
     weft_table_spec_pack(&spec, b->table + WEFT_RPC_REQUEST_BYTES);
     b->replies = 0;
-    send(b, node, WEFT_RPC_TABLE, 0, 0, b->table, sizeof(b->table), 1,
-         (struct weft_rpc_request){0});
+    send(b, node, WEFT_RPC_TABLE, 0, b->table, sizeof(b->table), 1);
     assert_true(run(b, 100));
     assert_int_equal(b->replies, 1);
     assert_int_equal(b->head.status, WEFT_RPC_OK);
@@ -130,26 +117,14 @@ static uint32_t declare(struct bench *b, uint32_t node, uint8_t mode, uint16_t w
 static void clock_of(struct bench *b, uint32_t node, uint32_t clock)
 {
     uint8_t message[WEFT_RPC_REQUEST_BYTES];
-    send(b, node, WEFT_RPC_CLOCK, clock, 0, message, 1, WEFT_RPC_REQUEST_BYTES,
-         (struct weft_rpc_request){0});
+    send(b, node, WEFT_RPC_CLOCK, clock, message, 1, WEFT_RPC_REQUEST_BYTES);
     assert_true(run(b, 100));
-}
-
-static float weight(struct bench *b, uint64_t id)
-{
-    float value = 0;
-    (void)weft_table_read(weft_shard_table(b->shard, 0), id, &value);
-    return value;
 }
 
 /* Number of rows that were pushed this many times. */
 static uint32_t rows_with(struct bench *b, float value)
 {
-    uint32_t count = 0;
-    for (uint64_t id = 1; id <= ROWS; id++) {
-        count += weight(b, id) == value;
-    }
-    return count;
+    return shard_rig_rows_with(b->shard, ROWS, value);
 }
 
 /* The connection breaks and is reestablished. */
