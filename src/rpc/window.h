@@ -15,7 +15,7 @@ struct weft_rpc_window {
 static inline bool weft_rpc_window_test(const struct weft_rpc_window *window, uint32_t id)
 {
     int32_t ahead = (int32_t)(id - window->newest);
-    if (ahead > 0) {
+    if (window->newest == 0 || ahead > 0) {
         return false;
     }
     return ahead <= -WEFT_RPC_WINDOW || weft_bits_test(window->closed, id % WEFT_RPC_WINDOW);
@@ -23,7 +23,7 @@ static inline bool weft_rpc_window_test(const struct weft_rpc_window *window, ui
 
 static inline void weft_rpc_window_mark(struct weft_rpc_window *window, uint32_t id)
 {
-    int32_t ahead = (int32_t)(id - window->newest);
+    int32_t ahead = window->newest == 0 ? WEFT_RPC_WINDOW : (int32_t)(id - window->newest);
     if (ahead <= -WEFT_RPC_WINDOW) {
         return;
     }

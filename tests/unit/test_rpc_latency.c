@@ -79,6 +79,15 @@ static void window(void **state)
     assert_false(weft_rpc_window_test(&w, UINT32_MAX));
     assert_true(weft_rpc_window_test(&w, 5));
     assert_false(weft_rpc_window_test(&w, 6));
+    /* The first id may be any: the shard was restored, the worker was not. */
+    const uint32_t late = UINT32_C(3) << 30;
+    memset(&w, 0, sizeof(w));
+    assert_false(weft_rpc_window_test(&w, late));
+    weft_rpc_window_mark(&w, late);
+    assert_true(weft_rpc_window_test(&w, late));
+    assert_false(weft_rpc_window_test(&w, late - 1));
+    assert_false(weft_rpc_window_test(&w, late + 1));
+    assert_true(weft_rpc_window_test(&w, late - WEFT_RPC_WINDOW));
 }
 
 int main(void)
