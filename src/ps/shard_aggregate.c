@@ -197,7 +197,8 @@ static enum weft_rpc_status member_check(struct weft_shard *shard, uint16_t inde
         return WEFT_RPC_BAD_REQUEST;
     }
     if (weft_push_window_test(window, push.number) ||
-        weft_shard_dedup_begun(shard, index, member->rank, push.number)) {
+        weft_shard_dedup_begun(shard, index, member->rank, push.number) ||
+        (!again && !weft_shard_rpc_plausible(shard, member->rank, member->rpc_id))) {
         return WEFT_RPC_SEND_DIRECT;
     }
     return weft_shard_push_allowed(shard, &push, table);

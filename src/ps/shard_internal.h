@@ -111,6 +111,7 @@ struct shard_worker {
                           * aggregator */
     bool clock_posted;
     weft_expect_id clock_expect;
+    uint32_t rpc_newest; /* largest rpc_id on its own connection, modulo 2^32; 0 = none */
     struct weft_rpc_window closed;
     bool wants_durable;        /* the worker keeps its pushes until they are durable */
     bool durable_upto_sending; /* durable_upto_message is in the transport */
@@ -636,6 +637,13 @@ void weft_shard_wake(struct weft_shard *shard, uint64_t now_ns);
  * built; or all, because the weights are about to change. */
 void weft_shard_answer_due(struct weft_shard *shard, bool all);
 /* The message with the reply of this slot has ended (SENT). */
+/* A request has arrived on the connection of its worker. */
+void weft_shard_rpc_seen(struct weft_shard *shard, uint32_t rank, uint32_t rpc_id);
+
+/* False: this rpc_id, named by an aggregator, is further ahead than a window is long. If it were
+ * recorded as closed, requests that the worker has yet to send would count as closed. */
+bool weft_shard_rpc_plausible(const struct weft_shard *shard, uint32_t rank, uint32_t rpc_id);
+
 void weft_shard_reply_sent(struct weft_shard *shard, const struct shard_slot *slot,
                            const struct weft_msg_event *event);
 /* A new CLOCK of this rank arrived, over its connection or through an aggregator. */

@@ -285,6 +285,7 @@ void weft_shard_peer_up(struct weft_shard *shard, const struct weft_msg_event *e
         weft_shard_worker_renew(shard, rank, event->incarnation, now_ns);
         weft_shard_durable_unbind(shard, rank, true);
         worker->closed = (struct weft_rpc_window){0};
+        worker->rpc_newest = 0;
     }
     weft_shard_durable_unbind(shard, rank, false);
     worker->up = true;

@@ -148,6 +148,9 @@ static void read_head(struct weft_shard *shard, struct shard_slot *slot,
         return;
     }
     slot->head_seen = true;
+    if (!shard_slot_is_aggregators(shard, slot)) {
+        weft_shard_rpc_seen(shard, slot->worker, slot->request.rpc_id);
+    }
     /* The number of packed ids is known only when all chunks have arrived. */
     bool packed = slot->id_bytes == WEFT_RPC_ID_PACKED;
     uint32_t rows = slot->op == WEFT_RPC_TABLE ? 0 : packed ? slot->request.rows : slot->rows;

@@ -38,6 +38,29 @@ void weft_shard_answer_due(struct weft_shard *shard, bool all)
     }
 }
 
+/* ---- closed RPCs ----------------------------------------------------------------------------- */
+
+static bool is_later(uint32_t id, uint32_t than)
+{
+    return than == 0 || (int32_t)(id - than) > 0;
+}
+
+void weft_shard_rpc_seen(struct weft_shard *shard, uint32_t rank, uint32_t rpc_id)
+{
+    struct shard_worker *worker = &shard->workers[rank];
+    worker->rpc_newest = is_later(rpc_id, worker->rpc_newest) ? rpc_id : worker->rpc_newest;
+}
+
+/* A worker whose pulls go to an aggregator may be that far ahead, too. Its push is then sent to the
+ * shard directly, and its id is seen there. */
+bool weft_shard_rpc_plausible(const struct weft_shard *shard, uint32_t rank, uint32_t rpc_id)
+{
+    const struct shard_worker *worker = &shard->workers[rank];
+    const uint32_t closed = worker->closed.newest, own = worker->rpc_newest;
+    const uint32_t newest = closed != 0 && is_later(closed, own) ? closed : own;
+    return (int32_t)(rpc_id - newest) <= WEFT_RPC_WINDOW;
+}
+
 /* ---- the order ------------------------------------------------------------------------------- */
 
 static uint64_t return_ns(const struct weft_shard *shard, uint32_t index)

@@ -188,6 +188,7 @@ struct aggregate {
     uint32_t pushes;    /* of each of them, with consecutive numbers; 0 = 1 */
     int32_t longer;     /* excess length in bytes */
     uint64_t first;     /* id of the first row */
+    uint32_t ahead;     /* added to the rpc_ids */
     uint32_t clocks[4]; /* clocks of the members, if clocks_count is not 0 */
     uint16_t clocks_count;
     uint32_t bases[4]; /* 1 + their bases, after the clocks, if bases_count is not 0 */
@@ -218,7 +219,7 @@ static size_t lay_out(struct bench *b, const struct aggregate *a, uint8_t *messa
             .session = a->session,
             .incarnation = r == 0 ? a->incarnation : 1000 + WORKER + r,
             .number = number,
-            .rpc_id = 500 + number,
+            .rpc_id = 500 + number + a->ahead,
         };
         weft_aggregate_member_pack(&member, at);
     }
@@ -587,8 +588,52 @@ static void a_number_far_ahead_is_refused(void **state)
     assert_int_equal(answer(b), WEFT_RPC_OK);
     assert_int_equal(rows_with(b->shard, 4), ROWS);
     a.number = 2 + 1024;
+    a.ahead = (uint32_t)-1024;
     assert_int_equal(aggregate(b, 1, a), WEFT_RPC_OK);
     assert_int_equal(rows_with(b->shard, 6), ROWS);
+    bench_free(b);
+}
+
+/* A pull of one row that waits for the worker's own push with this rpc_id. */
+static void pull_after(struct bench *b, uint32_t push_rpc_id)
+{
+    enum { HEAD_ELEMS = WEFT_RPC_REQUEST_BYTES / WEFT_RPC_ID_WIDE };
+    uint8_t *message = memory(b);
+    const struct weft_rpc_request head = {
+        .rpc_id = ++b->rpc_id, .rows = 1, .after_seq = push_rpc_id};
+    struct shard_rig_request r = request_of(b, WEFT_RPC_PULL, 0);
+    weft_rpc_request_pack(&head, message);
+    weft_ps_store_id(message + WEFT_RPC_REQUEST_BYTES, WEFT_RPC_ID_WIDE, 0, 1);
+    r.base = message;
+    r.total = HEAD_ELEMS + 1;
+    r.elem_bytes = WEFT_RPC_ID_WIDE;
+    (void)shard_rig_send(b->net, WORKER, SHARD, &r);
+    run(b);
+}
+
+/* A member names the rpc_id of its push. One far ahead would make RPCs that the worker has yet to
+ * send count as closed: its pulls would not wait for its own pushes. */
+static void an_rpc_id_far_ahead_is_refused(void **state)
+{
+    (void)state;
+    struct bench *b = opened(asp);
+    struct aggregate a = usual;
+    static const uint32_t newest = 1, of_first = 501; /* WORKER's TABLE; `usual` */
+    static const uint32_t ahead[] = {1025, 100000, INT32_MAX};
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(ahead); i++) {
+        a.ahead = newest + ahead[i] - of_first;
+        assert_int_equal(aggregate(b, 1, a), WEFT_RPC_SEND_DIRECT);
+    }
+    assert_int_equal(rows_with(b->shard, 0), ROWS);
+    a.ahead = newest + 1024 - of_first;
+    assert_int_equal(aggregate(b, 1, a), WEFT_RPC_OK);
+    const uint32_t replies = b->replies, id = ++b->rpc_id;
+    pull_after(b, id);
+    assert_int_equal(b->replies, replies); /* it waits */
+    b->rpc_id = id - 1;
+    push(b, WORKER, 1, 2);
+    run(b);
+    assert_int_equal(b->replies, replies + 2);
     bench_free(b);
 }
 
@@ -986,6 +1031,7 @@ int main(void)
         cmocka_unit_test(who_may),
         cmocka_unit_test(contradicts_itself),
         cmocka_unit_test(a_number_far_ahead_is_refused),
+        cmocka_unit_test(an_rpc_id_far_ahead_is_refused),
         cmocka_unit_test(several_clocks),
         cmocka_unit_test(a_late_member_makes_the_step_shorter),
         cmocka_unit_test(which_tables),
