@@ -186,8 +186,40 @@ static __always_inline void ip_sum(struct frame *frame)
     frame->ip.check = (__u16) ~(sum + (sum >> 16));
 }
 
-/* The compiler must not move accesses to memory across it. */
-#define KEEP_ORDER() __asm__ volatile("" : : : "memory")
+/* Atomic accesses that processors do not reorder with others, either: in BPF an operation that
+ * returns the value before it is a full barrier. (BPF has loads that acquire and stores that
+ * release only since Linux 6.14.) Neither is needed for each packet, see learn. The asm keeps the
+ * value in use, or the compiler would choose the operation without it, which is no barrier. */
+#define LOAD_ORDERED(at)                                                                           \
+    ({                                                                                             \
+        __u32 value_ = __sync_fetch_and_or(at, 0);                                                 \
+        __asm__ volatile("" : "+r"(value_) : : "memory");                                          \
+        value_;                                                                                    \
+    })
+#define STORE_ORDERED(at, value)                                                                   \
+    do {                                                                                           \
+        __u32 before_ = __sync_lock_test_and_set(at, value);                                       \
+        __asm__ volatile("" : : "r"(before_) : "memory");                                          \
+    } while (0)
+
+static __always_inline bool is_at(const struct weft_aggregate_member *known,
+                                  const struct frame *frame)
+{
+    return known->address == frame->ip.saddr && known->port == frame->udp.source &&
+           same_mac(known->mac, frame->eth.h_source);
+}
+
+/* Whether the member was elsewhere in this epoch. Another processor may be storing what it has
+ * learnt from a packet of the same place: whoever reads its epoch or, at first contact, its
+ * interface, reads all that it stored before, if neither processor reorders that. */
+static __always_inline bool has_moved(__u32 ifindex, const struct frame *frame,
+                                      struct weft_aggregate_member *known, __u32 epoch)
+{
+    __u32 known_epoch = LOAD_ORDERED(&known->epoch);
+    __u32 known_ifindex = LOAD_ORDERED(&known->ifindex);
+    return known_epoch == epoch && known_ifindex != 0 &&
+           !(known_ifindex == ifindex && is_at(known, frame));
+}
 
 /* Store where the member sent this packet from. The members of a new epoch may be other processes;
  * within an epoch a member has one socket, unless two processes have its rank.
@@ -207,29 +239,20 @@ static __always_inline void learn(__u32 ifindex, const struct frame *frame,
     if (in->member != member) {
         in->member = member; /* also of a known member: a packet of another may have come between */
     }
-    /* Read in this order, once, and written below in the opposite one. Another processor may be
-     * writing: with the new epoch, or at first contact with an interface, and not yet the new
-     * address, it would count as moved. */
-    __u32 known_epoch = known->epoch;
-    KEEP_ORDER();
-    __u32 known_ifindex = known->ifindex;
-    KEEP_ORDER();
-    bool same = known_ifindex == ifindex && known->address == frame->ip.saddr &&
-                known->port == frame->udp.source && same_mac(known->mac, frame->eth.h_source);
-    if (same && known_epoch == epoch) {
+    /* Most packets come from the place of the one before. These reads may be of different times;
+     * what seems to be a change is looked at again, in order. */
+    if (known->epoch == epoch && known->ifindex == ifindex && is_at(known, frame)) {
         return;
     }
-    if (!same && known_ifindex != 0 && known_epoch == epoch) {
+    if (has_moved(ifindex, frame, known, epoch)) {
         tally->moved++;
     }
     known->address = frame->ip.saddr;
     known->port = frame->udp.source;
     __builtin_memcpy(known->mac, frame->eth.h_source, ETH_ALEN);
     known->member = (__u16)member;
-    KEEP_ORDER();
-    known->ifindex = ifindex;
-    KEEP_ORDER();
-    known->epoch = epoch;
+    STORE_ORDERED(&known->ifindex, ifindex);
+    STORE_ORDERED(&known->epoch, epoch);
 }
 
 /* Begin the packet's epoch if it is later than the box's. Only forward, also if two processors do
