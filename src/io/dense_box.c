@@ -14,6 +14,7 @@
 
 enum { BUFFER_BYTES = 8 << 20 };
 
+_Static_assert((int)WEFT_SOCK_INTERFACES_MAX == (int)WEFT_AGG_MEMBERS_MAX, "one of each member");
 _Static_assert((int)WEFT_DATAGRAM_HEAD_BYTES >= (int)WEFT_AGG_HEADER_BYTES,
                "a batch has room for the header");
 
@@ -50,6 +51,9 @@ weft_status weft_dense_box_open(const struct weft_dense_box_config *config,
     agg.banks = 0;
     box->fd = -1;
     status = weft_sock_open(&addr, &request, &box->fd, &facts, error);
+    if (status == WEFT_OK && config->interfaces_count > 0) {
+        status = weft_sock_limit(box->fd, config->interfaces, config->interfaces_count, error);
+    }
     if (status == WEFT_OK &&
         (weft_agg_box_init(&box->box, &agg) != WEFT_OK ||
          weft_rx_new(box->fd, &box->rx) != WEFT_OK ||

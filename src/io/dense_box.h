@@ -19,6 +19,8 @@ struct weft_dense_box_config {
     const char *host; /* numeric address to listen at */
     uint16_t port;    /* 0 = any */
     bool insecure_network; /* allow an address beyond loopback, where any host may change sums */
+    const uint32_t *interfaces; /* indices: what arrives at others is dropped; borrowed by open */
+    uint32_t interfaces_count;  /* 0 = any; at most WEFT_AGG_MEMBERS_MAX */
     struct weft_agg_config agg;
     struct weft_inject_loss_config loss; /* of arriving datagrams */
 };

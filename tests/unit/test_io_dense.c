@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include <arpa/inet.h>
+#include <net/if.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,11 +34,15 @@ static void *box_run(void *arg)
     return NULL;
 }
 
+static const uint32_t *interfaces; /* of the box; NULL = any */
+
 static void box_start(uint32_t members, uint8_t form, uint32_t loss_ppm)
 {
     struct weft_error error = {.text = ""};
     const struct weft_dense_box_config config = {
         .host = "127.0.0.1",
+        .interfaces = interfaces,
+        .interfaces_count = interfaces != NULL ? 2 : 0,
         .agg = {.members = (UINT64_C(1) << members) - 1,
                 .slots = SLOTS,
                 .banks = 3, /* ignored: ROWS packets are dropped */
@@ -205,6 +210,26 @@ static void test_epochs(void **state)
     assert_int_equal(stats.counts.packets[WEFT_AGG_COMPLETE], 2);
 }
 
+/* What arrives at another interface is dropped, as by a program that is not attached there. */
+static void test_interfaces(void **state)
+{
+    (void)state;
+    struct weft_dense_box_stats stats;
+    const uint32_t loopback = if_nametoindex("lo");
+    const uint32_t with[] = {loopback + 100000, loopback}, without[] = {100000, 100001};
+    assert_true(loopback > 0);
+    interfaces = with;
+    box_start(1, 0, 0);
+    sum_alone(0, patience_ns, WEFT_OK);
+    box_stop(&stats);
+    interfaces = without;
+    box_start(1, 0, 0);
+    sum_alone(0, WEFT_NS_PER_S / 10, WEFT_TIMEOUT);
+    box_stop(&stats);
+    interfaces = NULL;
+    assert_int_equal(stats.socket.datagrams_received, 0);
+}
+
 static bool is_stopped(void *arg)
 {
     return arg != NULL;
@@ -312,6 +337,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sums),
         cmocka_unit_test(test_epochs),
+        cmocka_unit_test(test_interfaces),
         cmocka_unit_test(test_stop),
         cmocka_unit_test(test_garbage),
         cmocka_unit_test(test_refusals),

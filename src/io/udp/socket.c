@@ -1,9 +1,11 @@
 #include "io/udp/socket.h"
 
+#include "base/assert.h"
 #include "io/sock_addr.h"
 
 #include <errno.h>
 #include <limits.h>
+#include <linux/filter.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
@@ -11,6 +13,8 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+enum { QUEUED_MAX = 1 << 20 }; /* datagrams in the largest receive buffer */
 
 static bool set_int(int fd, int level, int name, int value)
 {
@@ -99,6 +103,30 @@ weft_status weft_sock_open(const struct weft_addr *addr, const struct weft_sock_
     facts.port = weft_sock_addr_port(&facts.bound);
     *fd_p = fd;
     *facts_p = facts;
+    return WEFT_OK;
+}
+
+weft_status weft_sock_limit(int fd, const uint32_t *indices, uint32_t count,
+                            struct weft_error *error)
+{
+    WEFT_ASSERT(count > 0 && count <= WEFT_SOCK_INTERFACES_MAX);
+    struct sock_filter code[WEFT_SOCK_INTERFACES_MAX + 3];
+    const struct sock_fprog program = {.len = (uint16_t)(count + 3), .filter = code};
+    uint8_t byte;
+    code[0] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+                                           (uint32_t)(SKF_AD_OFF + SKF_AD_IFINDEX));
+    for (uint32_t i = 0; i < count; i++) { /* one of them: to the last statement */
+        code[1 + i] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, indices[i],
+                                                   (uint8_t)(count - i), 0);
+    }
+    code[1 + count] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, 0);
+    code[2 + count] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, UINT32_MAX);
+    if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) != 0) {
+        return weft_fail(error, WEFT_IO, "filter of a UDP socket: %s", strerror(errno));
+    }
+    /* More cannot have arrived before the filter; later ones passed it. */
+    for (uint32_t i = 0; i < QUEUED_MAX && recv(fd, &byte, sizeof(byte), MSG_DONTWAIT) >= 0; i++) {
+    }
     return WEFT_OK;
 }
 

@@ -36,6 +36,15 @@ struct weft_sock_request {
 weft_status weft_sock_open(const struct weft_addr *addr, const struct weft_sock_request *request,
                            int *fd_p, struct weft_sock_facts *facts_p, struct weft_error *error);
 
+/* Drop datagrams that arrive at other interfaces than these, also those that have arrived already:
+ * a filter of the socket, which needs no privilege.
+ *
+ * Shape:   indices (count,), 1 to WEFT_SOCK_INTERFACES_MAX.
+ * Errors:  WEFT_IO. */
+enum { WEFT_SOCK_INTERFACES_MAX = 64 };
+weft_status weft_sock_limit(int fd, const uint32_t *indices, uint32_t count,
+                            struct weft_error *error);
+
 /* Bytes of sent datagrams that are still queued in this host, as they will be on the wire,
  * estimated from the kernel's count of buffer memory. 0 where the kernel has no such count. */
 uint64_t weft_sock_queued(int fd);
