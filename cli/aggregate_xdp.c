@@ -1,8 +1,12 @@
 /* `weft aggregate --xdp`: the aggregation box as an XDP program on interfaces of this host. It
- * loads and configures the program; the kernel does the rest until this process ends. */
+ * loads and configures the program; the kernel does the rest until this process ends. Where that is
+ * not possible, the box of a process sums the same packets (cli/box_process.h). */
 #include "cli/aggregate_xdp.h"
 
+#include "cli/box_metrics.h"
+#include "cli/box_process.h"
 #include "cli/box_report.h"
+#include "cli/metrics.h"
 #include "cli/node_options.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -11,6 +15,7 @@
 
 #include <net/if.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -33,10 +38,34 @@ struct verb {
     bool generic;
     bool through_queues;
     bool json;
+    bool no_fallback;
     bool warned; /* that the addresses could not be read; until they can be again */
     struct weft_security security;
     struct weft_aggregate *box;
+    pthread_mutex_t lock; /* held by a thread that uses the box */
+    struct weft_metrics_options metrics_options;
+    struct weft_metrics metrics;
+    struct weft_box_figures figures; /* the last that /metrics could read */
 };
+
+/* ---- /metrics -------------------------------------------------------------------------------- */
+
+/* If the counters cannot be read, such as for lack of memory, they are those of the last time. */
+static void add_families(void *arg, struct weft_exposition *text)
+{
+    struct verb *verb = arg;
+    struct weft_aggregate_facts facts;
+    struct weft_aggregate_counts counts;
+    struct weft_error error;
+    pthread_mutex_lock(&verb->lock);
+    if (weft_aggregate_read_facts(verb->box, &facts, &error) == WEFT_OK &&
+        weft_aggregate_read_counts(verb->box, &counts, &error) == WEFT_OK) {
+        verb->figures = (struct weft_box_figures){
+            .counts = counts, .members = facts.known, .epoch = facts.config.dense_epoch};
+    }
+    weft_box_families(text, &verb->figures);
+    pthread_mutex_unlock(&verb->lock);
+}
 
 /* ---- serving --------------------------------------------------------------------------------- */
 
@@ -91,10 +120,9 @@ static void follow_host(struct verb *verb)
 
 /* Whether a driver has XDP metadata is seen only when it has to keep some. Generic mode has it on
  * every interface. */
-static weft_status look(struct verb *verb, struct weft_error *error)
+static weft_status look_for_metadata(struct verb *verb, struct weft_error *error)
 {
     struct weft_aggregate_counts counts;
-    follow_host(verb);
     if (verb->generic || !verb->through_queues) {
         return WEFT_OK;
     }
@@ -107,23 +135,32 @@ static weft_status look(struct verb *verb, struct weft_error *error)
                : status;
 }
 
+static weft_status look(struct verb *verb, struct weft_error *error)
+{
+    pthread_mutex_lock(&verb->lock);
+    follow_host(verb);
+    weft_status status = look_for_metadata(verb, error);
+    pthread_mutex_unlock(&verb->lock);
+    return status;
+}
+
+static struct weft_agg_config config_of(const struct verb *verb)
+{
+    return (struct weft_agg_config){.members = weft_box_members(verb->members),
+                                    .dense_epoch = verb->epoch,
+                                    .slots = verb->slots,
+                                    .job = (uint16_t)verb->job,
+                                    .exponent = (int8_t)verb->exponent};
+}
+
+/* Errors:  WEFT_UNSUPPORTED  this host cannot run the program. */
 static weft_status start(struct verb *verb, struct weft_error *error)
 {
-    const struct weft_agg_config config = {.members = weft_box_members(verb->members),
-                                           .dense_epoch = verb->epoch,
-                                           .slots = verb->slots,
-                                           .job = (uint16_t)verb->job,
-                                           .exponent = (int8_t)verb->exponent};
+    const struct weft_agg_config config = config_of(verb);
     weft_status status = weft_aggregate_open(&config, (uint16_t)verb->port, &verb->box, error);
-    if (status != WEFT_OK) {
-        struct weft_error why = *error;
-        return weft_fail(error, status,
-                         "%.350s. `weft doctor` says whether this host can run the program; "
-                         "`weft aggregate --dense HOST:PORT` is a process that sums the same "
-                         "packets and needs no BPF",
-                         why.text);
+    if (status == WEFT_OK) {
+        status = weft_aggregate_follow_host(verb->box, error);
     }
-    status = weft_aggregate_follow_host(verb->box, error);
     if (status == WEFT_OK) {
         status = attach(verb, error);
     }
@@ -137,6 +174,9 @@ static void tell_ready(const struct verb *verb)
            verb->port, verb->list, verb->generic ? "generic" : "native",
            verb->through_queues || verb->generic ? ", through queues" : "", verb->members - 1,
            verb->job, verb->epoch, verb->exponent, verb->slots);
+    if (verb->metrics.http != NULL) {
+        printf("metrics: %s\n", verb->metrics.url);
+    }
     fflush(stdout);
 }
 
@@ -167,24 +207,70 @@ static bool tell_counters(const struct verb *verb)
     return weft_output_json("aggregate", report, true);
 }
 
+/* The box as a process, at the same interfaces. */
+static int fall_back(const struct verb *verb, const char *why)
+{
+    static struct weft_box_process process;
+    uint32_t interfaces[WEFT_AGG_MEMBERS_MAX];
+    for (uint32_t i = 0; i < verb->count; i++) {
+        interfaces[i] = if_nametoindex(verb->interfaces[i]);
+        if (interfaces[i] == 0) {
+            return weft_cli_fail("aggregate", "no interface named %s", verb->interfaces[i]);
+        }
+    }
+    fprintf(stderr,
+            "weft aggregate: %s; this process sums the packets instead, which costs more for each "
+            "(`weft doctor` checks the host, --no-fallback makes this an error)\n",
+            why);
+    process = (struct weft_box_process){
+        .config = {.host = "0.0.0.0", /* as the program: any IPv4 address of the host */
+                   .port = (uint16_t)verb->port,
+                   .insecure_network = true, /* --security none, for these interfaces alone */
+                   .interfaces = interfaces,
+                   .interfaces_count = verb->count,
+                   .agg = config_of(verb)},
+        .members = verb->members,
+        .metrics_options = verb->metrics_options,
+        .json = verb->json};
+    return weft_box_process_run(&process);
+}
+
+static weft_status serve_until(struct verb *verb, struct pollfd *stop, struct weft_error *error)
+{
+    const struct weft_metrics_source source = {
+        .role = "box", .arg = verb, .families = add_families};
+    weft_status status =
+        weft_metrics_start(&verb->metrics, &verb->metrics_options, &source, error);
+    if (status == WEFT_OK) {
+        tell_ready(verb);
+    }
+    while (status == WEFT_OK && poll(stop, 1, LOOK_MS) <= 0) {
+        status = look(verb, error);
+    }
+    weft_metrics_stop(&verb->metrics);
+    return status;
+}
+
 static int serve(struct verb *verb)
 {
     struct weft_error error = {.text = ""};
-    struct pollfd stop = {.fd = weft_stop_fd(0), .events = POLLIN};
+    struct pollfd stop = {.fd = weft_stop_fd(0), .events = POLLIN}; /* before /metrics' thread */
     weft_status status =
         stop.fd < 0 ? weft_fail(&error, WEFT_IO, "cannot create a signalfd") : start(verb, &error);
+    const bool falls_back = status == WEFT_UNSUPPORTED && !verb->no_fallback;
     if (status == WEFT_OK) {
-        tell_ready(verb);
-        while (status == WEFT_OK && poll(&stop, 1, LOOK_MS) <= 0) {
-            status = look(verb, &error);
-        }
+        status = serve_until(verb, &stop, &error);
         weft_aggregate_detach(verb->box);
     }
     bool told = status == WEFT_OK && tell_counters(verb);
     weft_aggregate_close(verb->box);
     close(stop.fd);
+    if (falls_back) {
+        return fall_back(verb, error.text);
+    }
     if (status != WEFT_OK) {
-        return weft_cli_fail("aggregate", "%s", error.text);
+        return weft_cli_fail("aggregate", "%s%s", error.text,
+                             status == WEFT_UNSUPPORTED ? "; `weft doctor` checks the host" : "");
     }
     return told ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
 }
@@ -246,8 +332,11 @@ static int check(const struct weft_command *command, struct verb *verb)
 int weft_cli_aggregate_xdp(int argc, char **argv)
 {
     static struct verb verb;
-    verb =
-        (struct verb){.port = PORT, .job = 1, .slots = SLOTS, .security = WEFT_SECURITY_DEFAULTS};
+    verb = (struct verb){.port = PORT,
+                         .job = 1,
+                         .slots = SLOTS,
+                         .security = WEFT_SECURITY_DEFAULTS,
+                         .lock = PTHREAD_MUTEX_INITIALIZER};
     const struct weft_option options[] = {
         {"xdp", "IFACE,...", "interfaces to the members; packets show which member is at which",
          WEFT_OPTION_STRING, .value = &verb.list, .fallback = "required"},
@@ -278,6 +367,11 @@ int weft_cli_aggregate_xdp(int argc, char **argv)
          "generic mode, which every interface has and which costs more for each\n"
          "packet; includes --through-queues",
          WEFT_OPTION_FLAG, .value = &verb.generic},
+        {"no-fallback", NULL,
+         "if this host cannot run the program, end with an error instead of summing\n"
+         "the packets in this process",
+         WEFT_OPTION_FLAG, .value = &verb.no_fallback},
+        WEFT_METRICS_OPTIONS(&verb.metrics_options),
         {"json", NULL, "print the counters at the end as a JSON object", WEFT_OPTION_FLAG,
          .value = &verb.json},
         {0},
@@ -288,10 +382,12 @@ int weft_cli_aggregate_xdp(int argc, char **argv)
         .description =
             "Loads an XDP program that sums int32 values of all members, packet by packet, and\n"
             "sends each sum to all of them (docs/PROTOCOL.md, section 12). Members send to any\n"
-            "IPv4 address of this host; all other packets pass. Needs root, and a build and a\n"
-            "kernel with BPF; `weft doctor` checks them. If an interface has no native mode,\n"
-            "generic mode is used on all. The kernel removes the program when this process ends,\n"
+            "IPv4 address of this host; all other packets pass. If an interface has no native\n"
+            "mode, generic mode is used on all. The kernel removes the program when this process ends,\n"
             "however it ends.\n"
+            "\n"
+            "Needs root, and a build and a kernel with BPF; `weft doctor` checks them. Otherwise\n"
+            "this process itself sums the packets that arrive at these interfaces, and says so.\n"
             "\n"
             "Packets are not authenticated, which --security none must acknowledge: whoever can\n"
             "send to these interfaces can change sums.\n"

@@ -253,6 +253,16 @@ weft_status weft_aggregate_find(const char *interface, struct weft_aggregate **b
     return WEFT_OK;
 }
 
+static uint32_t count_known(const struct weft_aggregate *box)
+{
+    uint32_t known = 0;
+    for (uint32_t i = 0; i < WEFT_AGG_MEMBERS_MAX; i++) {
+        struct weft_aggregate_member member;
+        known += bpf_map_lookup_elem(box->maps[MEMBERS], &i, &member) == 0 && member.ifindex != 0;
+    }
+    return known;
+}
+
 weft_status weft_aggregate_read_facts(const struct weft_aggregate *box,
                                       struct weft_aggregate_facts *facts_p,
                                       struct weft_error *error)
@@ -268,7 +278,8 @@ weft_status weft_aggregate_read_facts(const struct weft_aggregate *box,
     *facts_p = (struct weft_aggregate_facts){.config = settings.config,
                                              .port = __builtin_bswap16(settings.port),
                                              .slots_max = box->slots,
-                                             .program = info.id};
+                                             .program = info.id,
+                                             .known = count_known(box)};
     return WEFT_OK;
 }
 

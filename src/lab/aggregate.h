@@ -16,8 +16,8 @@ struct weft_aggregate;
  *
  * Owns:    allocates: slots x 2.9 KB and banks x 28 KB of kernel memory, from config->slots and
  *          ->banks.
- * Errors:  WEFT_UNSUPPORTED  no BPF in this build or kernel; WEFT_IO  the kernel rejected the
- *          program; the text has its message. */
+ * Errors:  WEFT_UNSUPPORTED  no BPF in this build or kernel, or no permission to use it; WEFT_IO
+ *          the kernel rejected the program; the text has its message; WEFT_NOMEM. */
 [[nodiscard]] weft_status weft_aggregate_open(const struct weft_agg_config *config, uint16_t port,
                                               struct weft_aggregate **box_p,
                                               struct weft_error *error);
@@ -121,6 +121,7 @@ struct weft_aggregate_facts {
     uint16_t port;
     uint32_t slots_max; /* weft_aggregate_configure accepts at most so many */
     uint32_t program;   /* its number in the kernel */
+    uint32_t known;     /* members whose place is known */
 };
 [[nodiscard]] weft_status weft_aggregate_read_facts(const struct weft_aggregate *box,
                                                     struct weft_aggregate_facts *facts_p,

@@ -155,7 +155,8 @@ static weft_status refused(const char *interface, bool generic, struct weft_erro
         return weft_fail(error, WEFT_UNSUPPORTED, "%s: XDP in this mode: %s", interface,
                          strerror(errno));
     default:
-        return weft_aggregate_fail(error, interface);
+        (void)weft_aggregate_fail(error, interface);
+        return WEFT_IO; /* in any mode: not WEFT_UNSUPPORTED */
     }
 }
 

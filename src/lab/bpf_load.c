@@ -46,7 +46,16 @@ weft_status weft_bpf_fail(struct weft_error *error, int errno_code, const char *
 {
     struct utsname name;
     if ((errno_code == EPERM || errno_code == EACCES) && geteuid() != 0) {
-        return weft_fail(error, WEFT_IO, "%s: loading a BPF program needs root", what);
+        return weft_fail(error, WEFT_UNSUPPORTED, "%s: loading a BPF program needs root", what);
+    }
+    if (errno_code == EPERM) {
+        return weft_fail(error, WEFT_UNSUPPORTED,
+                         "%s: loading a BPF program is not permitted to this root; it needs "
+                         "CAP_BPF and CAP_NET_ADMIN",
+                         what);
+    }
+    if (errno_code == ENOSYS) {
+        return weft_fail(error, WEFT_UNSUPPORTED, "%s: this kernel has no BPF", what);
     }
     if (access("/sys/kernel/btf/vmlinux", R_OK) != 0) {
         return weft_fail(error, WEFT_UNSUPPORTED,

@@ -15,9 +15,9 @@ struct weft_bpf_words {
 void weft_bpf_words_init(struct weft_bpf_words *words);
 void weft_bpf_words_fini(struct weft_bpf_words *words);
 
-/* Format "WHAT: reason". Reasons: not root; a kernel without BTF, or older than major.minor,
- * which WHAT requires (WEFT_UNSUPPORTED); else errno_code (positive) and libbpf's last warning
- * (WEFT_IO). */
+/* Format "WHAT: reason". Reasons: no permission, or no BPF in this kernel; a kernel without BTF, or
+ * older than major.minor, which WHAT requires (all WEFT_UNSUPPORTED); else errno_code (positive)
+ * and libbpf's last warning (WEFT_IO). */
 weft_status weft_bpf_fail(struct weft_error *error, int errno_code, const char *what, int major,
                           int minor);
 

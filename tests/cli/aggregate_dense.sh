@@ -106,6 +106,29 @@ begin
 tap_run_fails "a port has one box" 1 "$WEFT_BIN" aggregate --dense "127.0.0.1:$port" --members 2 --security none
 tap_like "which says so" "$(cat "$tap_tmp/run.out")" "port $port .* is in use"
 end TERM
+# --xdp without permission is the same process, at the interfaces of --xdp.
+as_user=
+[ "$(id -u)" != 0 ] || as_user="setpriv --bounding-set -all --inh-caps -all"
+$as_user true 2>/dev/null || as_user=
+port=$(python3 -c 'import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(("", 0)); print(s.getsockname()[1])')
+rm -f box.out
+# shellcheck disable=SC2086
+$as_user "$WEFT_BIN" aggregate --xdp lo --members 2 --through-queues --security none --port "$port" --job 9 --epoch 4 \
+    --exponent -3 --slots 8 --metrics 0 >box.out 2>box.err &
+box=$!
+tap_run "--xdp without BPF is a process" tap_until grep -q '^metrics: ' box.out
+tap_like "which says so" "$(cat box.err)" '^weft aggregate: .*; this process sums the packets instead'
+tap_like "for the same job" "$(cat box.out)" "^box: 0.0.0.0:$port, members 0 .. 1, job 9, epoch 4, exponent -3, 8 slots"
+tap_is "its members have every sum" "$(python3 members.py "$port" 4 -3 20 2>&1)" "sums 20 20 direct 0"
+tap_run "it has /metrics" has 'weft_box_packets_total{verdict="complete"} 20'
+end TERM
+tap_is "and it ends well" $? 0
+# shellcheck disable=SC2086
+tap_run_fails "no process with --no-fallback" 1 $as_user "$WEFT_BIN" aggregate --xdp lo --security none --no-fallback
+tap_like "but the reason" "$(cat "$tap_tmp/run.out")" '`weft doctor` checks the host'
+# shellcheck disable=SC2086
+tap_run_fails "nor for an interface that does not exist" 1 $as_user "$WEFT_BIN" aggregate --xdp no-such --security none
+tap_like "which is said" "$(cat "$tap_tmp/run.out")" 'no interface named no-such'
 tap_like "the help of the process names it" "$("$WEFT_BIN" aggregate --help)" '^  --dense HOST:PORT'
 tap_run "and it has its own" "$WEFT_BIN" aggregate --dense 127.0.0.1:0 --help
 tap_like "which says what is not authenticated" "$(cat "$tap_tmp/run.out")" 'Packets are not authenticated'

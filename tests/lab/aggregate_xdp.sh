@@ -28,8 +28,8 @@ tap_like "the help of the process names it" "$("$weft" aggregate --help)" '^  --
 
 lab_or_skip
 if [ "$("$weft" doctor --json | jq -r '.facts[] | select(.name == "xdp_aggregation").state')" != ok ]; then
-    tap_run_fails "without BPF" 1 "$weft" aggregate --xdp lo --security none
-    tap_like "it says what works" "$(cat "$tap_tmp/run.out")" 'is a process that sums the same packets and needs no BPF'
+    tap_run_fails "without BPF" 1 "$weft" aggregate --xdp lo --security none --no-fallback
+    tap_like "it says what helps" "$(cat "$tap_tmp/run.out")" 'weft doctor'
     tap_skip "the box between interfaces" "no XDP here: weft doctor says why"
     tap_done
 fi
@@ -272,7 +272,49 @@ tap_run_fails "no such interface" 1 in_box "$weft" aggregate --xdp p9 --security
 tap_like "is said" "$(cat "$tap_tmp/run.out")" 'no interface named p9'
 tap_run_fails "a failed start" 1 in_box "$weft" aggregate --xdp p0,p9 --security none
 tap_run "leaves nothing" lab_until 60 nothing
-tap_run_fails "a user cannot" 1 in_box setpriv --reuid 65534 --regid 65534 --clear-groups \
-    "$weft" aggregate --xdp p0 --security none
+user="setpriv --reuid 65534 --regid 65534 --clear-groups"
+# shellcheck disable=SC2086
+tap_run_fails "a user cannot" 1 in_box $user "$weft" aggregate --xdp p0 --security none --no-fallback
 tap_like "is told why" "$(cat "$tap_tmp/run.out")" 'needs root'
+
+# Without permission, or BPF, the process is the box: of the same interfaces.
+# shellcheck disable=SC2086
+start_as() { # start_as <prefix> <options>: as start
+    local prefix=$1
+    shift
+    : >"$tap_tmp/box.out"
+    nsenter -t "$box" -n $prefix "$weft" aggregate --security none "$@" >"$tap_tmp/box.out" 2>"$tap_tmp/box.err" &
+    pid=$!
+    pids="$pids $pid"
+    tap_until grep -q '^box: ' "$tap_tmp/box.out"
+}
+tap_run "as a user it is a process" start_as "$user" --xdp p0,p1,p2 --job 9 --epoch 4 --json
+tap_is "with one warning" "$(grep -c '^weft aggregate: .*needs root; this process sums' "$tap_tmp/box.err") $(wc -l <"$tap_tmp/box.err")" "1 1"
+tap_run "for the same job and port" dense -e 4 -j 9 -r 3 -t 200
+tap_is "every sum" "$(seen sums) $(seen wrong) $(seen direct)" "288 0 0"
+finish TERM
+tap_is "it ends well" "$?" 0
+tap_is "it says what it was" "$(sed 1d "$tap_tmp/box.out" | jq -r '"\(.mode) \(.members) \(.packets.complete)"')" "process 3 96"
+tap_run "a root without capabilities, too" start_as "setpriv --bounding-set -all --inh-caps -all" --xdp p0,p1 --members 3 --through-queues
+# shellcheck disable=SC2086
+timeout 2 "$WEFT_DENSE" run -s 1 -r 1 -t 200 -m $box0,10.9.1.1,10.9.2.1 10.9.0.1 7701 $nets >/dev/null 2>&1
+finish TERM
+tap_like "packets of other interfaces are not for it" "$(cat "$tap_tmp/box.out")" '^packets added: 2; rounds complete: 0'
+tap_run_fails "no such interface, for a user" 1 in_box $user "$weft" aggregate --xdp p9 --security none
+tap_like "is said, too" "$(cat "$tap_tmp/run.out")" 'no interface named p9'
+
+# /metrics of the program.
+tap_run "the program with metrics" start --xdp p0,p1,p2 --generic --metrics 0
+tap_run "three members again" dense -r 3 -t 200
+url=$(sed -n 's/^metrics: //p' "$tap_tmp/box.out")
+nsenter -t "$box" -n python3 -c 'import sys, urllib.request
+print(urllib.request.urlopen(sys.argv[1]).read().decode(), end="")' "$url" >"$tap_tmp/metrics"
+tap_run "in the right format" python3 "$WEFT_SOURCE_ROOT/tests/cli/metrics_check.py" format "$tap_tmp/metrics"
+tap_is "packets, values, members, epoch" "$(grep -e 'complete"' -e 'summed"' -e ^weft_box_values -e '^weft_box_members ' -e ^weft_box_epoch \
+    "$tap_tmp/metrics" | sed 's/.* //' | tr '\n' ' ')" "192 96 101376 3 0 "
+top() { nsenter -t "$box" -n "$weft" top --once "${url#http://}" >"$tap_tmp/top" && grep -q ' box ' "$tap_tmp/top"; }
+url=${url%/metrics}
+tap_run "weft top shows it" tap_until top
+finish TERM
+tap_is "it ends well" "$?" 0
 tap_done
