@@ -2,9 +2,13 @@
 
     torch_kills.py JOBS SEED
 
-Every other rank has to end with one error that names that rank and the operation, within LOST_S of
-that time, or within the timeout of init_process_group if not all had joined. No process may remain.
-Then a job that torchrun restarts from its checkpoint. Prints TAP.
+Every other rank has to end with one error that names that rank and the operation. If all had joined,
+the error has to be the loss of a connection, not the timeout of an operation, which is INIT_S here. No
+process may remain. Then a job that torchrun restarts from its checkpoint. Prints TAP.
+
+How long that takes is printed and not checked: on a busy machine processes wait for a processor, and
+Python for its own end. In the absence of that a connection is lost 6 s after its peer (test_core_life, in
+virtual time).
 """
 
 import os
@@ -17,9 +21,7 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-LOST_S = 7.0  # peer timeout of 5 s, keep-alive interval of 1 s, and the notification of all ranks
 INIT_S = 15.0
-ENDS_S = 10.0  # from the error to the end of Python, on a busy machine
 HANGS_S = 60.0
 STEPS = 12
 MOMENTS = ("start", "init", "joined", "forward", "backward", "barrier", "exit")
@@ -164,7 +166,7 @@ class Job:
         victim = ranks[self.victim]
         if victim.pid() and victim.lives() and self.number == signal.SIGSTOP:
             send(victim.pid(), signal.SIGCONT)
-            end = time.monotonic() + INIT_S + LOST_S
+            end = time.monotonic() + HANGS_S
             while victim.lives() and time.monotonic() < end:
                 time.sleep(0.01)
             if victim.lives():
@@ -182,12 +184,7 @@ class Job:
         failed = rank.failed() or rank.ended
         seconds = failed - self.at
         print(f"#   rank {rank.rank} after {seconds:.1f} s: {words[-1] if words else places[-1]}")
-        if rank.ended > failed + ENDS_S:
-            self.wrong.append(f"rank {rank.rank} takes {rank.ended - failed:.1f} s to end")
         joined = "joined" in places
-        allowed = LOST_S if joined and joined_late < self.at else INIT_S + LOST_S
-        if seconds > allowed:
-            self.wrong.append(f"rank {rank.rank} failed after {seconds:.1f} s; {allowed:g} s are allowed")
         if places[-1] == "end" and not words:
             # It needed no more data of the victim, which had completed its part.
             if not self.place.startswith(("exit", "end", "sum", f"barrier {STEPS - 1}")):
@@ -198,6 +195,8 @@ class Job:
             self.wrong.append(f"rank {rank.rank} does not name the rank: {words[0]}")
         elif "operation" not in words[0] and joined:
             self.wrong.append(f"rank {rank.rank} does not name the operation: {words[0]}")
+        elif "(seen by rank" not in words[0] and joined and joined_late < self.at:
+            self.wrong.append(f"rank {rank.rank} did not notice the loss, but a timeout: {words[0]}")
 
 
 def restarted():
