@@ -352,6 +352,9 @@ static void op_start(struct weft_coll *c, struct op *op)
         memset((uint8_t *)op->call.work + op->work.masks, 0,
                op->shape.n * op->work.mask_words * sizeof(uint64_t));
     }
+    for (uint32_t g = 0; g < op->shape.segments; g++) {
+        op->direct[g] = op->shape.reduces && op->shape.n == 2 && !op->lossy;
+    }
     count_messages(op);
     if (op->call.residual != NULL) {
         op->divisor = op->shape.n;

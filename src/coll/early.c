@@ -63,6 +63,19 @@ static void pages_free(struct weft_coll *c, struct early *e)
     e->pages = 0;
 }
 
+/* Pass the data of a message to its operation. */
+static void pages_land(const struct weft_coll *c, struct op *op, const struct early *e,
+                       uint32_t index)
+{
+    uint64_t bytes = (uint64_t)e->total * e->elem_bytes;
+    uint32_t page = e->page_first;
+    for (uint64_t at = 0; at < bytes; at += PAGE_BYTES) {
+        weft_coll_land(op, e->tag.phase, e->tag.segment, index, at,
+                       c->pool + (uint64_t)page * PAGE_BYTES, weft_min_u64(bytes - at, PAGE_BYTES));
+        page = c->page_next[page];
+    }
+}
+
 /* Copy bytes [at, at + bytes) of a message's pages to `to`, or from `from` if `to` is NULL. */
 static void pages_copy(struct weft_coll *c, const struct early *e, uint64_t at, uint64_t bytes,
                        uint8_t *to, const uint8_t *from)
@@ -167,7 +180,7 @@ void weft_coll_early_chunk(struct weft_coll *c, uint32_t slot, const struct weft
     struct op *op = op_of(c, e);
     if (op != NULL) {
         uint32_t index = c->group[e->group].index_of[e->rank];
-        memcpy(weft_coll_place(op, e->tag.phase, e->tag.segment, index) + at, event->data, bytes);
+        weft_coll_land(op, e->tag.phase, e->tag.segment, index, at, event->data, bytes);
     }
 }
 
@@ -235,8 +248,9 @@ static void adopt(struct weft_coll *c, struct op *op, uint32_t slot)
         return;
     }
     weft_bits_set(op_bits(op, e->tag.phase, BITS_OPENED), op_bit(op, e->tag.segment, index));
-    pages_copy(c, e, 0, (uint64_t)e->total * e->elem_bytes,
-               weft_coll_place(op, e->tag.phase, e->tag.segment, index), NULL);
+    /* Which chunks of an open message the pages contain is not recorded. */
+    op->direct[e->tag.segment] &= e->tag.phase == PHASE_2 || e->whole;
+    pages_land(c, op, e, index);
     if (e->closed && !e->whole && !e->complete) {
         weft_coll_fail_rank(c, WEFT_COLL_LEFT, e->rank, op);
         return;

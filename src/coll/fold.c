@@ -77,14 +77,27 @@ uint16_t weft_coll_bf16_store(float value)
 
 /* ---- one type -------------------------------------------------------------------------------- */
 
+/* Elements of a source, which may be in a packet, where they are not aligned. */
+#define SOURCE(NAME, T) typedef T source_##NAME __attribute__((aligned(1), may_alias));
+
+SOURCE(f32, float)
+SOURCE(f64, double)
+SOURCE(f16, uint16_t)
+SOURCE(bf16, uint16_t)
+SOURCE(i8, int8_t)
+SOURCE(u8, uint8_t)
+SOURCE(i32, int32_t)
+SOURCE(i64, int64_t)
+
 #define EACH(expression)                                                                           \
     for (size_t i = 0; i < n; i++) {                                                               \
         acc[i] = expression;                                                                       \
     }
 
 /* NaN propagates: a comparison with it is false. */
-#define FLOAT_STEP(NAME, T, ACC, LOAD)                                                             \
-    static void step_##NAME(ACC *acc, const T *from, size_t n, enum weft_coll_reduction reduction) \
+#define FLOAT_STEP(NAME, ACC, LOAD)                                                                \
+    static void step_##NAME(ACC *acc, const source_##NAME *from, size_t n,                         \
+                            enum weft_coll_reduction reduction)                                    \
     {                                                                                              \
         switch (reduction) {                                                                       \
         case WEFT_COLL_MIN:                                                                        \
@@ -104,7 +117,8 @@ uint16_t weft_coll_bf16_store(float value)
 
 /* U is an unsigned type in which sums and products wrap around. */
 #define INT_STEP(NAME, T, U)                                                                       \
-    static void step_##NAME(T *acc, const T *from, size_t n, enum weft_coll_reduction reduction)   \
+    static void step_##NAME(T *acc, const source_##NAME *from, size_t n,                           \
+                            enum weft_coll_reduction reduction)                                    \
     {                                                                                              \
         switch (reduction) {                                                                       \
         case WEFT_COLL_MIN:                                                                        \
@@ -138,10 +152,10 @@ uint16_t weft_coll_bf16_store(float value)
         ACC acc[BLOCK];                                                                            \
         for (size_t at = 0; at < elems; at += BLOCK) {                                             \
             size_t n = weft_min_u64(elems - at, BLOCK);                                            \
-            const T *first = (const T *)from[0] + at;                                              \
+            const source_##NAME *first = (const source_##NAME *)from[0] + at;                      \
             EACH(LOAD(first[i]))                                                                   \
             for (uint32_t k = 1; k < sources; k++) {                                               \
-                step_##NAME(acc, (const T *)from[k] + at, n, reduction);                           \
+                step_##NAME(acc, (const source_##NAME *)from[k] + at, n, reduction);               \
             }                                                                                      \
             if (reduction == WEFT_COLL_MEAN) {                                                     \
                 EACH(DIVIDE(acc[i]))                                                               \
@@ -157,10 +171,10 @@ uint16_t weft_coll_bf16_store(float value)
 #define DIVIDE_F64(x) ((x) / (double)divisor)
 #define NO_DIVIDE(x)  ((void)divisor, (x))
 
-FLOAT_STEP(f32, float, float, SAME)
-FLOAT_STEP(f64, double, double, SAME)
-FLOAT_STEP(f16, uint16_t, float, weft_coll_f16_load)
-FLOAT_STEP(bf16, uint16_t, float, weft_coll_bf16_load)
+FLOAT_STEP(f32, float, SAME)
+FLOAT_STEP(f64, double, SAME)
+FLOAT_STEP(f16, float, weft_coll_f16_load)
+FLOAT_STEP(bf16, float, weft_coll_bf16_load)
 INT_STEP(i8, int8_t, uint32_t)
 INT_STEP(u8, uint8_t, uint32_t)
 INT_STEP(i32, int32_t, uint32_t)

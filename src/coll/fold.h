@@ -7,7 +7,7 @@
 /* out[i] = from[0][i] op from[1][i] op ..., for elems elements; f16 and bf16 are summed in f32 and
  * rounded once. MEAN divides by `divisor`.
  *
- * Shape:   each from[k], k < sources, (elems,); sources >= 1; out may be one of them.
+ * Shape:   each from[k], k < sources, (elems,), unaligned; sources >= 1; out may be one of them.
  * Cost:    O(sources x elems). */
 void weft_coll_fold(enum weft_coll_type type, enum weft_coll_reduction reduction, void *out,
                     const void *const *from, uint32_t sources, size_t elems, uint32_t divisor);

@@ -183,6 +183,8 @@ struct op {
     uint32_t unsent[PHASES][WEFT_COLL_SEGMENTS_MAX];
     bool ready[WEFT_COLL_SEGMENTS_MAX]; /* phase 2 may be sent */
     bool gaps[WEFT_COLL_SEGMENTS_MAX];  /* parts of phase 1 are missing */
+    bool direct[WEFT_COLL_SEGMENTS_MAX]; /* the other rank's contribution is reduced chunk by
+                                          * chunk, as it arrives, instead of being staged */
     uint32_t unsent_all;
     uint32_t unconfirmed;
     uint32_t doubts; /* messages whose receiver left before acknowledging them */
@@ -349,6 +351,10 @@ void weft_coll_data_received(struct weft_coll *c, uint32_t rank,
                              const struct weft_msg_event *event);
 /* Destination of an incoming message of an operation. */
 uint8_t *weft_coll_place(const struct op *op, uint32_t phase, uint32_t segment, uint32_t index);
+/* Store data of an incoming message of an operation, or reduce it. at: its offset in the message,
+ * in bytes. Once for each byte. */
+void weft_coll_land(struct op *op, uint32_t phase, uint32_t segment, uint32_t index, uint64_t at,
+                    const uint8_t *data, uint64_t bytes);
 /* Whether a message that arrived early fits the call of its operation. */
 bool weft_coll_fits(const struct op *op, struct tag tag, uint32_t index, uint32_t total,
                     uint32_t elem_bytes);
@@ -379,6 +385,10 @@ void weft_coll_early_adopt(struct weft_coll *c, struct op *op);
 
 void weft_coll_residual_add(struct op *op);
 void weft_coll_reduce(struct op *op, uint32_t segment);
+/* Reduce elements [at, at + elems) of a direct segment: this rank's, and the other's in `data`,
+ * which need not be aligned. Once for each element. */
+void weft_coll_reduce_chunk(struct op *op, uint32_t segment, uint64_t at, uint64_t elems,
+                            const uint8_t *data);
 /* Account for the elements of a contribution that did not arrive. */
 void weft_coll_contributed(struct weft_coll *c, struct op *op, const struct weft_msg_event *event,
                            uint32_t segment, uint32_t index);

@@ -49,6 +49,17 @@ uint8_t *weft_coll_place(const struct op *op, uint32_t phase, uint32_t segment, 
     return out + weft_coll_slice_at(s, slice) * s->elem_bytes + at;
 }
 
+void weft_coll_land(struct op *op, uint32_t phase, uint32_t segment, uint32_t index, uint64_t at,
+                    const uint8_t *data, uint64_t bytes)
+{
+    uint32_t elem_bytes = op->shape.elem_bytes;
+    if (phase == PHASE_1 && op->direct[segment]) {
+        weft_coll_reduce_chunk(op, segment, at / elem_bytes, bytes / elem_bytes, data);
+    } else {
+        memcpy(weft_coll_place(op, phase, segment, index) + at, data, bytes);
+    }
+}
+
 bool weft_coll_fits(const struct op *op, struct tag tag, uint32_t index, uint32_t total,
                     uint32_t elem_bytes)
 {
@@ -156,9 +167,9 @@ void weft_coll_data_chunk(struct weft_coll *c, uint32_t rank, const struct weft_
     if (op == NULL) {
         return;
     }
-    uint8_t *place = weft_coll_place(op, user.phase, user.segment, user.index);
-    size_t at = (size_t)event->chunk * event->chunk_elems * event->elem_bytes;
-    memcpy(place + at, event->data, (size_t)event->elems * event->elem_bytes);
+    uint64_t at = (uint64_t)event->chunk * event->chunk_elems * event->elem_bytes;
+    uint64_t bytes = (uint64_t)event->elems * event->elem_bytes;
+    weft_coll_land(op, user.phase, user.segment, user.index, at, event->data, bytes);
 }
 
 /* A message may have missing chunks only in phase 1 of a lossy operation, and only if its chunks

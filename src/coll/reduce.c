@@ -59,6 +59,19 @@ static uint32_t reduce_range(struct op *op, uint32_t segment, uint64_t at, uint6
     return sources;
 }
 
+/* The order of the ranks, as in reduce_range: the results are the same. */
+void weft_coll_reduce_chunk(struct op *op, uint32_t segment, uint64_t at, uint64_t elems,
+                            const uint8_t *data)
+{
+    const struct shape *s = &op->shape;
+    struct part part = weft_coll_part(s, s->me, segment);
+    const void *from[2];
+    from[s->me] = own_at(op, part) + at * s->elem_bytes;
+    from[1 - s->me] = data;
+    weft_coll_fold(op->call.type, op->call.reduction, result_at(op, part) + at * s->elem_bytes,
+                   from, 2, elems, op->divisor > 0 ? op->divisor : 2);
+}
+
 static uint64_t zero_if_infinite(float *values, uint64_t n)
 {
     uint64_t count = 0;
@@ -76,7 +89,7 @@ void weft_coll_reduce(struct op *op, uint32_t segment)
     const struct shape *s = &op->shape;
     struct part part = weft_coll_part(s, s->me, segment);
     uint64_t step = op->gaps[segment] ? WEFT_COLL_GRAIN : part.elems;
-    for (uint64_t at = 0; at < part.elems; at += step) {
+    for (uint64_t at = 0; at < part.elems && !op->direct[segment]; at += step) {
         uint64_t elems = weft_min_u64(step, part.elems - at);
         uint32_t sources = reduce_range(op, segment, at, elems, op->gaps[segment]);
         op->done.contributors_min = (uint32_t)weft_min_u64(op->done.contributors_min, sources);

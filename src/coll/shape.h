@@ -23,7 +23,8 @@
  *
  * Slice j is: VECTOR: one of n parts of the vector; BLOCKS: block j; WHOLE: the whole vector, at
  * every rank; ROOT: the whole vector at the root, empty at all others. `small`: the vector is
- * short, and in all_reduce the ranks are few; or a reduce or broadcast has two ranks.
+ * short, and in all_reduce the ranks are few; or a reduce or broadcast has two ranks. With two
+ * ranks, chunks are reduced as they arrive instead of being staged, if none may be missing.
  *
  * A slice is divided into segments, each a message between two ranks, so that phase 2 of a segment
  * overlaps phase 1 of the next. Slices of a vector, segments and chunks are aligned to grains of 32

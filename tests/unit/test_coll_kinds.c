@@ -272,6 +272,42 @@ static void test_in_place(void **state)
     }
 }
 
+/* Two ranks, whose contributions are reduced as they arrive: the second rank calls after any number
+ * of the first one's chunks, which then are in its pool, in messages that are open or closed. Each
+ * contribution is added once, in place. */
+static void test_pair_in_place(void **state)
+{
+    (void)state;
+    enum { COUNT = 20000, STEPS = 40, SEGMENTS = 3 };
+    struct weft_coll_config config = rig_config(2);
+    config.segment_bytes = COUNT / 2 * sizeof(int32_t) / SEGMENTS;
+    for (uint32_t steps = 0; steps < STEPS; steps++) {
+        struct rig *r = rig_new_with(&config, steps);
+        struct buffers b;
+        buffers_make(&b, 2, COUNT, 1);
+        for (uint32_t k = 0; k < 2; k++) {
+            uint32_t rank = (k + steps) % 2;
+            struct weft_coll_call call = {
+                .type = WEFT_COLL_I32, .count = COUNT, .in = b.in[rank], .out = b.in[rank]};
+            assert_int_equal(rig_begin(r, rank, call), WEFT_OK);
+            for (uint32_t i = 0; i < steps; i++) {
+                fake_step(r->net);
+                rig_poll_all(r);
+            }
+        }
+        rig_run(r);
+        for (uint32_t k = 0; k < 2; k++) {
+            assert_int_equal(r->done_count[k], 1);
+            assert_int_equal(r->done[k][0].status, WEFT_OK);
+            for (uint64_t i = 0; i < COUNT; i++) {
+                assert_int_equal(b.in[k][i], value_of(0, i) + value_of(1, i));
+            }
+        }
+        buffers_free(&b, 2);
+        rig_free(r);
+    }
+}
+
 /* Without elements: done at once, but counted in the order of operations. */
 static void test_nothing(void **state)
 {
@@ -567,6 +603,7 @@ int main(void)
         cmocka_unit_test(test_nothing),        cmocka_unit_test(test_refused),
         cmocka_unit_test(test_send_recv),      cmocka_unit_test(test_send_recv_many),
         cmocka_unit_test(test_very_long),      cmocka_unit_test(test_many_at_once),
+        cmocka_unit_test(test_pair_in_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
