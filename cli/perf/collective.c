@@ -107,7 +107,8 @@ static bool open_rank(struct perf *p, uint32_t r)
     config.driver.kind = o->transport == 0 ? WEFT_DRIVER_UDP : WEFT_DRIVER_TCP;
     config.driver.udp.host = address;
     config.driver.udp.insecure_network = o->lab != NULL;
-    config.driver.udp.loopback_packet_bytes = o->packet_bytes == 0 ? WEFT_UDP_LOOPBACK_BYTES : 0;
+    config.driver.udp.loopback_packet_bytes =
+        o->packet_bytes == 0 ? WEFT_COLL_THREAD_LOOPBACK_BYTES : 0;
     config.driver.udp.blocking_receive = WEFT_UDP_BLOCKING_RECEIVE;
     config.driver.udp.ep.packet_bytes =
         (uint16_t)(o->packet_bytes != 0 ? o->packet_bytes : PACKET_BYTES);
@@ -586,7 +587,7 @@ int weft_perf_collective(int argc, char **argv)
         {"transport", "NAME", "weft = UDP; tcp = the same messages over kernel TCP",
          WEFT_OPTION_CHOICE, &o.transport, .choices = transports},
         {"packet-bytes", "N",
-         "UDP payload of a full packet; 0 = 1472, or 32768 on loopback", WEFT_OPTION_U32,
+         "UDP payload of a full packet; 0 = 1472, or 32832 on loopback", WEFT_OPTION_U32,
          &o.packet_bytes, .max = 65000},
         {"give-up", "S", "time limit of one operation", WEFT_OPTION_U32, &o.timeout_s, .min = 1,
          .max = 86400},

@@ -105,7 +105,7 @@ static void set_driver(const struct weft_comm_config *c, struct weft_driver_conf
     udp->socket_buffer_bytes = c->socket_buffer_bytes;
     udp->loss.loss_ppm = c->inject_loss_ppm;
     udp->loss.seed = c->inject_seed;
-    udp->loopback_packet_bytes = c->packet_bytes != 0 ? 0 : WEFT_UDP_LOOPBACK_BYTES;
+    udp->loopback_packet_bytes = c->packet_bytes != 0 ? 0 : WEFT_COLL_THREAD_LOOPBACK_BYTES;
     udp->blocking_receive = WEFT_UDP_BLOCKING_RECEIVE;
     udp->ep.packet_bytes = c->packet_bytes != 0 ? c->packet_bytes : PACKET_BYTES;
     udp->ep.peer_timeout_ns = c->peer_timeout_ns;
