@@ -86,6 +86,8 @@ bool weft_leader_begin(struct weft_leader *leader, uint32_t open, uint64_t now_n
         return false;
     }
     leader->who = WEFT_LEADS_WAITER;
+    leader->hurry = false; /* as in weft_leader_take; otherwise leave would not wake a thread that
+                            * has found this leader and sleeps again */
     return true;
 }
 

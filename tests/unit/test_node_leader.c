@@ -149,6 +149,30 @@ static void the_thread_sleeps_while_waits_follow_each_other(void **state)
     assert_in_range(held, TIMES * 3 / 4, TIMES); /* other processes may have used the processor */
 }
 
+/* A step of a thread that begins an operation, while the thread is on its way to the lead, does not
+ * keep it from what is left to do. */
+static void a_begin_does_not_take_the_hurry_with_it(void **state)
+{
+    struct owner *o = *state;
+    for (uint32_t i = 0; i < 100; i++) {
+        take(o, later_ns);
+        weft_leader_leave(&o->leader, weft_clock_now_ns(), false);
+        o->leader.soon = 4; /* begins lead */
+        weft_leader_hurry(&o->leader);
+        pthread_mutex_unlock(&o->lock); /* the thread may take the lead here */
+        pthread_mutex_lock(&o->lock);
+        bool led = weft_leader_begin(&o->leader, 1, later_ns);
+        pthread_mutex_unlock(&o->lock);
+        if (led) {
+            pause_us(100); /* the thread finds another leader */
+            pthread_mutex_lock(&o->lock);
+            weft_leader_leave(&o->leader, weft_clock_now_ns(), true);
+            pthread_mutex_unlock(&o->lock);
+        }
+        await_steps(o, 1);
+    }
+}
+
 static void what_is_left_to_do_wakes_the_thread(void **state)
 {
     struct owner *o = *state;
@@ -256,6 +280,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(the_thread_leads_until_it_is_asked),
         TEST(the_thread_sleeps_while_waits_follow_each_other),
+        TEST(a_begin_does_not_take_the_hurry_with_it),
         TEST(what_is_left_to_do_wakes_the_thread),
         TEST(a_begin_leads_where_waits_follow_soon),
         TEST(begins_that_no_wait_follows_are_the_threads),
