@@ -1,6 +1,7 @@
 /* The lifecycle of the collectives' thread, and its parts. */
 #include "node/coll_thread_internal.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,7 +75,7 @@ static weft_status take_memory(struct weft_coll_thread *t)
     return WEFT_OK;
 }
 
-static void init_sleeping(struct weft_coll_thread *t)
+static weft_status init_sleeping(struct weft_coll_thread *t, struct weft_error *error)
 {
     pthread_condattr_t attr;
     int rc = pthread_condattr_init(&attr);
@@ -83,7 +84,10 @@ static void init_sleeping(struct weft_coll_thread *t)
     rc = rc != 0 ? rc : pthread_mutex_init(&t->lock, NULL);
     WEFT_ASSERT(rc == 0); /* on Linux these fail only for wrong arguments */
     pthread_condattr_destroy(&attr);
-    weft_leader_init(&t->leader, &t->lock, &t->changed);
+    weft_status status = weft_leader_init(&t->leader, &t->lock, &t->changed);
+    return status == WEFT_OK
+               ? status
+               : weft_fail(error, status, "cannot make a timer: %s", strerror(errno));
 }
 
 static weft_status open_driver(struct weft_coll_thread *t, struct weft_error *error)
@@ -145,8 +149,12 @@ weft_status weft_coll_thread_start(const struct weft_coll_thread_config *config,
     t->fd = -1;
     t->stop_ns = WEFT_NEVER;
     t->requests_end = &t->requests;
-    init_sleeping(t);
-    weft_status status = take_memory(t);
+    weft_status status = init_sleeping(t, error);
+    if (status != WEFT_OK) {
+        release(t);
+        return status;
+    }
+    status = take_memory(t);
     if (status != WEFT_OK) {
         (void)weft_fail(error, status, "no memory for %u operations of %u ranks",
                         config->coll.ops_max, config->coll.ranks);

@@ -4,6 +4,11 @@
 #include "base/units.h"
 #include "io/clock.h"
 
+#include <errno.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
 /* The grace period: longer than the time between two consecutive operations of a program, and short
  * for peers that wait for an answer of this endpoint while its program computes. */
 static const uint64_t grace_ns = 500 * WEFT_NS_PER_US;
@@ -13,35 +18,56 @@ static const uint64_t soon_ns = 100 * WEFT_NS_PER_US;
 
 enum { SOON_NEED = 4 };
 
-void weft_leader_init(struct weft_leader *leader, pthread_mutex_t *lock, pthread_cond_t *changed)
+weft_status weft_leader_init(struct weft_leader *leader, pthread_mutex_t *lock,
+                             pthread_cond_t *changed)
 {
-    *leader = (struct weft_leader){.lock = lock, .changed = changed, .who = WEFT_LEADS_THREAD};
-    pthread_condattr_t attr;
-    int rc = pthread_condattr_init(&attr);
-    rc = rc != 0 ? rc : pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    rc = rc != 0 ? rc : pthread_cond_init(&leader->turn, &attr);
-    WEFT_ASSERT(rc == 0); /* on Linux these fail only for wrong arguments */
-    pthread_condattr_destroy(&attr);
+    *leader = (struct weft_leader){
+        .lock = lock, .changed = changed, .who = WEFT_LEADS_THREAD, .looks_ns = WEFT_NEVER};
+    leader->turn_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+    return leader->turn_fd >= 0 ? WEFT_OK : WEFT_IO;
 }
 
 void weft_leader_fini(struct weft_leader *leader)
 {
-    pthread_cond_destroy(&leader->turn);
+    if (leader->turn_fd >= 0) {
+        close(leader->turn_fd);
+    }
 }
 
-/* The thread sleeps until looks_ns, or until woken. It is the only one that sleeps on `turn`, and
- * yet it is woken by broadcast: glibc before 2.41 can lose a signal to a wait that has already
- * ended (https://sourceware.org/bugzilla/show_bug.cgi?id=25847). */
+/* ---- the timer ------------------------------------------------------------------------------- */
+
+/* Setting it forgets an expiry that the thread has not read. So it is postponed or stopped only
+ * while there is no work for the thread. */
+static void timer_set(struct weft_leader *leader, uint64_t at_ns)
+{
+    struct itimerspec spec = {0};
+    if (at_ns != WEFT_NEVER) {
+        spec.it_value.tv_sec = (time_t)(at_ns / WEFT_NS_PER_S);
+        spec.it_value.tv_nsec = (long)(at_ns % WEFT_NS_PER_S);
+    }
+    int rc = timerfd_settime(leader->turn_fd, TFD_TIMER_ABSTIME, &spec, NULL);
+    WEFT_ASSERT(rc == 0); /* fails only for wrong arguments */
+    leader->looks_ns = at_ns;
+}
+
+static void wake(struct weft_leader *leader)
+{
+    timer_set(leader, 1); /* in the past */
+}
+
+/* Without the lock until the timer has expired. */
 static void sleep_until_turn(struct weft_leader *leader)
 {
-    if (leader->looks_ns == WEFT_NEVER) {
-        pthread_cond_wait(&leader->turn, leader->lock);
-        return;
+    uint64_t count;
+    pthread_mutex_unlock(leader->lock);
+    while (read(leader->turn_fd, &count, sizeof(count)) < 0 && errno == EINTR) {
     }
-    struct timespec at = {.tv_sec = (time_t)(leader->looks_ns / WEFT_NS_PER_S),
-                          .tv_nsec = (long)(leader->looks_ns % WEFT_NS_PER_S)};
-    (void)pthread_cond_timedwait(&leader->turn, leader->lock, &at);
+    pthread_mutex_lock(leader->lock);
+    leader->looks_ns = WEFT_NEVER;
+    leader->sleeps++;
 }
+
+/* ---- the lead -------------------------------------------------------------------------------- */
 
 /* True: no thread leads, and the endpoint's thread should. */
 static bool is_due(const struct weft_leader *leader)
@@ -62,8 +88,9 @@ void weft_leader_thread(struct weft_leader *leader, const uint32_t *open)
             leader->soon = *open > 0 ? 0 : leader->soon; /* no thread waits for the operations that
                                                           * have begun */
         } else {
-            leader->looks_ns =
-                leader->who == WEFT_LEADS_NOBODY ? leader->left_ns + grace_ns : WEFT_NEVER;
+            if (leader->who == WEFT_LEADS_NOBODY && leader->looks_ns == WEFT_NEVER) {
+                timer_set(leader, leader->left_ns + grace_ns);
+            }
             sleep_until_turn(leader);
         }
     }
@@ -100,6 +127,10 @@ bool weft_leader_take(struct weft_leader *leader, uint64_t now_ns)
     }
     leader->who = WEFT_LEADS_WAITER;
     leader->hurry = false; /* the leader does the work */
+    leader->taken_ns = now_ns;
+    if (leader->was_long && leader->looks_ns != WEFT_NEVER) {
+        timer_set(leader, WEFT_NEVER);
+    }
     return true;
 }
 
@@ -107,10 +138,14 @@ void weft_leader_leave(struct weft_leader *leader, uint64_t now_ns, bool more)
 {
     leader->who = WEFT_LEADS_NOBODY;
     leader->left_ns = now_ns;
+    if (leader->taken_ns != 0) {
+        leader->was_long = now_ns - leader->taken_ns >= grace_ns;
+        leader->taken_ns = 0;
+    }
     if (more) {
         weft_leader_hurry(leader);
     } else if (leader->looks_ns > now_ns + grace_ns) {
-        pthread_cond_broadcast(&leader->turn);
+        timer_set(leader, now_ns + grace_ns);
     }
 }
 
@@ -118,6 +153,6 @@ void weft_leader_hurry(struct weft_leader *leader)
 {
     if (leader->who == WEFT_LEADS_NOBODY && !leader->hurry) {
         leader->hurry = true;
-        pthread_cond_broadcast(&leader->turn);
+        wake(leader);
     }
 }

@@ -15,6 +15,11 @@
  *     instead, so that the operation overlaps with computing.
  *   - The endpoint's thread leads when no thread has led for the grace period, and immediately when
  *     there is work for it.
+ *   - The thread sleeps on a timer, because the timer can be set and stopped without waking the
+ *     thread. A waiter that gives up the lead sets it to the end of the grace period. The next one
+ *     stops it, if the last one led for long; otherwise it rarely expires before it would be set
+ *     again. When the thread slept on a condition, each operation longer than the grace period woke
+ *     it three to four times, and it then competed with the leader for a processor.
  *
  * The lead is passed under the owner's lock, so the leader's data needs no lock.
  *
@@ -23,6 +28,8 @@
  */
 #ifndef WEFT_NODE_LEADER_H
 #define WEFT_NODE_LEADER_H
+
+#include "base/status.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -33,19 +40,25 @@ enum weft_leads { WEFT_LEADS_NOBODY, WEFT_LEADS_THREAD, WEFT_LEADS_WAITER };
 struct weft_leader {
     pthread_mutex_t *lock;   /* the owner's */
     pthread_cond_t *changed; /* waiters sleep on it; broadcast when the lead is free for them */
-    pthread_cond_t turn;     /* the endpoint's thread sleeps on it */
+    int turn_fd;             /* timer; the endpoint's thread sleeps on it */
     enum weft_leads who;
     uint32_t wanted;   /* waiters that have requested the lead from the thread */
     bool hurry;        /* no grace period */
     uint64_t left_ns;  /* no thread has led since then */
-    uint64_t looks_ns; /* when the thread checks without a signal; WEFT_NEVER = only when
-                        * signalled */
+    uint64_t looks_ns; /* when the timer expires, or has expired; WEFT_NEVER = it is stopped */
+    uint64_t taken_ns; /* a waiter leads since then; 0 = none, or for one step only */
+    bool was_long;     /* the last one led for as long as a grace period */
+    uint32_t sleeps;   /* of the thread, that have ended */
     uint64_t begun_ns; /* time of the first begin without a wait after it; 0 = none */
     uint32_t soon;     /* consecutive waits that followed a begin soon */
 };
 
-/* The thread leads.   Owns:  borrows lock and changed until fini. */
-void weft_leader_init(struct weft_leader *leader, pthread_mutex_t *lock, pthread_cond_t *changed);
+/* The thread leads.
+ *
+ * Owns:    borrows lock and changed until fini, which is allowed after an error, too.
+ * Errors:  WEFT_IO  no timer; errno says why. */
+weft_status weft_leader_init(struct weft_leader *leader, pthread_mutex_t *lock,
+                             pthread_cond_t *changed);
 void weft_leader_fini(struct weft_leader *leader);
 
 /* Before each step of the thread: give the lead to waiters that request it, and return when the

@@ -65,7 +65,7 @@ static int set_up(void **state)
     assert_non_null(o);
     pthread_mutex_init(&o->lock, NULL);
     pthread_cond_init(&o->changed, NULL);
-    weft_leader_init(&o->leader, &o->lock, &o->changed);
+    assert_int_equal(weft_leader_init(&o->leader, &o->lock, &o->changed), WEFT_OK);
     assert_int_equal(pthread_create(&o->thread, NULL, run, o), 0);
     *state = o;
     return 0;
@@ -147,6 +147,26 @@ static void the_thread_sleeps_while_waits_follow_each_other(void **state)
         leave(o, false);
     }
     assert_in_range(held, TIMES * 3 / 4, TIMES); /* other processes may have used the processor */
+}
+
+/* Nor do waits wake it, if they are longer than the grace period. */
+static void long_waits_do_not_wake_the_thread(void **state)
+{
+    struct owner *o = *state;
+    uint32_t asleep = 0;
+    enum { TIMES = 100 };
+    take(o, later_ns);
+    for (uint32_t i = 0; i < TIMES; i++) {
+        uint32_t before = o->leader.sleeps;
+        pthread_mutex_unlock(&o->lock);
+        pause_us(2000);
+        pthread_mutex_lock(&o->lock);
+        leave(o, false);
+        take(o, later_ns);
+        asleep += o->leader.sleeps == before;
+    }
+    leave(o, false);
+    assert_in_range(asleep, TIMES * 3 / 4, TIMES); /* as above */
 }
 
 /* A step of a thread that begins an operation, while the thread is on its way to the lead, does not
@@ -280,6 +300,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(the_thread_leads_until_it_is_asked),
         TEST(the_thread_sleeps_while_waits_follow_each_other),
+        TEST(long_waits_do_not_wake_the_thread),
         TEST(a_begin_does_not_take_the_hurry_with_it),
         TEST(what_is_left_to_do_wakes_the_thread),
         TEST(a_begin_leads_where_waits_follow_soon),
