@@ -1,5 +1,6 @@
 /* Blocks of BLOCK elements are reduced in accumulators on the stack, one source after another. Each
- * source is read once, and the compiler can vectorize loops with a fixed operation. */
+ * source is read once, and the compiler can vectorize loops with a fixed operation. Sums begin with
+ * two sources, which saves a pass over the accumulators. */
 #include "coll/fold.h"
 
 #include <string.h>
@@ -145,16 +146,23 @@ SOURCE(i64, int64_t)
         }                                                                                          \
     }
 
-#define FOLD(NAME, T, ACC, LOAD, STORE, DIVIDE)                                                    \
+#define FOLD(NAME, T, ACC, LOAD, STORE, PLUS, DIVIDE)                                              \
     static void fold_##NAME(T *out, const void *const *from, uint32_t sources, size_t elems,       \
                             enum weft_coll_reduction reduction, uint32_t divisor)                  \
     {                                                                                              \
         ACC acc[BLOCK];                                                                            \
+        bool sum = reduction == WEFT_COLL_SUM || reduction == WEFT_COLL_MEAN;                      \
+        bool two = sum && sources > 1;                                                             \
         for (size_t at = 0; at < elems; at += BLOCK) {                                             \
             size_t n = weft_min_u64(elems - at, BLOCK);                                            \
             const source_##NAME *first = (const source_##NAME *)from[0] + at;                      \
-            EACH(LOAD(first[i]))                                                                   \
-            for (uint32_t k = 1; k < sources; k++) {                                               \
+            const source_##NAME *second = (const source_##NAME *)from[two] + at;                   \
+            if (two) {                                                                             \
+                EACH(PLUS(LOAD(first[i]), LOAD(second[i])))                                        \
+            } else {                                                                               \
+                EACH(LOAD(first[i]))                                                               \
+            }                                                                                      \
+            for (uint32_t k = two ? 2 : 1; k < sources; k++) {                                     \
                 step_##NAME(acc, (const source_##NAME *)from[k] + at, n, reduction);               \
             }                                                                                      \
             if (reduction == WEFT_COLL_MEAN) {                                                     \
@@ -167,6 +175,9 @@ SOURCE(i64, int64_t)
     }
 
 #define SAME(x)       (x)
+#define ADD(x, y)     ((x) + (y))
+#define ADD_32(x, y)  ((uint32_t)(x) + (uint32_t)(y)) /* wraps, also where it becomes narrower */
+#define ADD_64(x, y)  ((uint64_t)(x) + (uint64_t)(y))
 #define DIVIDE_F32(x) ((x) / (float)divisor)
 #define DIVIDE_F64(x) ((x) / (double)divisor)
 #define NO_DIVIDE(x)  ((void)divisor, (x))
@@ -180,14 +191,14 @@ INT_STEP(u8, uint8_t, uint32_t)
 INT_STEP(i32, int32_t, uint32_t)
 INT_STEP(i64, int64_t, uint64_t)
 
-FOLD(f32, float, float, SAME, SAME, DIVIDE_F32)
-FOLD(f64, double, double, SAME, SAME, DIVIDE_F64)
-FOLD(f16, uint16_t, float, weft_coll_f16_load, weft_coll_f16_store, DIVIDE_F32)
-FOLD(bf16, uint16_t, float, weft_coll_bf16_load, weft_coll_bf16_store, DIVIDE_F32)
-FOLD(i8, int8_t, int8_t, SAME, SAME, NO_DIVIDE)
-FOLD(u8, uint8_t, uint8_t, SAME, SAME, NO_DIVIDE)
-FOLD(i32, int32_t, int32_t, SAME, SAME, NO_DIVIDE)
-FOLD(i64, int64_t, int64_t, SAME, SAME, NO_DIVIDE)
+FOLD(f32, float, float, SAME, SAME, ADD, DIVIDE_F32)
+FOLD(f64, double, double, SAME, SAME, ADD, DIVIDE_F64)
+FOLD(f16, uint16_t, float, weft_coll_f16_load, weft_coll_f16_store, ADD, DIVIDE_F32)
+FOLD(bf16, uint16_t, float, weft_coll_bf16_load, weft_coll_bf16_store, ADD, DIVIDE_F32)
+FOLD(i8, int8_t, int8_t, SAME, SAME, ADD_32, NO_DIVIDE)
+FOLD(u8, uint8_t, uint8_t, SAME, SAME, ADD_32, NO_DIVIDE)
+FOLD(i32, int32_t, int32_t, SAME, SAME, ADD_32, NO_DIVIDE)
+FOLD(i64, int64_t, int64_t, SAME, SAME, ADD_64, NO_DIVIDE)
 
 /* ---- all types ------------------------------------------------------------------------------- */
 
