@@ -587,7 +587,7 @@ int weft_perf_collective(int argc, char **argv)
         {"transport", "NAME", "weft = UDP; tcp = the same messages over kernel TCP",
          WEFT_OPTION_CHOICE, &o.transport, .choices = transports},
         {"packet-bytes", "N",
-         "UDP payload of a full packet; 0 = 1472, or 32832 on loopback", WEFT_OPTION_U32,
+         "UDP payload of a full packet; 0 = 1472, or 65000 on loopback", WEFT_OPTION_U32,
          &o.packet_bytes, .max = 65000},
         {"give-up", "S", "time limit of one operation", WEFT_OPTION_U32, &o.timeout_s, .min = 1,
          .max = 86400},

@@ -72,7 +72,7 @@ struct weft_comm_config {
     uint32_t security;            /* enum weft_transport_security; default AUTH */
     uint16_t port;                /* 0 (default) = any free port */
     uint16_t packet_bytes;        /* UDP payload to send, 1,200 .. 65,000; 0 (default) = 1,472,
-                                   * or 32,832 if host is a loopback address */
+                                   * or 65,000 if host is a loopback address */
     uint32_t rank;                /* 0 .. ranks - 1 */
     uint32_t ranks;               /* 1 .. 1,024 */
     uint64_t epoch;               /* number of this run of the job, < 2^40. It must differ for

@@ -14,7 +14,12 @@
  */
 #include "coll/internal.h"
 
-enum { PRIORITY_CONTROL = 0, PRIORITY_FIRST = 1, PRIORITY_LAST = 7 };
+enum {
+    PRIORITY_CONTROL = 0,
+    PRIORITY_FIRST = 1,
+    PRIORITY_LAST = 7,
+    EVEN_BYTES_MIN = 16384, /* chunks from this length on are made equally long */
+};
 
 static const uint8_t *source_of(const struct op *op, uint32_t phase, uint32_t slice,
                                 struct part part)
@@ -71,13 +76,27 @@ struct outgoing {
     uint8_t priority;
 };
 
+/* Elements of a chunk; 0: the transport decides. Long chunks, as between processes of one host, are
+ * made equally long: the rest of a segment in a packet of its own would cost nearly as much as a
+ * full packet. Grains are not divided. */
+static uint32_t layout_set(struct weft_coll *c, struct weft_msg_send *send)
+{
+    uint32_t elems = c->msgr.ops->chunk_elems(c->msgr.self, send->peer, send->elem_bytes);
+    if ((uint64_t)elems * send->elem_bytes < EVEN_BYTES_MIN || elems % WEFT_COLL_GRAIN != 0) {
+        return elems;
+    }
+    uint64_t chunks = weft_div_ceil_u64(send->total, elems);
+    uint64_t grains = weft_div_ceil_u64(weft_div_ceil_u64(send->total, chunks), WEFT_COLL_GRAIN);
+    send->chunk_elems = (uint16_t)(grains * WEFT_COLL_GRAIN);
+    return send->chunk_elems;
+}
+
 /* Loss within a chunk that does not begin on a grain cannot be recorded per grain: such a message
  * must be complete. */
-static void bound_set(struct weft_coll *c, const struct outgoing *o, uint32_t index,
+static void bound_set(struct weft_coll *c, const struct outgoing *o, uint32_t index, uint32_t elems,
                       struct weft_msg_send *send)
 {
     const struct op *op = o->op;
-    uint32_t elems = c->msgr.ops->chunk_elems(c->msgr.self, send->peer, send->elem_bytes);
     if (o->phase != PHASE_1 || !op->lossy || elems == 0 ||
         (elems % WEFT_COLL_GRAIN != 0 && send->total > elems)) {
         return;
@@ -86,7 +105,7 @@ static void bound_set(struct weft_coll *c, const struct outgoing *o, uint32_t in
     send->stream = op->call.group << 20 ^ op->call.stream;
     if (weft_div_ceil_u64(send->total, elems) <= c->config.chunks_max) {
         send->critical_mask = weft_coll_critical(c, op, o->segment, index, elems);
-        send->chunk_elems = send->critical_mask != NULL ? (uint16_t)elems : 0;
+        send->chunk_elems = send->critical_mask != NULL ? (uint16_t)elems : send->chunk_elems;
     }
 }
 
@@ -127,7 +146,7 @@ static weft_status send_data(struct weft_coll *c, const struct outgoing *o, uint
                                         .segment = o->segment,
                                         .index = index}),
     };
-    bound_set(c, o, index, &send);
+    bound_set(c, o, index, layout_set(c, &send), &send);
     uint64_t seq;
     weft_status status = c->msgr.ops->send(c->msgr.self, &send, c->now_ns, &seq);
     if (status == WEFT_OK) {

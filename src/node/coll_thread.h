@@ -16,14 +16,10 @@
 #include "io/driver.h"
 #include "job/launch.h"
 #include "node/security.h"
-#include "wire/packet.h"
 
 enum {
     WEFT_COLL_THREAD_BUSY_POLL_US = 50, /* the default: a rank waits for its next segment */
-    /* loopback_packet_bytes: a chunk is 32 KB. Vectors are mostly a power of two long, and so are
-     * then their segments: each would end with a packet of some hundred bytes, which costs nearly
-     * as much as a full one, if the headers did not come on top. */
-    WEFT_COLL_THREAD_LOOPBACK_BYTES = 32768 + WEFT_DATA_OVERHEAD_BYTES,
+    WEFT_COLL_THREAD_LOOPBACK_BYTES = 65000, /* loopback_packet_bytes, the most */
 };
 
 struct weft_coll_thread;

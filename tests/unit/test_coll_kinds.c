@@ -308,6 +308,53 @@ static void test_pair_in_place(void **state)
     }
 }
 
+/* Long chunks of a message are equally long, but for the grains; short ones fill their packets. */
+static void test_even_chunks(void **state)
+{
+    (void)state;
+    static const uint32_t lengths[] = {5000, 20000, 33000, 70000, 131072};
+    static const uint32_t rooms[] = {1408, 64936};
+    for (uint32_t t = 0; t < 2 * sizeof(lengths) / sizeof(lengths[0]); t++) {
+        uint32_t count = lengths[t / 2], room = rooms[t % 2];
+        struct rig *r = rig_new(2, t);
+        r->net->packet_bytes = room;
+        struct buffers b;
+        buffers_make(&b, 2, count, count);
+        for (uint32_t k = 0; k < 2; k++) {
+            struct weft_coll_call call = {
+                .type = WEFT_COLL_I32, .count = count, .in = b.in[k], .out = b.out[k]};
+            assert_int_equal(rig_begin(r, k, call), WEFT_OK);
+        }
+        uint32_t seen = 0;
+        for (uint32_t i = 0; i < FAKE_MESSAGES; i++) {
+            const struct fake_message *m = &r->net->messages[i];
+            uint32_t full = room / sizeof(int32_t) / WEFT_COLL_GRAIN * WEFT_COLL_GRAIN;
+            if (!m->live || m->send.elem_bytes != sizeof(int32_t)) {
+                continue;
+            }
+            seen++;
+            uint32_t last = m->send.total - (m->chunks - 1) * m->chunk_elems;
+            assert_int_equal(m->chunks, weft_div_ceil_u64(m->send.total, full));
+            assert_int_equal(m->chunk_elems % WEFT_COLL_GRAIN, 0);
+            if (room < 16384) {
+                assert_int_equal(m->chunk_elems, full);
+            } else {
+                assert_in_range(last, m->chunk_elems - m->chunks * WEFT_COLL_GRAIN, m->chunk_elems);
+            }
+        }
+        assert_true(seen >= 2);
+        rig_run(r);
+        for (uint32_t k = 0; k < 2; k++) {
+            assert_int_equal(r->done[k][0].status, WEFT_OK);
+            for (uint64_t i = 0; i < count; i++) {
+                assert_int_equal(b.out[k][i], value_of(0, i) + value_of(1, i));
+            }
+        }
+        buffers_free(&b, 2);
+        rig_free(r);
+    }
+}
+
 /* Without elements: done at once, but counted in the order of operations. */
 static void test_nothing(void **state)
 {
@@ -603,7 +650,7 @@ int main(void)
         cmocka_unit_test(test_nothing),        cmocka_unit_test(test_refused),
         cmocka_unit_test(test_send_recv),      cmocka_unit_test(test_send_recv_many),
         cmocka_unit_test(test_very_long),      cmocka_unit_test(test_many_at_once),
-        cmocka_unit_test(test_pair_in_place),
+        cmocka_unit_test(test_pair_in_place),  cmocka_unit_test(test_even_chunks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
