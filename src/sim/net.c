@@ -41,6 +41,7 @@ struct weft_net {
     struct weft_sim_alarms alarms;
     struct weft_sim_heap heap; /* events of delayed packets */
     struct link *links;        /* link of (host, dir) is port[host] x 2 + dir */
+    uint64_t *queued_bytes;    /* of each host's own packets, in the buffer of its uplink */
     uint32_t *port;            /* the host itself, unless it shares another host's links */
     uint32_t hosts;
     uint32_t overhead_bytes;
@@ -95,7 +96,8 @@ struct weft_net *weft_net_new(uint32_t hosts, uint64_t seed)
     WEFT_ASSERT(net != NULL);
     net->links = calloc(hosts * 2, sizeof(*net->links));
     net->port = calloc(hosts, sizeof(*net->port));
-    WEFT_ASSERT(net->links != NULL && net->port != NULL);
+    net->queued_bytes = calloc(hosts, sizeof(*net->queued_bytes));
+    WEFT_ASSERT(net->links != NULL && net->port != NULL && net->queued_bytes != NULL);
     net->hosts = hosts;
     net->overhead_bytes = WEFT_NET_OVERHEAD_BYTES;
     weft_sim_alarms_init(&net->alarms, hosts * 5);
@@ -126,6 +128,7 @@ void weft_net_free(struct weft_net *net)
     weft_sim_heap_fini(&net->heap);
     weft_sim_alarms_fini(&net->alarms);
     free(net->port);
+    free(net->queued_bytes);
     free(net->links);
     free(net);
 }
@@ -241,6 +244,9 @@ static void link_enter(struct weft_net *net, uint32_t idx, struct weft_net_packe
     }
     counters->queued++;
     counters->queued_bytes += bytes;
+    if (idx % 2 == WEFT_NET_UP) {
+        net->queued_bytes[packet->from] += bytes;
+    }
     counters->queued_bytes_max = weft_max_u64(counters->queued_bytes_max, counters->queued_bytes);
     link->free_at_ns = weft_max_u64(link->free_at_ns, net->now_ns) +
                        weft_div_ceil_u64(bytes * 8 * WEFT_NS_PER_S, link->config.rate_bps);
@@ -316,6 +322,9 @@ static void link_leave(struct weft_net *net, uint32_t idx)
     net->touched = idx;
     link->counters.queued--;
     link->counters.queued_bytes -= packet->count + net->overhead_bytes;
+    if (idx % 2 == WEFT_NET_UP) {
+        net->queued_bytes[packet->from] -= packet->count + net->overhead_bytes;
+    }
     link->counters.left_bytes += packet->count + net->overhead_bytes;
     if (link_drops(link, net->now_ns)) {
         weft_net_packet_free(packet);
@@ -448,6 +457,12 @@ const struct weft_net_link_counters *weft_net_link_counters(const struct weft_ne
                                                             uint32_t host, enum weft_net_dir dir)
 {
     return &link_of(net, host, dir)->counters;
+}
+
+uint64_t weft_net_queued_bytes(const struct weft_net *net, uint32_t host)
+{
+    WEFT_ASSERT(host < net->hosts);
+    return net->queued_bytes[host];
 }
 
 static const char *link_check(const struct link *link)

@@ -167,6 +167,9 @@ bool weft_net_any(const struct weft_net *net,
 const struct weft_net_link_counters *weft_net_link_counters(const struct weft_net *net,
                                                             uint32_t host, enum weft_net_dir dir);
 
+/* Bytes of this host's own packets in the buffer of its uplink, which it may share. */
+uint64_t weft_net_queued_bytes(const struct weft_net *net, uint32_t host);
+
 /* Returns NULL if every link conserves its packets and respects its buffer size, else the error.
  * `all` checks every link, otherwise only the link of the last event. */
 const char *weft_net_check(const struct weft_net *net, bool all);

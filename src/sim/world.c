@@ -44,6 +44,8 @@ struct host {
     uint32_t life; /* of its process: number of earlier processes */
     bool alive;
     bool moved; /* its address is MOVED_ADDR + host */
+    struct weft_world_other other; /* of a host without an endpoint; else zeroed */
+    uint32_t beside; /* host of other programs over the same links; the host itself if none */
     struct weft_world_host_counters counters;
 };
 
@@ -70,6 +72,7 @@ struct weft_world *weft_world_new(const struct weft_world_config *config)
     weft_attacker_init(&world->attacker, &config->hostile, config->hosts, config->seed);
     for (uint32_t i = 0; i < config->hosts; i++) {
         world->hosts[i].socket_last = &world->hosts[i].socket_first;
+        world->hosts[i].beside = i;
     }
     return world;
 }
@@ -139,6 +142,16 @@ weft_status weft_world_host_init(struct weft_world *world, uint32_t host_idx,
     struct host *host = &world->hosts[host_idx];
     WEFT_ASSERT(host->ep == NULL);
     return host_open(world, host, config);
+}
+
+void weft_world_other_init(struct weft_world *world, uint32_t host_idx, uint32_t beside,
+                           const struct weft_world_other *other)
+{
+    WEFT_ASSERT(host_idx < world->config.hosts && beside < world->config.hosts);
+    WEFT_ASSERT(world->hosts[host_idx].ep == NULL && world->hosts[beside].beside == beside);
+    weft_net_share(world->net, host_idx, beside);
+    world->hosts[host_idx].other = *other;
+    world->hosts[beside].beside = host_idx;
 }
 
 struct weft_net *weft_world_net(struct weft_world *world)
@@ -472,15 +485,26 @@ static void send_burst(struct weft_world *world, uint32_t host_idx, const struct
     }
 }
 
+static void queue_report(struct weft_world *world, uint32_t host_idx)
+{
+    struct host *host = &world->hosts[host_idx];
+    const struct weft_net_link_counters *up =
+        weft_net_link_counters(world->net, host_idx, WEFT_NET_UP);
+    uint64_t bytes = up->queued_bytes;
+    if (host->beside != host_idx) {
+        bytes -= weft_net_queued_bytes(world->net, host->beside);
+        weft_ep_link_sent(host->ep, weft_ep_link_asked(host->ep) ? up->left_bytes : 0);
+    }
+    weft_ep_queued(host->ep, bytes, weft_net_now_ns(world->net));
+}
+
 static void send_all(struct weft_world *world, uint32_t host_idx)
 {
     struct host *host = &world->hosts[host_idx];
     for (uint32_t bursts = 0; bursts < BURSTS_MAX; bursts++) {
         uint32_t packets = weft_ep_send(host->ep, weft_net_now_ns(world->net), &world->tx);
         if (packets == 0 && weft_ep_queue_asked(host->ep)) {
-            const struct weft_net_link_counters *up =
-                weft_net_link_counters(world->net, host_idx, WEFT_NET_UP);
-            weft_ep_queued(host->ep, up->queued_bytes, weft_net_now_ns(world->net));
+            queue_report(world, host_idx);
             continue;
         }
         if (packets == 0) {
@@ -538,6 +562,9 @@ static void progress(struct weft_world *world, uint32_t host_idx)
 static void consider(struct weft_world *world, uint32_t host_idx)
 {
     struct host *host = &world->hosts[host_idx];
+    if (host->other.wake != NULL) {
+        host->other.wake(host->other.self, weft_net_now_ns(world->net));
+    }
     if (!host->alive) {
         return;
     }
@@ -550,6 +577,9 @@ static void consider(struct weft_world *world, uint32_t host_idx)
 static void arrived(struct weft_world *world, struct weft_net_packet *packet)
 {
     struct host *host = &world->hosts[packet->to];
+    if (host->other.packet != NULL) {
+        host->other.packet(host->other.self, packet, weft_net_now_ns(world->net));
+    }
     if (!host->alive) {
         weft_net_packet_free(packet);
         return;

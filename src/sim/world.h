@@ -79,6 +79,14 @@ struct weft_world_host_config {
     struct weft_world_app app;
 };
 
+/* The application of a host without an endpoint, whose packets are not of the protocol. */
+struct weft_world_other {
+    void *self;
+    /* A packet has arrived; it is freed after the call. */
+    void (*packet)(void *self, const struct weft_net_packet *packet, uint64_t now_ns);
+    void (*wake)(void *self, uint64_t now_ns); /* set with weft_net_wake */
+};
+
 enum weft_world_end {
     WEFT_WORLD_TIME,   /* the requested time was reached */
     WEFT_WORLD_IDLE,   /* no event is scheduled */
@@ -108,6 +116,13 @@ void weft_world_free(struct weft_world *world); /* NULL is allowed */
  * Errors:  WEFT_INVALID  the endpoint rejects its configuration. */
 weft_status weft_world_host_init(struct weft_world *world, uint32_t host,
                                  const struct weft_world_host_config *config);
+
+/* Create a host without an endpoint: other programs of the host `beside`, over the same links. It
+ * sends with weft_net_send. The endpoint of `beside` sees only its own bytes in the queue of its
+ * uplink, and can count those that the link has sent for all, as on a real host. Call once per
+ * host, before the first run. */
+void weft_world_other_init(struct weft_world *world, uint32_t host, uint32_t beside,
+                           const struct weft_world_other *other);
 
 struct weft_net *weft_world_net(struct weft_world *world);
 struct weft_ep *weft_world_ep(struct weft_world *world, uint32_t host);
