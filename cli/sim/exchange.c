@@ -3,6 +3,7 @@
 #include "cli/output.h"
 #include "cli/sim/report.h"
 #include "cli/sim/tap.h"
+#include "cli/sim/traffic.h"
 #include "cli/verbs.h"
 
 #include "core/cc.h"
@@ -10,6 +11,51 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+
+/* The last part of a step's timeline that any step reached, plus one. */
+static uint32_t bins_used(const struct weft_exchange_result *r)
+{
+    uint32_t count = WEFT_STEP_BINS;
+    while (count > 0 && r->bins[count - 1].ns == 0) {
+        count--;
+    }
+    return count;
+}
+
+static void print_use(const char *name, const struct weft_exchange_result *r, bool up)
+{
+    printf("%-5s", name);
+    for (uint32_t i = 0; i < bins_used(r); i++) {
+        printf(" %.2f", (double)(up ? r->bins[i].up_ppm : r->bins[i].down_ppm) / WEFT_PPM);
+    }
+    printf("\n");
+}
+
+static void print_step(const struct weft_exchange_config *config,
+                       const struct weft_exchange_result *r)
+{
+    printf("\nms since the begin of the step, mean: the worker has the reply; the server has the "
+           "push,\nthe request, CLOCK; the push is known to be received; steps that this worker "
+           "ended\n");
+    for (uint32_t i = 0; i < config->hosts; i++) {
+        const struct weft_step_worker *w = &r->workers[i];
+        printf("worker %-3" PRIu32 " %8.3f %8.3f %8.3f %8.3f %8.3f %6" PRIu32 "\n", i + 1,
+               weft_cli_ms(w->reply_ns), weft_cli_ms(w->push_ns), weft_cli_ms(w->request_ns),
+               weft_cli_ms(w->clock_ns), weft_cli_ms(w->closed_ns), w->last);
+    }
+    printf("use of the server's link in each %.0f ms of the step, from it and to it\n",
+           weft_cli_ms(WEFT_STEP_BIN_NS));
+    print_use("from", r, true);
+    print_use("to", r, false);
+    printf("\n");
+}
+
+static void print_flows(const struct weft_reno_counters *c)
+{
+    printf("TCP: %" PRIu64 " flows, %" PRIu64 " complete, %" PRIu64 " refused, %" PRIu64
+           " bytes, %" PRIu64 " segments, %" PRIu64 " of these again, %" PRIu64 " timeouts\n",
+           c->flows, c->complete, c->refused, c->bytes, c->segments, c->again, c->timeouts);
+}
 
 static void print_text(const struct weft_exchange_config *config,
                        const struct weft_exchange_result *r)
@@ -30,8 +76,50 @@ static void print_text(const struct weft_exchange_config *config,
     printf("DATA: %" PRIu64 " sent, %" PRIu64 " declared lost, %" PRIu64
            " of these spuriously; %" PRIu64 " probes\n",
            r->data_sent, r->data_lost, r->data_spurious, r->probes);
+    if (config->pattern == WEFT_EXCHANGE_STEP) {
+        print_step(config, r);
+    }
+    if (config->next_flow != NULL) {
+        print_flows(&r->flows);
+    }
     printf("%" PRIu64 " packets, %.3f ms of virtual time, trace hash %016" PRIx64 "\n", r->packets,
            weft_cli_ms(r->virtual_ns), r->trace_hash);
+}
+
+static void json_flows(cJSON *o, const struct weft_reno_counters *c)
+{
+    cJSON *flows = cJSON_AddObjectToObject(o, "flows");
+    cJSON_AddNumberToObject(flows, "begun", (double)c->flows);
+    cJSON_AddNumberToObject(flows, "complete", (double)c->complete);
+    cJSON_AddNumberToObject(flows, "refused", (double)c->refused);
+    cJSON_AddNumberToObject(flows, "bytes", (double)c->bytes);
+    cJSON_AddNumberToObject(flows, "segments", (double)c->segments);
+    cJSON_AddNumberToObject(flows, "segments_again", (double)c->again);
+    cJSON_AddNumberToObject(flows, "timeouts", (double)c->timeouts);
+}
+
+static void json_step(cJSON *o, const struct weft_exchange_config *config,
+                      const struct weft_exchange_result *r)
+{
+    cJSON *workers = cJSON_AddArrayToObject(o, "workers");
+    for (uint32_t i = 0; i < config->hosts; i++) {
+        const struct weft_step_worker *w = &r->workers[i];
+        cJSON *worker = cJSON_CreateObject();
+        cJSON_AddNumberToObject(worker, "reply_ns", (double)w->reply_ns);
+        cJSON_AddNumberToObject(worker, "push_ns", (double)w->push_ns);
+        cJSON_AddNumberToObject(worker, "request_ns", (double)w->request_ns);
+        cJSON_AddNumberToObject(worker, "clock_ns", (double)w->clock_ns);
+        cJSON_AddNumberToObject(worker, "closed_ns", (double)w->closed_ns);
+        cJSON_AddNumberToObject(worker, "last", w->last);
+        cJSON_AddItemToArray(workers, worker);
+    }
+    cJSON_AddNumberToObject(o, "bin_ns", WEFT_STEP_BIN_NS);
+    cJSON *from = cJSON_AddArrayToObject(o, "from_server_ppm");
+    cJSON *to = cJSON_AddArrayToObject(o, "to_server_ppm");
+    for (uint32_t i = 0; i < bins_used(r); i++) {
+        cJSON_AddItemToArray(from, cJSON_CreateNumber(r->bins[i].up_ppm));
+        cJSON_AddItemToArray(to, cJSON_CreateNumber(r->bins[i].down_ppm));
+    }
 }
 
 static cJSON *json_of(const struct weft_exchange_config *config,
@@ -86,6 +174,12 @@ static cJSON *json_of(const struct weft_exchange_config *config,
     }
     cJSON_AddNumberToObject(o, "mean_ratio", weft_cli_ratio(r->mean_ns, r->ideal_ns));
     cJSON_AddNumberToObject(o, "p99_ratio", weft_cli_ratio(r->p99_ns, r->ideal_ns));
+    if (config->pattern == WEFT_EXCHANGE_STEP) {
+        json_step(o, config, r);
+    }
+    if (config->next_flow != NULL) {
+        json_flows(o, &r->flows);
+    }
     cJSON_AddStringToObject(o, "trace_hash", hash);
     return o;
 }
@@ -124,6 +218,7 @@ int weft_cli_sim_exchange(int argc, char **argv)
     uint64_t ecn_kb = 0;
     bool json = false;
     struct weft_sim_tap tap = {0};
+    static struct weft_sim_traffic traffic;
     weft_exchange_config_default(&config);
     const struct weft_option options[] = {
         {"pattern", "NAME", "traffic pattern of a round", WEFT_OPTION_CHOICE, &config.pattern,
@@ -151,6 +246,7 @@ int weft_cli_sim_exchange(int argc, char **argv)
          .value = &config.loss_ppm},
         {"bound", "P", "fraction of a message that may be missing", WEFT_OPTION_PPM,
          .value = &config.bound_ppm},
+        WEFT_SIM_TRAFFIC_OPTIONS(&traffic),
         {"rounds", "N", "number of rounds, back to back", WEFT_OPTION_U32, &config.rounds, .min = 1,
          .max = WEFT_EXCHANGE_ROUNDS_MAX},
         {"seed", "N", "seed of the network and the endpoints", WEFT_OPTION_U64,
@@ -186,6 +282,14 @@ int weft_cli_sim_exchange(int argc, char **argv)
     config.buffer_bytes = buffer_kb * 1000;
     config.ecn_bytes = ecn_kb * 1000;
     const char *wrong = weft_exchange_config_check(&config);
+    if (wrong == NULL) {
+        wrong = weft_sim_traffic_open(&traffic, weft_exchange_hosts(&config), config.rate_bps,
+                                      config.seed);
+    }
+    if (weft_sim_traffic_any(&traffic)) {
+        config.next_flow = weft_sim_traffic_next;
+        config.flows_self = &traffic;
+    }
     if (wrong != NULL) {
         return weft_options_usage(&command, "%s", wrong);
     }

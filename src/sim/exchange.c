@@ -13,7 +13,7 @@
 
 /* A round that takes longer is treated as hung. */
 static const uint64_t round_ns_max = 60 * WEFT_NS_PER_S;
-static const uint64_t look_ns = WEFT_NS_PER_MS;
+static const uint64_t look_ns = 250 * WEFT_NS_PER_US;
 static const uint64_t deep_bytes = UINT64_C(1) << 40;
 
 enum { SOCKET_PACKETS = 65536, CLOCK_BYTES = 40 };
@@ -32,6 +32,8 @@ struct host {
 struct exchange {
     struct weft_exchange_config config;
     struct weft_world *world;
+    struct weft_reno *flows; /* NULL = none */
+    struct weft_step_times step;
     uint32_t hosts; /* of the world; in a step or an outcast, host 0 is the server */
     struct host *host;
     uint64_t kind_bytes[KIND_END];
@@ -71,6 +73,20 @@ void weft_exchange_config_default(struct weft_exchange_config *config_p)
         .rounds = 20,
         .seed = 1,
     };
+}
+
+uint32_t weft_exchange_hosts(const struct weft_exchange_config *config)
+{
+    switch (config->pattern) {
+    case WEFT_EXCHANGE_ALLTOALL:
+        return config->hosts;
+    case WEFT_EXCHANGE_SHUFFLE:
+        return 2 * config->hosts;
+    case WEFT_EXCHANGE_OUTCAST:
+    case WEFT_EXCHANGE_STEP:
+        break;
+    }
+    return config->hosts + 1;
 }
 
 static bool bytes_valid(uint64_t bytes)
@@ -224,9 +240,18 @@ static void post_all(struct exchange *s)
     }
 }
 
+static bool is_step(const struct exchange *s)
+{
+    return s->config.pattern == WEFT_EXCHANGE_STEP;
+}
+
 static void go(struct exchange *s, uint64_t now_ns)
 {
     s->go_ns = now_ns;
+    weft_step_begin(&s->step, now_ns);
+    if (is_step(s)) {
+        weft_step_order(&s->step, s->host[0].order, s->host[0].order_count);
+    }
     post_all(s);
     for (uint32_t i = 0; i < s->hosts; i++) {
         if (s->host[i].order_count > 0) {
@@ -250,10 +275,25 @@ static void on_wake(void *self, uint32_t host, uint64_t now_ns)
 static void round_over(struct exchange *s, uint64_t now_ns)
 {
     s->times_ns[s->round++] = now_ns - s->go_ns;
+    weft_step_end(&s->step);
     if (s->round == s->config.rounds) {
         s->stopping = true;
     } else {
         go(s, now_ns);
+    }
+}
+
+/* Record the message in the times of its worker. */
+static void step_note(struct exchange *s, uint32_t worker, enum kind kind, uint64_t now_ns)
+{
+    static const enum weft_step_mark marks[] = {
+        [KIND_REPLY] = WEFT_STEP_REPLY,
+        [KIND_PUSH] = WEFT_STEP_PUSH,
+        [KIND_REQUEST] = WEFT_STEP_REQUEST,
+        [KIND_CLOCK] = WEFT_STEP_CLOCK,
+    };
+    if (kind != KIND_DATA) {
+        weft_step_mark(&s->step, worker, marks[kind], now_ns);
     }
 }
 
@@ -271,6 +311,7 @@ static void on_received(struct exchange *s, uint32_t host, const struct weft_msg
     s->messages++;
     s->chunks += event->chunks;
     s->missing += missing;
+    step_note(s, host == 0 ? (uint32_t)event->user : host, kind, now_ns);
     if (kind == KIND_REPLY) {
         send_one(s, host, (uint32_t)event->user, KIND_PUSH, now_ns);
         send_one(s, host, (uint32_t)event->user, KIND_REQUEST, now_ns);
@@ -286,7 +327,10 @@ static void on_sent(struct exchange *s, uint32_t host, const struct weft_msg_eve
     if (event->outcome != WEFT_MSG_COMPLETE) {
         weft_world_fail(s->world, "host %" PRIu32 ": a message ended with outcome %d", host,
                         (int)event->outcome);
+    } else if (tag_kind(event->tag) == KIND_REPLY) {
+        weft_step_replied(&s->step, (uint32_t)event->user, event->begun_ns);
     } else if (tag_kind(event->tag) == KIND_PUSH) {
+        weft_step_mark(&s->step, host, WEFT_STEP_CLOSED, now_ns);
         send_one(s, host, (uint32_t)event->user, KIND_CLOCK, now_ns);
     }
 }
@@ -402,9 +446,7 @@ static struct exchange *exchange_new(const struct weft_exchange_config *config)
     struct exchange *s = calloc(1, sizeof(*s));
     WEFT_ASSERT(s != NULL);
     s->config = *config;
-    s->hosts = config->pattern == WEFT_EXCHANGE_ALLTOALL  ? config->hosts
-               : config->pattern == WEFT_EXCHANGE_SHUFFLE ? 2 * config->hosts
-                                                          : config->hosts + 1;
+    s->hosts = weft_exchange_hosts(config);
     s->kind_bytes[KIND_DATA] = config->message_bytes;
     s->kind_bytes[KIND_PUSH] = config->message_bytes;
     s->kind_bytes[KIND_REPLY] = config->reply_bytes;
@@ -421,7 +463,7 @@ static struct exchange *exchange_new(const struct weft_exchange_config *config)
     s->host = calloc(s->hosts, sizeof(*s->host));
     WEFT_ASSERT(s->source != NULL && s->sink != NULL && s->host != NULL);
     struct weft_world_config world = {
-        .hosts = s->hosts,
+        .hosts = config->next_flow == NULL ? s->hosts : 2 * s->hosts,
         .seed = weft_mix64(config->seed ^ UINT64_C(0x65786368616e6765)),
         .steps_max = UINT64_MAX,
         .lean = true,
@@ -434,12 +476,23 @@ static struct exchange *exchange_new(const struct weft_exchange_config *config)
         make_host(s, i);
     }
     connect_all(s);
+    if (config->next_flow != NULL) {
+        s->flows = weft_reno_new(&(struct weft_reno_config){
+            .world = s->world,
+            .hosts = s->hosts,
+            .overhead_bytes = WEFT_NET_OVERHEAD_BYTES + WEFT_TAG_BYTES,
+            .rate_bps = config->rate_bps,
+            .next = config->next_flow,
+            .self = config->flows_self,
+        });
+    }
     return s;
 }
 
 static void exchange_free(struct exchange *s)
 {
-    weft_world_free(s->world); /* first: endpoints borrow the memory */
+    weft_reno_free(s->flows);
+    weft_world_free(s->world); /* before: endpoints borrow the memory */
     for (uint32_t i = 0; i < s->hosts; i++) {
         free(s->host[i].peers);
         free(s->host[i].order);
@@ -473,6 +526,12 @@ static bool all_confirmed(const struct exchange *s)
     return s->outstanding == 0;
 }
 
+/* Bytes that the link of host 0 has carried. */
+static uint64_t left_bytes(const struct exchange *s, enum weft_net_dir dir)
+{
+    return weft_net_link_counters(weft_world_net(s->world), 0, dir)->left_bytes;
+}
+
 /* Poll a condition. Time advances in fixed steps, because the network's clock does not advance
  * while no event is scheduled. */
 static void run_until(struct exchange *s, bool (*reached)(const struct exchange *s),
@@ -489,6 +548,7 @@ static void run_until(struct exchange *s, bool (*reached)(const struct exchange 
             return;
         }
         (void)weft_world_run(s->world, at_ns);
+        weft_step_link(&s->step, left_bytes(s, WEFT_NET_UP), left_bytes(s, WEFT_NET_DOWN), at_ns);
     }
 }
 
@@ -506,8 +566,14 @@ static void run(struct exchange *s)
     set_faults(s);
     s->times_ns = calloc(s->config.rounds, sizeof(*s->times_ns));
     WEFT_ASSERT(s->times_ns != NULL);
+    if (s->flows != NULL) {
+        weft_reno_begin(s->flows);
+    }
     go(s, weft_world_now_ns(s->world));
     run_until(s, rounds_done, "a round is over");
+    if (s->flows != NULL) {
+        weft_reno_end(s->flows);
+    }
     run_until(s, all_confirmed, "all messages are confirmed");
     const char *wrong = weft_net_check(weft_world_net(s->world), true);
     if (wrong != NULL) {
@@ -525,6 +591,16 @@ static void result_times(struct exchange *s, struct weft_exchange_result *r)
     r->p99_ns = times.p99_ns;
     r->max_ns = times.max_ns;
     r->mean_ns = times.mean_ns;
+}
+
+static void result_step(const struct exchange *s, struct weft_exchange_result *r)
+{
+    for (uint32_t i = 0; i < s->config.hosts && is_step(s); i++) {
+        r->workers[i] = weft_step_worker_of(&s->step, i + 1, r->rounds);
+    }
+    for (uint32_t i = 0; i < WEFT_STEP_BINS && is_step(s); i++) {
+        r->bins[i] = weft_step_bin_of(&s->step, i, s->config.rate_bps);
+    }
 }
 
 static void result_counters(const struct exchange *s, struct weft_exchange_result *r)
@@ -573,5 +649,9 @@ void weft_exchange_run(const struct weft_exchange_config *config,
     snprintf(result_p->failure, sizeof(result_p->failure), "%s", weft_world_wrong(s->world));
     result_times(s, result_p);
     result_counters(s, result_p);
+    result_step(s, result_p);
+    if (s->flows != NULL) {
+        result_p->flows = *weft_reno_counters(s->flows);
+    }
     exchange_free(s);
 }

@@ -7,7 +7,8 @@
  *   step      the traffic of a synchronous training step with a parameter server: the server sends
  *             a reply to each of N workers; a worker that received it sends its push and the
  *             request (list of ids) of its next pull, and CLOCK when its push is acknowledged; when
- *             the server has received all of these, the next round begins
+ *             the server has received all of these, the next round begins. As a shard does
+ *             (ps/shard_wait.c), the server replies first to the worker that needs the longest time
  *
  * All hosts are connected to one switch by equal links (sim/net.h). Every downlink has a small
  * buffer, an ECN threshold and, after its queue, random loss. Rounds are back to back: a round
@@ -26,6 +27,8 @@
 #define WEFT_SIM_EXCHANGE_H
 
 #include "core/endpoint.h"
+#include "sim/reno.h"
+#include "sim/step_times.h"
 #include "sim/world.h"
 
 #include <stdbool.h>
@@ -59,6 +62,10 @@ struct weft_exchange_config {
     uint32_t rounds;
     uint64_t seed;
     const char *cc_name;              /* NULL = the default */
+    /* Other traffic on the hosts' links, from the first round on: returns the next flow, false =
+     * none. NULL = no other traffic. In a step, host 0 is the server. */
+    bool (*next_flow)(void *self, struct weft_reno_flow *flow_p);
+    void *flows_self;
     const struct weft_world_tap *tap; /* NULL = none */
 };
 
@@ -86,7 +93,13 @@ struct weft_exchange_result {
     uint64_t packets;
     uint64_t virtual_ns;
     uint64_t trace_hash;
+    struct weft_reno_counters flows;
+    struct weft_step_worker workers[WEFT_EXCHANGE_HOSTS_MAX]; /* step; (hosts,) */
+    struct weft_step_bin bins[WEFT_STEP_BINS];                /* step */
 };
+
+/* Number of hosts of an exchange, servers included. */
+uint32_t weft_exchange_hosts(const struct weft_exchange_config *config);
 
 const char *weft_exchange_pattern_name(enum weft_exchange_pattern pattern);
 

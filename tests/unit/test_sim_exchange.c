@@ -1,5 +1,5 @@
-/* Exchanges: the ideals computed by hand, complete runs of every pattern, equal seeds, and refused
- * configurations. */
+/* Exchanges: the ideals computed by hand, complete runs of every pattern, alone and beside other
+ * traffic, equal seeds, and refused configurations. */
 #include "sim/exchange.h"
 
 #include <setjmp.h>
@@ -135,6 +135,82 @@ static void a_seed_is_a_run(void **state)
     assert_false(a.trace_hash == b.trace_hash);
 }
 
+/* A flow from worker 1 to worker 2. */
+struct beside {
+    uint32_t count;
+};
+
+static bool next_flow(void *self, struct weft_reno_flow *flow_p)
+{
+    struct beside *beside = self;
+    *flow_p = (struct weft_reno_flow){.from = 1, .to = 2};
+    return beside->count++ == 0;
+}
+
+static struct weft_exchange_result run_beside(enum weft_exchange_pattern pattern)
+{
+    struct weft_exchange_config config = config_of(pattern);
+    struct beside beside = {0};
+    config.rate_bps = 200000000;
+    config.buffer_bytes = 450000;
+    config.rounds = 10;
+    config.next_flow = next_flow;
+    config.flows_self = &beside;
+    return run(&config);
+}
+
+static void a_seed_is_a_run_beside_other_traffic(void **state)
+{
+    (void)state;
+    for (int pattern = WEFT_EXCHANGE_ALLTOALL; pattern <= WEFT_EXCHANGE_STEP; pattern++) {
+        struct weft_exchange_result a = run_beside((enum weft_exchange_pattern)pattern);
+        struct weft_exchange_result b = run_beside((enum weft_exchange_pattern)pattern);
+        assert_true(a.trace_hash == b.trace_hash);
+        assert_int_equal(a.virtual_ns, b.virtual_ns);
+        assert_int_equal(a.flows.flows, 1);
+        assert_true(a.flows.bytes > 0);
+        assert_memory_equal(&a.flows, &b.flows, sizeof(a.flows));
+    }
+}
+
+/* The messages of the four workers have their times, in the order of the protocol, and each of ten
+ * steps is ended by one worker. The server's link is busy with replies at first, and never carries
+ * more than its rate. */
+static void a_step_has_times_of_its_workers(void **state)
+{
+    (void)state;
+    struct weft_exchange_result r = run_beside(WEFT_EXCHANGE_STEP);
+    uint32_t last = 0;
+    uint64_t clock_ns_max = 0;
+    for (uint32_t i = 0; i < 4; i++) {
+        const struct weft_step_worker *w = &r.workers[i];
+        assert_true(0 < w->reply_ns && w->reply_ns < w->push_ns);
+        assert_true(w->push_ns < w->closed_ns && w->closed_ns < w->clock_ns);
+        assert_true(w->reply_ns < w->request_ns && w->request_ns < r.mean_ns);
+        clock_ns_max = w->clock_ns > clock_ns_max ? w->clock_ns : clock_ns_max;
+        last += w->last;
+    }
+    assert_int_equal(last, 10);
+    assert_true(clock_ns_max <= r.mean_ns);
+    uint64_t ns = 0;
+    for (uint32_t i = 0; i < WEFT_STEP_BINS; i++) {
+        assert_true(r.bins[i].up_ppm <= 1010000 && r.bins[i].down_ppm <= 1010000);
+        ns += r.bins[i].ns;
+    }
+    assert_true(r.bins[0].up_ppm > 500000);
+    assert_true(ns > 9 * r.mean_ns);
+}
+
+static void the_slowest_worker_is_served_first(void **state)
+{
+    (void)state;
+    struct weft_step_times t = {.return_ns = {[1] = 5, [2] = 9, [3] = 5, [4] = 7}};
+    uint32_t workers[] = {1, 2, 3, 4};
+    weft_step_order(&t, workers, 4);
+    const uint32_t expected[] = {2, 4, 1, 3};
+    assert_memory_equal(workers, expected, sizeof(expected));
+}
+
 static void what_cannot_be_is_refused(void **state)
 {
     (void)state;
@@ -160,6 +236,9 @@ int main(void)
         cmocka_unit_test(rounds_are_near_their_ideal),
         cmocka_unit_test(loss_within_the_bound_is_left_and_beyond_is_sent_again),
         cmocka_unit_test(a_seed_is_a_run),
+        cmocka_unit_test(a_seed_is_a_run_beside_other_traffic),
+        cmocka_unit_test(a_step_has_times_of_its_workers),
+        cmocka_unit_test(the_slowest_worker_is_served_first),
         cmocka_unit_test(what_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
