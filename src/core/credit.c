@@ -21,6 +21,8 @@
  * window may grow, so at most two budgets are outstanding. The limit does not apply in round-robin
  * mode (below), in which busy senders hold credit on purpose.
  *
+ * A sender whose round trips other traffic makes long has credit in addition: credit_far.c.
+ *
  * Order of grants: by priority, then the message with the fewest packets left, so that most
  * messages finish early; at most half of the budget to one sender while others wait; every eighth
  * grant to the sender with the longest wait. When senders indicate that they have other receivers,
@@ -94,6 +96,7 @@ void weft_core_credit_init(struct weft_ep *ep)
         .pause_ns = WEFT_NEVER,
         .slack_ceiling = UINT64_MAX,
         .rtt_ns = WEFT_NEVER,
+        .near_ns = {WEFT_NEVER, WEFT_NEVER},
     };
     if (ep->config.credit_share != NULL) {
         atomic_fetch_add_explicit(&ep->config.credit_share->endpoints, 1, memory_order_relaxed);
@@ -271,6 +274,10 @@ static void window_end(struct weft_ep *ep, uint64_t rtt_ns, uint64_t now_ns)
     if (c->rate_bps > 0) {
         c->pause_ns =
             PAUSE_PACKETS * (c->packet_bytes + WIRE_BYTES) * 8 * WEFT_NS_PER_S / c->rate_bps;
+    }
+    if (c->near_ns[0] != WEFT_NEVER) {
+        c->near_ns[1] = c->near_ns[0];
+        c->near_ns[0] = WEFT_NEVER;
     }
     window_start(ep, now_ns);
 }
@@ -453,6 +460,9 @@ void weft_core_credit_packet(struct weft_ep *ep, struct peer *p, uint32_t ahead,
     if (at_ns >= p->credit.use_ns) {
         weft_core_credit_use(ep, p, at_ns);
     }
+    if (p->recovery.srtt_ns != 0) {
+        c->near_ns[0] = weft_min_u64(c->near_ns[0], p->recovery.rtt_latest_ns);
+    }
     pause_note(ep, at_ns);
     c->late_ns =
         weft_max_u64(c->late_ns, weft_min_u64(now_ns - weft_min_u64(at_ns, now_ns), late_ns_most));
@@ -470,7 +480,7 @@ void weft_core_credit_packet(struct weft_ep *ep, struct peer *p, uint32_t ahead,
 uint32_t weft_core_credit_told(const struct weft_ep *ep, struct peer *p)
 {
     if (!weft_bits_test(ep->credit_active, peer_idx(ep, p))) {
-        uint32_t least = p->credit.data_count + weft_core_credit_allowance(ep);
+        uint32_t least = p->credit.data_count + weft_core_credit_allowance_of(ep, p);
         if ((int32_t)(least - p->credit.granted) > 0) {
             p->credit.granted = least;
         }

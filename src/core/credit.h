@@ -2,6 +2,7 @@
  *
  *   credit.c        the budget of this end, and its distribution to the senders
  *   credit_want.c   accounting of the credit that senders hold and want
+ *   credit_far.c    senders whose round trips other traffic makes long
  *   tx.c            use of the credit that the peer has granted this end
  */
 #ifndef WEFT_CORE_CREDIT_H
@@ -59,8 +60,9 @@ struct peer_credit {
     uint64_t retold_ns;    /* time of the last repetition of the grant */
     uint8_t silences;      /* number of consecutive repetitions of the grant */
     bool silent;           /* the peer holds credit and sends nothing: its credit is not counted */
-    uint32_t held;         /* outstanding credit that the peer uses; 0 when silent */
+    uint32_t held;         /* outstanding credit that the peer uses, without `far`; 0 when silent */
     uint32_t out;          /* outstanding credit, used or not; 0 when silent */
+    uint32_t far;          /* packets of its credit that are not at this end's link */
     uint32_t room;         /* additional credit that the peer could use */
     uint64_t left;         /* estimated number of DATA packets that the peer still has to send */
     bool counted_told;     /* sender_told, as counted in struct credit */
@@ -183,6 +185,8 @@ struct credit {
     uint64_t total;     /* outstanding credit in use, without silent peers */
     uint64_t out;       /* outstanding credit, without silent peers */
     uint64_t rtt_ns;    /* minimum of rtt_ns_min; WEFT_NEVER = none known */
+    uint64_t near_ns[2]; /* least round trip of a sender of DATA in this window, and in the last
+                          * window with DATA; WEFT_NEVER = none known */
     bool rtt_stale;     /* the value of the peer with the minimum has changed since */
     uint32_t allowance; /* allowance at the last count */
 };
@@ -218,6 +222,12 @@ void weft_core_credit_use(const struct weft_ep *ep, struct peer *p, uint64_t at_
 struct peer *weft_core_credit_pick(struct weft_ep *ep, bool longest, bool turns, bool limited,
                                    uint64_t most);
 uint32_t weft_core_credit_allowance(const struct weft_ep *ep);
+/* The allowance of this peer: more for a far one. */
+uint32_t weft_core_credit_allowance_of(const struct weft_ep *ep, const struct peer *p);
 uint64_t weft_core_credit_remaining(const struct peer *p);
+
+/* credit_far.c */
+/* Number of packets by which the peer is a far sender. */
+uint32_t weft_core_credit_far(const struct weft_ep *ep, const struct peer *p);
 
 #endif

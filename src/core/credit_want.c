@@ -118,6 +118,23 @@ uint32_t weft_core_credit_allowance(const struct weft_ep *ep)
     return (uint32_t)weft_max_u64(weft_min_u64(share, ep->config.unscheduled), 1);
 }
 
+static uint32_t allowance_far(const struct weft_ep *ep, uint64_t allowance, uint64_t far)
+{
+    uint64_t most = weft_max_u64(ep->config.unscheduled, allowance);
+    return (uint32_t)weft_min_u64(allowance + far, most);
+}
+
+uint32_t weft_core_credit_allowance_of(const struct weft_ep *ep, const struct peer *p)
+{
+    return allowance_far(ep, weft_core_credit_allowance(ep), weft_core_credit_far(ep, p));
+}
+
+/* a - b, at least 0. */
+static uint64_t without(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
 /* ---- accounting ------------------------------------------------------------------------------ */
 
 static void want(struct weft_ep *ep, struct peer *p, uint32_t room)
@@ -170,13 +187,16 @@ void weft_core_credit_look(struct weft_ep *ep, struct peer *p)
     p->credit.priority = priority_of(p);
     count_told(&ep->credit, p, p->credit.sender_told, p->credit.sender_shared);
     uint32_t out = p->credit.silent ? 0 : (uint32_t)weft_min_u64(has, p->credit.left);
-    hold(&ep->credit, p, weft_core_credit_usable(ep, p, out), out);
-    uint64_t useful = p->credit.left == 0 ? 0 : weft_max_u64(p->credit.left, ep->credit.allowance);
+    uint32_t uses = weft_core_credit_usable(ep, p, out);
+    p->credit.far = weft_core_credit_far(ep, p);
+    hold(&ep->credit, p, (uint32_t)without(uses, p->credit.far), out);
+    uint32_t allowance = allowance_far(ep, ep->credit.allowance, p->credit.far);
+    uint64_t useful = p->credit.left == 0 ? 0 : weft_max_u64(p->credit.left, allowance);
     useful = weft_min_u64(useful, ep->config.rx_window);
     uint32_t room = useful > has ? (uint32_t)(useful - has) : 0;
     /* Credit that is only for the next message is granted in halves of the allowance, not packet by
      * packet. */
-    bool enough = has >= p->credit.left && has >= ep->credit.allowance / 2;
+    bool enough = has >= p->credit.left && has >= allowance / 2;
     want(ep, p, enough ? 0 : room);
     rtt_look(&ep->credit, p, p->recovery.rtt_ns_min);
 }
@@ -334,7 +354,7 @@ struct peer *weft_core_credit_pick(struct weft_ep *ep, bool longest, bool turns,
          i = weft_bits_next_one(ep->credit_wants, ep->peers_used, i + 1)) {
         struct peer *p = &ep->peers[i];
         uint32_t holds = weft_core_credit_outstanding(p);
-        if (p->credit.silent || holds >= most ||
+        if (p->credit.silent || without(holds, p->credit.far) >= most ||
             (limited && p->credit.use_most != 0 && holds >= p->credit.use_most)) {
             continue;
         }

@@ -31,7 +31,7 @@ owners() {
     tx) echo "tx_msg" ;;
     rx) echo "rx_msg" ;;
     ack) echo "ack" ;;
-    credit) echo "credit credit_want" ;;
+    credit) echo "credit credit_want credit_far" ;;
     cc) echo "cc cc_dctcp cc_delay cc_loss cc_reno" ;;
     esac
 }

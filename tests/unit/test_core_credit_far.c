@@ -1,0 +1,175 @@
+/* Far senders: by how many packets a sender is far, and what follows for its allowance and for the
+ * credit that it may hold. The figures are computed by hand. */
+#include "core_pair.h"
+
+enum {
+    PEERS = 4,
+    PACKET_BYTES = 1458, /* 1,500 on the wire */
+    OWN_PACKETS = 40,    /* 60,000 bytes: 2.4 ms at 200 Mbit/s */
+};
+
+static const uint64_t near = WEFT_NS_PER_MS;
+
+static void rtt_set(const struct weft_ep *ep, uint32_t peer, uint64_t rtt_ns)
+{
+    inspect_peer(ep, peer)->recovery.srtt_ns = rtt_ns;
+    inspect_peer(ep, peer)->recovery.rtt_latest_ns = rtt_ns;
+}
+
+/* An endpoint with four senders at 200 Mbit/s, all with a round trip of 1 ms, least 1 ms. */
+static struct weft_ep *ep_make(void)
+{
+    struct weft_ep_config config;
+    struct weft_ep *ep = NULL;
+    weft_ep_config_default(&config);
+    config.peers_max = PEERS;
+    assert_int_equal(weft_ep_new(&config, &ep), WEFT_OK);
+    ep->peers_used = PEERS;
+    ep->credit.senders = PEERS;
+    ep->credit.rate_bps = 200000000;
+    ep->credit.packet_bytes = PACKET_BYTES;
+    ep->credit.at_once_host = OWN_PACKETS;
+    ep->credit.near_ns[0] = near;
+    for (uint32_t i = 0; i < PEERS; i++) {
+        inspect_peer(ep, i)->recovery.rtt_ns_min = near;
+        rtt_set(ep, i, near);
+    }
+    return ep;
+}
+
+static void ep_end(struct weft_ep *ep)
+{
+    ep->peers_used = 0;
+    weft_ep_free(ep);
+}
+
+/* The link transmits 25,000 bytes in a millisecond. */
+static void a_sender_is_far_by_the_excess_of_its_round_trip(void **state)
+{
+    (void)state;
+    struct weft_ep *ep = ep_make();
+    struct peer *p = inspect_peer(ep, 1);
+    assert_int_equal(weft_core_credit_far(ep, p), 0);
+    rtt_set(ep, 1, near + 2 * WEFT_NS_PER_MS); /* the queue that credit allows explains it */
+    assert_int_equal(weft_core_credit_far(ep, p), 0);
+    rtt_set(ep, 1, near + 6 * WEFT_NS_PER_MS); /* 150,000 bytes - 60,000 */
+    assert_int_equal(weft_core_credit_far(ep, p), 60);
+    ep->credit.near_ns[0] = WEFT_NEVER;
+    ep->credit.near_ns[1] = near; /* the window has just begun */
+    assert_int_equal(weft_core_credit_far(ep, p), 60);
+    p->recovery.rtt_latest_ns = near; /* the queue has gone; the mean follows later */
+    assert_int_equal(weft_core_credit_far(ep, p), 0);
+    assert_int_equal(weft_core_credit_far(ep, inspect_peer(ep, 0)), 0);
+    ep_end(ep);
+}
+
+/* 7 ms of 25,000 bytes, less 60,000, are 115,000 bytes: 19 packets for each of four. */
+static void what_all_have_in_common_is_shared(void **state)
+{
+    (void)state;
+    struct weft_ep *ep = ep_make();
+    ep->credit.near_ns[0] = 8 * WEFT_NS_PER_MS;
+    for (uint32_t i = 0; i < PEERS; i++) {
+        rtt_set(ep, i, 8 * WEFT_NS_PER_MS);
+        assert_int_equal(weft_core_credit_far(ep, inspect_peer(ep, i)), 19);
+    }
+    rtt_set(ep, 2, 14 * WEFT_NS_PER_MS);
+    assert_int_equal(weft_core_credit_far(ep, inspect_peer(ep, 2)), 60 + 19);
+    ep->credit.senders = 1; /* and one sender has all of it */
+    assert_int_equal(weft_core_credit_far(ep, inspect_peer(ep, 1)), 76);
+    ep_end(ep);
+}
+
+static void nobody_is_far_where_the_round_trip_says_nothing(void **state)
+{
+    (void)state;
+    struct weft_ep *ep = ep_make();
+    struct peer *p = inspect_peer(ep, 1);
+    rtt_set(ep, 1, near + 6 * WEFT_NS_PER_MS);
+    ep->credit.turns = true; /* the senders have other receivers */
+    assert_int_equal(weft_core_credit_far(ep, p), 0);
+    ep->credit.senders = 1; /* the queue of that one sender's link does not matter */
+    assert_int_equal(weft_core_credit_far(ep, p), 60);
+    ep->config.same_host = 1;
+    assert_int_equal(weft_core_credit_far(ep, p), 0);
+    ep->config.same_host = 0;
+    ep->credit.rate_bps = 0; /* not measured yet */
+    assert_int_equal(weft_core_credit_far(ep, p), 0);
+    ep->credit.rate_bps = 200000000;
+    p->recovery.rtt_ns_min = WEFT_NEVER; /* no sample yet */
+    p->recovery.srtt_ns = 0;
+    assert_int_equal(weft_core_credit_far(ep, p), 0);
+    ep_end(ep);
+}
+
+/* Before the first measurement the budget is 24 packets, of which each sender has a quarter. A far
+ * sender may send more, but not more than `unscheduled`. */
+static void a_far_sender_has_a_larger_allowance(void **state)
+{
+    (void)state;
+    struct weft_ep *ep = ep_make();
+    struct peer *p = inspect_peer(ep, 1);
+    uint32_t allowance = weft_core_credit_allowance(ep);
+    assert_true(allowance > 0 && allowance <= 24 / PEERS);
+    assert_int_equal(weft_core_credit_allowance_of(ep, p), allowance);
+    rtt_set(ep, 1, near + 4 * WEFT_NS_PER_MS); /* 100,000 bytes - 60,000 */
+    assert_int_equal(weft_core_credit_allowance_of(ep, p), allowance + 26);
+    rtt_set(ep, 1, near + 60 * WEFT_NS_PER_MS);
+    assert_int_equal(weft_core_credit_allowance_of(ep, p), ep->config.unscheduled);
+    p->credit.data_count = 1000;
+    assert_int_equal(weft_core_credit_told(ep, p), 1000 + ep->config.unscheduled);
+    ep_end(ep);
+}
+
+/* Both senders hold ten packets, which is the most for one of them only. */
+static void a_far_sender_holds_more(void **state)
+{
+    (void)state;
+    struct weft_ep *ep = ep_make();
+    for (uint32_t i = 1; i < 3; i++) {
+        inspect_peer(ep, i)->credit.left = 100 * i;
+        inspect_peer(ep, i)->credit.granted = 10;
+        weft_bits_set(ep->credit_wants, i);
+    }
+    assert_null(weft_core_credit_pick(ep, false, false, true, 10));
+    inspect_peer(ep, 2)->credit.far = 60;
+    assert_ptr_equal(weft_core_credit_pick(ep, false, false, true, 10), inspect_peer(ep, 2));
+    inspect_peer(ep, 2)->credit.granted = 70;
+    assert_null(weft_core_credit_pick(ep, false, false, true, 10));
+    ep_end(ep);
+}
+
+/* Of 70 packets that it holds, 60 are not at this end's link. */
+static void that_credit_is_not_in_the_budget(void **state)
+{
+    (void)state;
+    struct weft_ep *ep = ep_make();
+    struct peer *p = inspect_peer(ep, 1);
+    p->credit.granted = 70;
+    p->credit.backlog_pn = 1;
+    p->credit.backlog_end = 200;
+    weft_core_credit_look(ep, p);
+    assert_int_equal(ep->credit.total, 70);
+    assert_int_equal(ep->credit.out, 70);
+    rtt_set(ep, 1, near + 6 * WEFT_NS_PER_MS);
+    weft_core_credit_look(ep, p);
+    assert_int_equal(ep->credit.total, 10);
+    assert_int_equal(ep->credit.out, 70);
+    p->credit.data_count = 30;
+    weft_core_credit_look(ep, p);
+    assert_int_equal(ep->credit.total, 0);
+    ep_end(ep);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_sender_is_far_by_the_excess_of_its_round_trip),
+        cmocka_unit_test(what_all_have_in_common_is_shared),
+        cmocka_unit_test(nobody_is_far_where_the_round_trip_says_nothing),
+        cmocka_unit_test(a_far_sender_has_a_larger_allowance),
+        cmocka_unit_test(a_far_sender_holds_more),
+        cmocka_unit_test(that_credit_is_not_in_the_budget),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
