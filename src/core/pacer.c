@@ -8,6 +8,7 @@
 
 enum {
     BUCKET_PACKETS = 10,
+    STANDING_RTTS = 4,
     BUCKET_PACKETS_MARKED = 2, /* one packet, and one more for a late timer */
 };
 
@@ -46,13 +47,22 @@ static bool bursts_cost(const struct peer *p)
     return p->cc.marks && p->recovery.srtt_ns / 2 < p->recovery.rtt_ns_min;
 }
 
-/* The maximum of 100 us at the rate, ten packets, and half a window up to one GSO burst. If the
- * window is far larger than the bandwidth-delay product, as with hosts that answer late, a grant of
- * credit may be sent as one burst. With a depth of only 100 us each grant waited for a timer, and
- * eight senders left a link idle for an eighth of the time although all of them held credit. */
+/* Most of the round trip is a queue. Packets that join it later do not make it shorter, and a window
+ * sent over most of a long round trip ends later. */
+static bool queue_stands(const struct peer *p)
+{
+    return p->recovery.srtt_ns / STANDING_RTTS > p->recovery.rtt_ns_min;
+}
+
+/* The maximum of 100 us at the rate, ten packets, and half a window up to one GSO burst; where a
+ * queue stands, a window up to the minimum that delay leaves. If the window is far larger than the
+ * bandwidth-delay product, as with hosts that answer late, a grant of credit may be sent as one
+ * burst. With a depth of only 100 us each grant waited for a timer, and eight senders left a link
+ * idle for an eighth of the time although all of them held credit. */
 static uint64_t bucket_depth(const struct peer *p)
 {
-    uint64_t least = weft_min_u64(p->cc.cwnd_bytes / 2, burst_bytes);
+    uint64_t least = queue_stands(p) ? weft_min_u64(p->cc.cwnd_bytes, WEFT_CC_BYTES_DELAY)
+                                     : weft_min_u64(p->cc.cwnd_bytes / 2, burst_bytes);
     least = weft_max_u64(least, BUCKET_PACKETS * (uint64_t)p->path.packet_bytes);
     if (bursts_cost(p)) {
         least = BUCKET_PACKETS_MARKED * (uint64_t)p->path.packet_bytes;

@@ -46,4 +46,9 @@ rounds 1.005 exchange --pattern outcast --hosts 8 --bytes 500000 --rounds 10
 rounds 1.005 exchange --pattern outcast --hosts 63 --bytes 250000 --cc delay --rounds 5
 rounds 1.015 exchange --pattern shuffle --hosts 8 --bytes 500000 --rounds 10
 rounds 1.02 exchange --pattern step --hosts 8 --rate-mbps 200 --bytes 148000 --request-bytes 67000 --reply-bytes 78000 --rounds 10
+# The pushes of a worker beside other traffic do not wait for credit: 1.80 without credit in
+# advance.
+beside="exchange --pattern step --rate-mbps 200 --buffer-kb 450 --bytes 75000 --request-bytes 19000 --reply-bytes 66000"
+# shellcheck disable=SC2086
+rounds 1.25 $beside --flows 2-4 --rounds 60
 tap_done
