@@ -52,6 +52,7 @@ uint32_t weft_core_credit_far(const struct weft_ep *ep, const struct peer *p)
     uint64_t near_ns = senders > 1 ? weft_min_u64(c->near_ns[0], c->near_ns[1]) : rtt_ns;
     near_ns = weft_max_u64(weft_min_u64(near_ns, rtt_ns), least_ns);
     uint64_t bytes = beyond(c, rtt_ns - near_ns) + beyond(c, near_ns - least_ns) / senders;
+    bytes = weft_min_u64(bytes, c->slack_ceiling); /* after losses: the buffers are small */
     const struct weft_credit_share *host = ep->config.credit_share;
     uint64_t ends = host == NULL ? 1 : atomic_load_explicit(&host->endpoints, memory_order_relaxed);
     uint64_t packets = bytes / weft_max_u64(ends, 1) / (c->packet_bytes + WIRE_BYTES);

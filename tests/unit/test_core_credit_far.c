@@ -60,6 +60,9 @@ static void a_sender_is_far_by_the_excess_of_its_round_trip(void **state)
     p->recovery.rtt_latest_ns = near; /* the queue has gone; the mean follows later */
     assert_int_equal(weft_core_credit_far(ep, p), 0);
     assert_int_equal(weft_core_credit_far(ep, inspect_peer(ep, 0)), 0);
+    ep->credit.slack_ceiling = 15000; /* after losses */
+    p->recovery.rtt_latest_ns = p->recovery.srtt_ns;
+    assert_int_equal(weft_core_credit_far(ep, p), 10);
     ep_end(ep);
 }
 
