@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 weft_status weft_results_init(struct weft_results *results, const struct weft_job *job)
@@ -456,8 +457,25 @@ cJSON *weft_results_report(const struct weft_results *results)
     return report;
 }
 
+/* A pipe or a device: it must not be replaced by a file. */
+static weft_status write_stream(const char *path, const char *text)
+{
+    FILE *file = weft_output_open(path);
+    bool good = file != NULL && fprintf(file, "%s\n", text) >= 0 && fflush(file) == 0;
+    int why = errno;
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    errno = why;
+    return good ? WEFT_OK : WEFT_IO;
+}
+
 weft_status weft_results_write(const char *path, const char *text)
 {
+    struct stat about;
+    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) {
+        return write_stream(path, text);
+    }
     char *neighbour = malloc(strlen(path) + sizeof(".new.4294967295"));
     if (neighbour == NULL) {
         return WEFT_IO;

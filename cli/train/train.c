@@ -346,15 +346,24 @@ static int run(struct train *train)
 /* ---- before the run -------------------------------------------------------------------------- */
 
 /* Detect an unwritable output before the training. */
-static bool can_be_written(const char *path)
+/* A file is replaced by a new one; a pipe or a device, if allowed, is written. */
+static bool can_be_written(const char *path, bool may_be_stream)
 {
     if (path == NULL) {
         return true;
     }
     struct stat about;
+    const bool is_there = stat(path, &about) == 0;
+    if (is_there && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode) && !may_be_stream) {
+        fprintf(stderr, "weft train: cannot write %s: it is not a regular file; name another\n",
+                path);
+        return false;
+    }
     char *copy = strdup(path);
-    bool good = copy != NULL && access(dirname(copy), W_OK | X_OK) == 0;
-    if (good && stat(path, &about) == 0 && S_ISDIR(about.st_mode)) {
+    bool good = is_there && !S_ISREG(about.st_mode)
+                    ? access(path, W_OK) == 0
+                    : copy != NULL && access(dirname(copy), W_OK | X_OK) == 0;
+    if (good && is_there && S_ISDIR(about.st_mode)) {
         errno = EISDIR;
         good = false;
     }
@@ -410,7 +419,7 @@ static int prepare_and_run(struct train *train)
     if (weft_job_locate(&train->job, error, train->data_path) != WEFT_OK) {
         return weft_cli_fail("train", "%s", error->text);
     }
-    if (!can_be_written(train->report) || !can_be_written(train->job.save)) {
+    if (!can_be_written(train->report, true) || !can_be_written(train->job.save, false)) {
         return WEFT_EXIT_FAILED;
     }
     if (train->restarts > 0 || train->replicas > 0) {

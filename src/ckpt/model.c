@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <xxhash.h>
 
 static const char version[] = "1";
@@ -50,9 +51,13 @@ weft_status weft_ckpt_model_save(const char *path, const struct weft_ckpt_model 
 {
     char directory[WEFT_CKPT_PATH_BYTES];
     const char *name = path;
+    struct stat about;
     weft_status status = cut_path(path, directory, sizeof(directory) - 1, &name, error);
     if (status != WEFT_OK) {
         return status;
+    }
+    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) { /* a device would be replaced */
+        return weft_fail(error, WEFT_IO, "%.200s is not a regular file: name another", path);
     }
     struct weft_ckpt_head head = {.tensors = NULL};
     make_head(model, &head);

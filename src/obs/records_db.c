@@ -369,6 +369,10 @@ weft_status weft_records_check_path(const char *path, bool replace, struct weft_
         if (S_ISDIR(about.st_mode)) {
             return weft_fail(error, WEFT_IO, "cannot write %.400s: it is a directory", path);
         }
+        if (!S_ISREG(about.st_mode)) { /* a device would be replaced */
+            return weft_fail(error, WEFT_IO,
+                             "cannot write %.400s: it is not a regular file; name another", path);
+        }
         return replace ? WEFT_OK
                        : weft_fail(error, WEFT_EXISTS,
                                    "%.400s exists already, perhaps from an earlier run: "

@@ -79,6 +79,22 @@ tap_is "a line for each epoch" "$(grep -c '^epoch [1-3]/3 .*loss .*AUC .*samples
     "$tap_tmp/bsp.log")" 3
 tap_like "a table of latencies" "$(cat "$tap_tmp/bsp.log")" 'push p50 *push p99 *pull p50 *pull p99'
 
+# ---- files that are pipes or devices are not replaced by files ----
+mkfifo "$tap_tmp/pipe" "$tap_tmp/other"
+cat "$tap_tmp/pipe" >"$tap_tmp/piped.json" &
+tap_at_exit "kill $! 2>/dev/null || true; wait"
+tap_run "the report goes to a pipe" "$WEFT_BIN" train --workers 1 --servers 1 --epochs 1 \
+    --report "$tap_tmp/pipe"
+tap_run "which stays one" test -p "$tap_tmp/pipe"
+[ -p "$tap_tmp/pipe" ] && wait $!
+holds "and is read whole" piped '.epochs == 1 and .test_auc > 0.85'
+for option in save records; do
+    tap_run_fails "--$option does not write to a pipe" 1 "$WEFT_BIN" train --workers 1 --servers 1 \
+        --epochs 1 --$option "$tap_tmp/other"
+    tap_like "it says so" "$(cat "$tap_tmp/run.out")" 'other: it is not a regular file; name another'
+    tap_run "and leaves it" test -p "$tap_tmp/other"
+done
+
 # ---- --json, other optimizers and drivers ----
 tap_run "json" sh -c '"$WEFT_BIN" train --json --epochs 1 --workers 2 --servers 1 \
     --shards-per-server 3 --optimizer sgd --report "$0/json.json" >"$0/json.out" 2>"$0/json.err"' \

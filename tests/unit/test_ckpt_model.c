@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { BYTES = 4096 };
@@ -157,6 +158,21 @@ static void odd_rows_are_refused(void **state)
     assert_non_null(strstr(error.text, "/nowhere/m"));
 }
 
+/* A device must not become a file. */
+static void only_files_are_replaced(void **state)
+{
+    (void)state;
+    struct weft_error error = {.text = ""};
+    struct weft_ckpt_model model = some();
+    struct stat about;
+    (void)unlink(path);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(weft_ckpt_model_save(path, &model, &error), WEFT_IO);
+    assert_non_null(strstr(error.text, path));
+    assert_int_equal(stat(path, &about), 0);
+    assert_true(S_ISFIFO(about.st_mode));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -164,6 +180,7 @@ int main(void)
         cmocka_unit_test(a_damaged_one_is_refused),
         cmocka_unit_test(odd_notes_are_refused),
         cmocka_unit_test(odd_rows_are_refused),
+        cmocka_unit_test(only_files_are_replaced),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -427,6 +427,7 @@ static void files_in_the_way(void **state)
     assert_int_equal(weft_records_check_path(place->file, false, &error), WEFT_OK);
     assert_int_equal(weft_records_check_path(place->folder, true, &error), WEFT_IO);
     assert_int_equal(weft_records_check_path("/nowhere/r.db", true, &error), WEFT_IO);
+    assert_int_equal(weft_records_check_path("/dev/null", true, &error), WEFT_IO);
     record_some(place, 10);
     make(place, false);
     assert_int_equal(weft_records_check_path(place->file, false, &error), WEFT_EXISTS);
