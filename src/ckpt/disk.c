@@ -306,6 +306,37 @@ weft_status weft_ckpt_sync_directory(const char *directory, struct weft_error *e
     return status;
 }
 
+/* The directory that contains a path. Returns false if it does not fit. */
+static bool parent_of(const char *path, char out[WEFT_CKPT_PATH_BYTES])
+{
+    size_t end = strlen(path);
+    while (end > 1 && path[end - 1] == '/') {
+        end--;
+    }
+    while (end > 0 && path[end - 1] != '/') {
+        end--;
+    }
+    int length = end > 0 ? snprintf(out, WEFT_CKPT_PATH_BYTES, "%.*s", (int)end, path)
+                         : snprintf(out, WEFT_CKPT_PATH_BYTES, ".");
+    return length >= 0 && length < WEFT_CKPT_PATH_BYTES;
+}
+
+weft_status weft_ckpt_make_directory(const char *directory, struct weft_error *error)
+{
+    char parent[WEFT_CKPT_PATH_BYTES];
+    if (!parent_of(directory, parent)) {
+        return weft_fail(error, WEFT_IO, "the directory's name is too long");
+    }
+    if (mkdir(directory, 0777) != 0) {
+        return errno == EEXIST ? WEFT_OK : fail_call(error, "make directory", directory);
+    }
+    weft_status status = weft_ckpt_sync_directory(parent, error);
+    if (status != WEFT_OK) {
+        (void)rmdir(directory); /* the next start would take its name for durable */
+    }
+    return status;
+}
+
 /* ---- reading --------------------------------------------------------------------------------- */
 
 static weft_status read_at(const struct weft_ckpt_reader *reader, void *out, size_t count,

@@ -66,6 +66,9 @@ weft_status weft_ckpt_read_whole(const char *path, size_t bytes_max, char **byte
 /* Make renames in the directory durable. Errors: WEFT_IO. */
 weft_status weft_ckpt_sync_directory(const char *directory, struct weft_error *error);
 
+/* Create a directory whose name is durable, unless it exists. Errors: WEFT_IO. */
+weft_status weft_ckpt_make_directory(const char *directory, struct weft_error *error);
+
 struct weft_ckpt_reader;
 
 /* Errors:  WEFT_NOTFOUND  no such file. WEFT_DATA  it is not the file described by `file`, or is

@@ -159,12 +159,10 @@ weft_status weft_checkpoint_claim(struct weft_checkpoint *checkpoint, struct wef
 static weft_status look_over(struct weft_checkpoint *checkpoint, struct weft_error *error)
 {
     const char *directory = checkpoint->config.options.directory;
-    if (mkdir(directory, 0777) != 0 && errno != EEXIST) {
-        return weft_fail(error, WEFT_IO, "cannot make directory %s: %s", directory,
-                         strerror(errno));
-    }
-    weft_status status =
-        weft_ckpt_log_open(directory, complain, checkpoint, &checkpoint->log, error);
+    weft_status status = weft_ckpt_make_directory(directory, error);
+    status = status == WEFT_OK ? weft_ckpt_log_open(directory, complain, checkpoint,
+                                                    &checkpoint->log, error)
+                               : status;
     return status == WEFT_OK ? judge(checkpoint, error) : status;
 }
 

@@ -104,13 +104,13 @@ static weft_status create(struct weft_journal_file *file, const char *path,
                           struct weft_journal_news *news, struct weft_error *error)
 {
     const int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
-    if (mkdir(file->options->directory, 0777) != 0 && errno != EEXIST) {
-        return weft_fail(error, WEFT_IO, "cannot make directory %s: %s", file->options->directory,
-                         strerror(errno));
+    weft_status status = weft_ckpt_make_directory(file->options->directory, error);
+    if (status != WEFT_OK) {
+        return status;
     }
     file->fd = open(path, flags, 0600);
     if (file->fd < 0 && errno == EEXIST) {
-        weft_status status = clear_name(file->options, path, news, error);
+        status = clear_name(file->options, path, news, error);
         if (status != WEFT_OK) {
             return status;
         }
