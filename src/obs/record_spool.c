@@ -24,13 +24,16 @@ uint64_t weft_spool_hash(const struct weft_spool_head *head,
 weft_status weft_spool_reader_open(const char *path, struct weft_spool_reader *reader_p)
 {
     struct stat about;
-    struct weft_spool_reader reader = {.fd = open(path, O_RDONLY | O_CLOEXEC)};
+    /* O_NONBLOCK: opening a FIFO would wait for a writer. */
+    struct weft_spool_reader reader = {.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
     if (reader.fd < 0) {
         return WEFT_IO;
     }
     weft_status status = WEFT_OK;
     if (fstat(reader.fd, &about) != 0) {
         status = WEFT_IO;
+    } else if (!S_ISREG(about.st_mode)) {
+        status = WEFT_INVALID;
     } else if (flock(reader.fd, LOCK_SH | LOCK_NB) != 0) {
         status = WEFT_STATE;
     } else {

@@ -77,8 +77,8 @@ struct weft_spool_reader {
     uint64_t skipped;                   /* bytes outside of valid blocks */
 };
 
-/* Errors:  WEFT_IO  errno has the reason.  WEFT_STATE  its process is still writing it.
- *          WEFT_NOMEM. */
+/* Errors:  WEFT_IO  errno has the reason.  WEFT_INVALID  it is not a regular file.
+ *          WEFT_STATE  its process is still writing it.  WEFT_NOMEM. */
 weft_status weft_spool_reader_open(const char *path, struct weft_spool_reader *reader_p);
 /* Read the next valid block into head and units: head.count complete records; false at the end. */
 bool weft_spool_reader_next(struct weft_spool_reader *reader);

@@ -97,7 +97,9 @@ static weft_status add_spool(struct records_sink *sink, const char *path)
     weft_status status = weft_spool_reader_open(path, &reader);
     if (status != WEFT_OK) {
         return weft_fail(sink->error, status, "%.400s: %s", path,
-                         status == WEFT_STATE ? "its process still writes it" : strerror(errno));
+                         status == WEFT_STATE     ? "its process still writes it"
+                         : status == WEFT_INVALID ? "it is not a regular file"
+                                                  : strerror(errno));
     }
     if (weft_records_is_json(path)) {
         weft_spool_reader_close(&reader);
@@ -266,7 +268,7 @@ static bool is_lines(const char *path)
 
 ssize_t weft_records_start(const char *path, char *start_p, size_t bytes)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO would wait for a writer */
     ssize_t got = fd >= 0 ? read(fd, start_p, bytes) : -1;
     if (fd >= 0) {
         int why = errno;

@@ -79,6 +79,7 @@ tap_run "a file that may only be read" "$WEFT_BIN" trace summary run.db
 : >empty
 echo "no database" >text
 mkdir folder
+mkfifo pipe # nobody writes: opening it must not wait
 python3 - <<'END'
 import sqlite3
 db = sqlite3.connect("other.db")
@@ -90,11 +91,15 @@ import sqlite3
 db = sqlite3.connect('new.db')
 db.execute(\"UPDATE meta SET value = '2' WHERE key = 'schema_version'\")
 db.commit()"
-for file in packets empty text folder other.db new.db missing; do
+for file in packets empty text folder pipe other.db new.db missing; do
     for verb in slow hot; do
         tap_run_fails "$verb: $file" 1 "$WEFT_BIN" trace $verb $file
         tap_like "in words" "$(cat run.out)" "^weft trace $verb: $file: "
     done
+done
+for file in folder pipe; do
+    tap_run_fails "merge: $file" 1 "$WEFT_BIN" trace merge $file -o merged.db
+    tap_like "it says why" "$(cat run.out)" "^weft trace merge: $file: it is not a regular file"
 done
 tap_like "a trace of packets is said to be one" "$(trace slow packets 2>&1)" 'trace of packets'
 tap_like "so is a database, to verbs that read traces" "$(trace msg run.db --msg 1 2>&1)" 'database of records'
