@@ -11,7 +11,11 @@
 
 #include <xxhash.h>
 
-enum { HEAD_BYTES = sizeof(struct weft_spool_head), UNIT_BYTES = WEFT_RPC_RECORD_UNIT_BYTES };
+enum {
+    HEAD_BYTES = sizeof(struct weft_spool_head),
+    UNIT_BYTES = WEFT_RPC_RECORD_UNIT_BYTES,
+    SEARCH_UNITS = 512, /* read at once in search of a block */
+};
 
 uint64_t weft_spool_hash(const struct weft_spool_head *head,
                          const struct weft_rpc_record_unit *units)
@@ -101,6 +105,27 @@ static bool read_block(struct weft_spool_reader *reader)
     return weft_spool_hash(&reader->head, reader->units) == reader->head.hash && units_good(reader);
 }
 
+/* The next place that may be the start of a block: blocks start only at multiples of UNIT_BYTES.
+ * The memory for units is used to read many places at once. */
+static uint64_t next_place(const struct weft_spool_reader *reader)
+{
+    uint64_t at = reader->at + UNIT_BYTES;
+    while (reader->bytes - at >= HEAD_BYTES) {
+        const size_t units =
+            (size_t)weft_min_u64(SEARCH_UNITS, (reader->bytes - at) / UNIT_BYTES);
+        if (!read_all(reader->fd, reader->units, units * UNIT_BYTES, at)) {
+            return at;
+        }
+        for (size_t i = 0; i < units; i++) {
+            if (memcmp(&reader->units[i], WEFT_SPOOL_MAGIC, sizeof(reader->head.magic)) == 0) {
+                return at + i * UNIT_BYTES;
+            }
+        }
+        at += units * UNIT_BYTES;
+    }
+    return at;
+}
+
 bool weft_spool_reader_next(struct weft_spool_reader *reader)
 {
     while (reader->bytes - reader->at >= HEAD_BYTES) {
@@ -108,8 +133,9 @@ bool weft_spool_reader_next(struct weft_spool_reader *reader)
             reader->at += HEAD_BYTES + (uint64_t)UNIT_BYTES * reader->head.units;
             return true;
         }
-        reader->at += UNIT_BYTES; /* blocks start only at multiples of this */
-        reader->skipped += UNIT_BYTES;
+        const uint64_t next = next_place(reader);
+        reader->skipped += next - reader->at;
+        reader->at = next;
     }
     reader->skipped += reader->bytes - reader->at;
     reader->at = reader->bytes;
