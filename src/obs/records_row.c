@@ -156,7 +156,8 @@ bool weft_records_row(const struct weft_rpc_record *record, int64_t process,
     case WEFT_RPC_RECORD_HOT_TOTAL:
         *table_p = TABLE_HOT_TOTAL;
         memcpy(values_p,
-               (int64_t[]){total->server, record->table, (int64_t)total->updates, total->exact},
+               (int64_t[]){total->server, record->table, (int64_t)total->updates,
+                           total->exact != 0},
                4 * sizeof(int64_t));
         return true;
     case WEFT_RPC_RECORD_AGGREGATE_IN:

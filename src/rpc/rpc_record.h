@@ -110,7 +110,7 @@ struct weft_rpc_record_hot {
 
 struct weft_rpc_record_hot_total {
     uint32_t server;
-    bool exact; /* the updates of each id were counted exactly */
+    uint8_t exact; /* not 0: the updates of each id were counted exactly */
     uint64_t updates;
 };
 
