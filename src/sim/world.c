@@ -493,7 +493,7 @@ static void queue_report(struct weft_world *world, uint32_t host_idx)
     uint64_t bytes = up->queued_bytes;
     if (host->beside != host_idx) {
         bytes -= weft_net_queued_bytes(world->net, host->beside);
-        weft_ep_link_sent(host->ep, weft_ep_link_asked(host->ep) ? up->left_bytes : 0);
+        weft_ep_link_sent(host->ep, weft_ep_link_asked(host->ep, bytes) ? up->left_bytes : 0);
     }
     weft_ep_queued(host->ep, bytes, weft_net_now_ns(world->net));
 }
