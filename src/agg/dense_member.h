@@ -125,7 +125,7 @@ uint32_t weft_agg_member_chunks(const struct weft_agg_member *member, uint64_t c
  * Owns:    borrows all three until the vector is done or the epoch ends. An element of `out` is
  *          written when the sum of its chunk arrives; elements of direct chunks are not written,
  *          and their bits are set.
- * Errors:  WEFT_STATE  the vector before is not done; WEFT_INVALID  count is 0, or more than 2^31
+ * Errors:  WEFT_STATE  the last vector is not done; WEFT_INVALID  count is 0, or more than 2^31
  *          chunks. */
 [[nodiscard]] weft_status weft_agg_member_begin(struct weft_agg_member *member, const void *in,
                                                 void *out, uint64_t count, uint64_t *direct);

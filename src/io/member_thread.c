@@ -165,6 +165,10 @@ static weft_status open_driver(struct weft_member_thread *thread, struct weft_er
     if (status == WEFT_OK) {
         status = weft_member_client_new(&config->member, weft_driver_msgr(thread->driver),
                                         &thread->client);
+        if (status != WEFT_OK) {
+            (void)weft_fail(error, status, "cannot make a member of the job: %s",
+                            weft_status_text(status));
+        }
     }
     return status;
 }

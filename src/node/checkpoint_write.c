@@ -57,13 +57,13 @@ static void give_up(struct weft_checkpoint *checkpoint, enum weft_rpc_status ref
     }
     weft_node_warn(&checkpoint->config.log, "checkpoint %" PRIu64 " abandoned: %s",
                    checkpoint->number, why);
+    pthread_mutex_lock(&checkpoint->lock);
     checkpoint->next_ns = weft_clock_now_ns() + WEFT_CHECKPOINT_AGAIN_NS;
     if (refusal != WEFT_RPC_OK) {
         checkpoint->retry_ns = checkpoint->next_ns;
-        pthread_mutex_lock(&checkpoint->lock);
         weft_checkpoint_refuse(checkpoint, refusal);
-        pthread_mutex_unlock(&checkpoint->lock);
     }
+    pthread_mutex_unlock(&checkpoint->lock);
     judge(checkpoint, false);
 }
 
@@ -225,8 +225,10 @@ static void finish(struct weft_checkpoint *checkpoint)
         "checkpoint %" PRIu64 ": clock %u, %" PRIu64 " rows%s, %" PRIu64 " bytes in %.3f s",
         checkpoint->number, clock, rows, checkpoint->base == 0 ? "" : " that changed",
         bytes_on_disk(checkpoint), (double)(end_ns - checkpoint->begun_ns) / (double)WEFT_NS_PER_S);
+    pthread_mutex_lock(&checkpoint->lock);
     checkpoint->next_ns =
         checkpoint->every_ns > 0 ? weft_time_add(end_ns, checkpoint->every_ns) : end_ns;
+    pthread_mutex_unlock(&checkpoint->lock);
     judge(checkpoint, true);
 }
 

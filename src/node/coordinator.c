@@ -238,8 +238,11 @@ static weft_status open_driver(struct weft_coordinator *coordinator, struct weft
                                                        .sync = sync_records,
                                                        .note = note,
                                                        .arg = coordinator};
-    return weft_member_service_new(&service, weft_driver_msgr(coordinator->driver),
-                                   &coordinator->service);
+    status = weft_member_service_new(&service, weft_driver_msgr(coordinator->driver),
+                                     &coordinator->service);
+    return status == WEFT_OK ? status
+                             : weft_fail(error, status, "cannot make the coordinator's service: %s",
+                                         weft_status_text(status));
 }
 
 static void release(struct weft_coordinator *coordinator)
