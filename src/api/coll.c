@@ -1,5 +1,5 @@
 /* <weft/coll.h>: a communicator is a thread with the collectives of this rank (node/coll_thread.h).
- * This file has its configuration, the checks of calls, and the error texts of both. */
+ * This file opens and joins it, checks calls, and keeps the error text of each calling thread. */
 #include "api/coll_internal.h"
 
 #include "io/clock.h"
@@ -47,8 +47,8 @@ const char *weft_comm_error(const struct weft_comm *comm)
 static weft_status forked(void)
 {
     return weft_fail(&last_error, WEFT_STATE,
-                     "this communicator was opened before this process was forked; only the parent "
-                     "can use it, the child opens its own");
+                     "this communicator was opened before this process was forked, and only the "
+                     "parent can use it; open another one in the child");
 }
 
 static weft_status has_failed(struct weft_comm *comm)
@@ -115,8 +115,7 @@ weft_status weft_comm_open(const struct weft_comm_config *config, struct weft_co
 
 void weft_comm_close(struct weft_comm *comm)
 {
-    if (comm == NULL || comm->pid != getpid()) { /* the thread and its connections belong to the
-                                                  * parent */
+    if (comm == NULL || comm->pid != getpid()) { /* after fork they belong to the parent */
         return;
     }
     weft_coll_thread_stop(comm->thread);
@@ -239,8 +238,8 @@ weft_status weft_comm_begin(struct weft_comm *comm, const struct weft_comm_op *o
     status = weft_coll_thread_begin(comm->thread, &call, id_p);
     if (status == WEFT_AGAIN) {
         return weft_fail(&last_error, status,
-                         "%u operations have begun and were not waited for (ops_max); wait for "
-                         "one, or raise it",
+                         "%u operations have begun and were not waited for; wait for one, or raise "
+                         "ops_max",
                          comm->coll.ops_max);
     }
     return status == WEFT_PEER ? has_failed(comm) : status;
@@ -261,7 +260,7 @@ static weft_status wait_for(struct weft_comm *comm, uint64_t id, uint64_t timeou
     }
     if (status != WEFT_OK) {
         return weft_fail(&last_error, status,
-                         "no such operation is in progress; each can be waited for once");
+                         "no such operation is in progress; an operation can be waited for once");
     }
     struct weft_comm_done ours = {
         .size = sizeof(ours),

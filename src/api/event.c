@@ -3,8 +3,8 @@
  * The events of a caller-driven endpoint must be polled after every datagram, while the application
  * polls one at a time. In between they are stored in a ring. It never overflows: every posted send
  * and receive has a reserved slot, each datagram causes at most one event of a peer (UP, DOWN), and
- * no step begins unless a whole batch of those fits. A progress thread has its own ring, which poll
- * reads directly.
+ * progress is refused (WEFT_AGAIN) unless a whole batch of those fits. A progress thread has its
+ * own ring, which poll reads directly.
  */
 #include "api/internal.h"
 
@@ -23,7 +23,9 @@ enum {
 /* A wait of at least this time reads the counters, for its error text. */
 static const uint64_t explained_ns = 100 * WEFT_NS_PER_MS;
 
-static const uint64_t look_ns = 100 * WEFT_NS_PER_MS;
+/* Polling interval for scrapes, while a progress thread runs and a scrape cannot end the caller's
+ * sleep. */
+static const uint64_t scrape_poll_ns = 100 * WEFT_NS_PER_MS;
 
 /* ---- the queue of a caller-driven transport -------------------------------------------------- */
 
@@ -219,7 +221,7 @@ static void step(struct weft_transport *t, uint64_t end_ns, uint64_t now_ns)
         WEFT_ASSERT(queue_fits(t, 0)); /* the ring is empty: it has room for all posted
                                         * operations */
     } else if (t->metrics != NULL) {
-        left_ns = weft_min_u64(left_ns, look_ns); /* a request for metrics cannot end this sleep */
+        left_ns = weft_min_u64(left_ns, scrape_poll_ns);
     }
     weft_endpoint_step(&t->endpoint, left_ns, handle, t);
 }
@@ -272,7 +274,7 @@ static bool busy(struct weft_transport *t)
 
 weft_status weft_transport_flush(struct weft_transport *transport, uint64_t timeout_ns)
 {
-    static const uint64_t look_again_ns = WEFT_NS_PER_MS;
+    static const uint64_t recheck_ns = WEFT_NS_PER_MS;
     uint64_t end_ns = weft_time_add(weft_clock_now_ns(), timeout_ns);
     while (busy(transport)) {
         uint64_t now_ns = weft_clock_now_ns();
@@ -283,7 +285,7 @@ weft_status weft_transport_flush(struct weft_transport *transport, uint64_t time
                              (unsigned long long)(timeout_ns / WEFT_NS_PER_MS));
         }
         if (weft_endpoint_has_thread(&transport->endpoint)) {
-            struct timespec pause = {.tv_nsec = (long)weft_min_u64(look_again_ns, end_ns - now_ns)};
+            struct timespec pause = {.tv_nsec = (long)weft_min_u64(recheck_ns, end_ns - now_ns)};
             (void)nanosleep(&pause, NULL);
         } else {
             uint64_t left_ns = end_ns == WEFT_NEVER ? WEFT_NEVER : end_ns - now_ns;

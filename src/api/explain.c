@@ -1,4 +1,4 @@
-/* Error texts for transfers, each with the next action. */
+/* Error texts of a transport, each with the next action, and its counters. */
 #include "api/internal.h"
 
 #include <stddef.h>
@@ -12,26 +12,26 @@ const char *weft_down_text(enum weft_transport_down down)
 {
     switch (down) {
     case WEFT_TRANSPORT_DOWN_CLOSED:
-        return "the peer closed the connection; its own output says why";
+        return "the peer closed the connection; see its own output for the reason";
     case WEFT_TRANSPORT_DOWN_NO_ANSWER:
-        return "nobody answered; see that the program there runs and accepts, that address and "
-               "port are right, and that no firewall stops UDP";
+        return "the peer did not reply; check that its program runs and accepts connections, that "
+               "address and port are right, and that no firewall blocks UDP";
     case WEFT_TRANSPORT_DOWN_SILENT:
-        return "the peer fell silent; it died, it computes longer than peer_timeout_ns without "
-               "config.thread, or the network is cut";
+        return "the peer stopped replying; its process or the network is down, or it computed for "
+               "longer than peer_timeout_ns without config.thread";
     case WEFT_TRANSPORT_DOWN_PROTOCOL:
         return "the peer violated the protocol; run the same weft version at both ends";
     case WEFT_TRANSPORT_DOWN_LOCAL:
         return "this end closed the connection";
     case WEFT_TRANSPORT_DOWN_RESTARTED:
-        return "the peer was restarted and has no state of this connection; connect again";
+        return "the peer was restarted and does not know this connection; connect again";
     case WEFT_TRANSPORT_DOWN_CRYPTO:
-        return "the cryptography of this process failed; a process that was forked opens its own "
-               "transports";
+        return "a cryptographic operation failed in this process; after fork, open the transport "
+               "in the child";
     case WEFT_TRANSPORT_DOWN_IDLE:
-        return "nothing was outstanding for too long, so this end closed the connection";
+        return "the connection was idle for idle_timeout_ns, so this end closed it";
     }
-    return "for an unknown reason";
+    return "the connection ended for an unknown reason";
 }
 
 void weft_api_explain_down(struct weft_transport *t, enum weft_transport_down down)
@@ -88,7 +88,8 @@ void weft_transport_counters_get(struct weft_transport *transport,
     weft_api_struct_out(counters_p, &ours, sizeof(ours), COUNTERS_BYTES_MIN);
 }
 
-/* Causes of a timeout, most specific first: a counter that grew, and its sentence. */
+/* The causes are tried in order, the most specific first; the first whose counter grew is
+ * reported. */
 weft_status weft_api_explain_timeout(struct weft_transport *t,
                                      const struct weft_driver_counters *before, uint64_t timeout_ns)
 {
@@ -116,14 +117,14 @@ weft_status weft_api_explain_timeout(struct weft_transport *t,
         {b->hello_refused - a->hello_refused,
          "requests for a connection were refused; set accept, or raise peers_max"},
         {b->no_memory - a->no_memory,
-         "messages arrived that match no posted receive; post one with the sender's tag "
-         "and at least as many bytes"},
+         "packets arrived that match no posted receive; post one with the sender's tag and at "
+         "least as many bytes as the message"},
         {b->bad_range - a->bad_range,
-         "messages arrived that are longer than message_bytes_max or contradict "
-         "themselves; set it alike at both ends"},
+         "packets arrived of messages longer than message_bytes_max, or outside of their message; "
+         "set message_bytes_max to the same value at both ends"},
         {invalid_packets(b) - invalid_packets(a),
-         "packets arrived of no connection, or not of weft; check what else sends to this "
-         "port"},
+         "packets arrived of an unknown connection or of another program; check what else sends "
+         "to this port"},
     };
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(signs); i++) {
         if (signs[i].grew > 0) {
@@ -133,12 +134,12 @@ weft_status weft_api_explain_timeout(struct weft_transport *t,
     }
     if (now.socket.datagrams_received == before->socket.datagrams_received) {
         return weft_fail(&t->error, WEFT_TIMEOUT,
-                         "no event within %llu ms, and nothing arrived; see that the other end "
+                         "no event within %llu ms, and nothing arrived; check that the other end "
                          "runs and sends to this address and port %u",
                          ms, (unsigned)weft_transport_port(t));
     }
     return weft_fail(&t->error, WEFT_TIMEOUT,
-                     "no event within %llu ms, although packets arrive; is memory posted at the "
-                     "receiver for the message's tag and length?",
+                     "no event within %llu ms, although packets arrive; check that the receiver "
+                     "has posted memory for the message's tag and length",
                      ms);
 }

@@ -5,7 +5,7 @@
  *   transport.c   open, close, connect, send, receive
  *   security.c    the job key
  *   event.c       poll, wait, progress
- *   explain.c     error texts: why a peer is down, why no event arrives
+ *   explain.c     error texts: why a peer is down, why no event arrives; counters
  *   metrics.c     /metrics: whether it is enabled, and its address (metrics.h)
  *   fabric.c, fabric_server.c   <weft/fabric.h>
  *   mask.c        gaps, residuals, counts: pure functions
@@ -36,7 +36,7 @@ struct weft_transport {
     uint32_t posted; /* sends and receives whose event is outstanding */
 
     /* Caller-driven only: events between progress and poll. Each posted send and receive has a
-     * place reserved, so that progress never finds the ring full. */
+     * slot reserved, so that progress never finds the ring full. */
     struct weft_event_ring ring;
     uint32_t queued; /* events in it, the lent one included */
     bool lent;       /* the last polled event still belongs to the caller */
@@ -62,8 +62,10 @@ weft_status weft_api_peer_timeout_check(uint64_t peer_timeout_ns, struct weft_er
 const char *weft_api_environment(const char *setting, const char *variable);
 
 /* Copy a caller's struct, which may be of an older or newer release, over ours; ours holds the
- * defaults of fields that an older one lacks. `what` names it, `init` the function that makes it.
- * Errors: WEFT_INVALID not made by it. WEFT_UNSUPPORTED it uses fields that are not known here. */
+ * defaults of fields that an older one lacks. `what` names the struct and `init` its _init function
+ * in error texts.
+ * Errors:  WEFT_INVALID      its size is below bytes_min: the _init function was not called.
+ *          WEFT_UNSUPPORTED  it uses fields that this release does not know. */
 weft_status weft_api_struct_in(void *ours, size_t ours_bytes, size_t bytes_min, const void *theirs,
                                const char *what, const char *init, struct weft_error *error);
 
@@ -71,7 +73,6 @@ weft_status weft_api_struct_in(void *ours, size_t ours_bytes, size_t bytes_min, 
 void weft_api_struct_init(void *theirs, size_t size, const void *defaults, size_t ours_bytes,
                           size_t bytes_min);
 
-/* A field of a configuration, and its range. */
 struct weft_api_range {
     const char *name;
     uint64_t value;
@@ -118,7 +119,8 @@ weft_status weft_api_security_load(const struct weft_api_security *config,
  * set. */
 weft_status weft_api_queue_init(struct weft_transport *t, uint32_t posted_max);
 
-/* True if there is a slot for the event of another send or receive. */
+/* True if there is a slot for the event of another send or receive. Always true with a progress
+ * thread, whose ring is the driver's. */
 bool weft_api_queue_has_room(const struct weft_transport *t);
 
 /* explain.c */

@@ -33,7 +33,7 @@ weft_status weft_api_metrics_check(const char *address, struct weft_error *error
 /* ---- serving --------------------------------------------------------------------------------- */
 
 /* "weft: worker 3: metrics: ..." */
-static void tell(const struct weft_metrics_live_config *config, const char *words)
+static void print_line(const struct weft_metrics_live_config *config, const char *words)
 {
     if (config->rank != WEFT_TARGET_NO_RANK) {
         fprintf(stderr, "weft: %s %u: %s\n", config->role, config->rank, words);
@@ -64,5 +64,5 @@ void weft_api_metrics_open(const char *address, struct weft_metrics_live_config 
         snprintf(words.text + used, sizeof(words.text) - used, "; continuing without metrics");
         (void)weft_fail(error, WEFT_IO, "%s", words.text);
     }
-    tell(config, words.text);
+    print_line(config, words.text);
 }

@@ -9,14 +9,14 @@
 #include "base/error.h"
 #include "metrics/live.h"
 
-/* Is this an address? Before anything is opened.
- * Errors:  WEFT_INVALID  the configuration's is not.   WEFT_DATA  that of WEFT_METRICS. */
+/* Check the address before anything is opened; NULL and "" as in weft_api_metrics_open.
+ * Errors:  WEFT_INVALID  the configuration's is malformed.   WEFT_DATA  that of WEFT_METRICS is. */
 weft_status weft_api_metrics_check(const char *address, struct weft_error *error);
 
 /* Serve /metrics, if enabled: address is from the configuration, NULL = WEFT_METRICS, "" =
  * disabled. An error is reported in *error and on standard error, and is not a failure: *live_p is
- * NULL then, as when disabled. config: role, rank, stats_bytes, copy, write, wake, arg; its object
- * is arg.
+ * NULL then, as when disabled. config: the caller sets role, rank, stats_bytes, copy, write, wake
+ * and arg; this function sets the rest, and object to arg.
  * Owns:    gives *live_p, to be ended with weft_metrics_live_stop before the object. */
 void weft_api_metrics_open(const char *address, struct weft_metrics_live_config *config,
                            struct weft_metrics_live **live_p, struct weft_error *error);

@@ -22,17 +22,17 @@ static weft_status check_ids(struct weft_ps *ps, const struct weft_ps_list *list
     const struct weft_ps_table *table = &ps->tables[list->table];
     if (list->ids == NULL && !is_dense(table)) {
         return weft_fail(&ps->worker.error, WEFT_INVALID,
-                         "ids is NULL and n is %zu; pass an array of n ids: lists without them "
-                         "are of dense tables (options.length), and %s is sparse",
+                         "ids is NULL and n is %zu; pass an array of n ids: only a list of a dense "
+                         "table (options.length) may be without ids, and %s is sparse",
                          list->n, table->name);
     }
     if (list->ids == NULL) {
         uint64_t rows = weft_table_dense_rows(&table->spec);
         if (list->first > rows || list->n > rows - list->first) {
             return weft_fail(&ps->worker.error, WEFT_INVALID,
-                             "%zu rows from %llu on are requested of %s, which has %llu; first and "
-                             "n count rows of dim floats",
-                             list->n, (unsigned long long)list->first, table->name,
+                             "first is %llu and n is %zu, and %s has %llu rows; both count rows of "
+                             "dim floats",
+                             (unsigned long long)list->first, list->n, table->name,
                              (unsigned long long)rows);
         }
     }
@@ -43,7 +43,8 @@ static weft_status check_list(struct weft_ps *ps, const struct weft_ps_list *lis
 {
     if (list->n > SIZE_MAX / (sizeof(float) * ps->tables[list->table].spec.dim)) {
         return weft_fail(&ps->worker.error, WEFT_INVALID,
-                         "n is %zu, and no memory holds so many rows; is it a negative number?",
+                         "n is %zu, which is more rows than fit into memory; pass the number of "
+                         "rows, which is not negative",
                          list->n);
     }
     if (list->n == 0) {
@@ -81,7 +82,6 @@ static size_t rows_of(const struct ps_call *call)
     return rows;
 }
 
-/* Do the rows fit one operation? */
 static weft_status check_rows(struct weft_ps *ps, const struct ps_call *call)
 {
     size_t rows = rows_of(call);
@@ -119,8 +119,8 @@ static weft_status begin_failed(struct weft_ps *ps, const char *what, weft_statu
     }
     if (status == WEFT_UNSUPPORTED) {
         return weft_fail(&ps->worker.error, status,
-                         "%s: a row of this table does not fit the packets that the network "
-                         "takes; see `weft doctor` for its MTU",
+                         "%s: a row of this table does not fit into a packet of this network; see "
+                         "`weft doctor` for its MTU",
                          what);
     }
     if (status == WEFT_INVALID) {
@@ -149,7 +149,7 @@ static struct weft_ps_how how_of(const struct weft_ps *ps, const struct ps_call 
     };
 }
 
-/* Is ops_max reached? Then the program must end an operation. */
+/* ops_max is reached: the program must complete an operation first. */
 static bool is_full(const struct weft_ps *ps)
 {
     for (uint32_t i = 0; i < ps->ops_max; i++) {
@@ -164,7 +164,8 @@ static weft_status begin_now(struct weft_ps *ps, const struct ps_call *call, uin
 {
     if (op_p == NULL) {
         return weft_fail(&ps->worker.error, WEFT_INVALID,
-                         "op_p is NULL; the forms that need none end in _wait");
+                         "op_p is NULL; pass a place for the handle, or call a function that ends "
+                         "in _wait");
     }
     weft_status status = weft_api_ps_check(ps, call);
     if (status == WEFT_OK) {
@@ -310,8 +311,8 @@ static weft_status check_call(struct weft_ps *ps, const void *lists, uint32_t co
 {
     if (count > ps->lists_max) {
         return weft_fail(&ps->worker.error, WEFT_INVALID,
-                         "count is %u and lists_max of the config is %u; raise that, or make "
-                         "more operations of them",
+                         "count is %u and lists_max of the config is %u; raise lists_max, or split "
+                         "the lists into several operations",
                          count, ps->lists_max);
     }
     if (lists == NULL && count > 0) {
@@ -326,8 +327,8 @@ static weft_status check_table(struct weft_ps *ps, const struct weft_ps_table *t
     return table != NULL && table->ps == ps
                ? WEFT_OK
                : weft_fail(&ps->worker.error, WEFT_INVALID,
-                           "a list names %s; all tables of one operation are of the ps that it is "
-                           "begun with",
+                           "a list names %s; all tables of an operation must belong to the ps that "
+                           "is passed to the call",
                            table == NULL ? "no table" : "a table of another ps");
 }
 

@@ -107,7 +107,7 @@ weft_status weft_api_ps_op_options_read(const struct weft_op_options *theirs,
     }
     if (status == WEFT_OK && !isfinite(ours_p->norm)) {
         return weft_fail(error, WEFT_INVALID,
-                         "norm is %g; it must be finite, or negative = to be computed",
+                         "norm is %g; it must be finite; negative = the client computes it",
                          ours_p->norm);
     }
     return status;
@@ -143,8 +143,9 @@ static weft_status coordinator_parse(const char *text, struct weft_launch *flags
     return WEFT_OK;
 }
 
-/* Read the rank and the servers that the program did not set from WEFT_* or the variables of a
- * launcher (job/launch.h). Not read if the program has set all. */
+/* Read what the program did not set - rank, workers, servers - from WEFT_* or the variables of a
+ * launcher (job/launch.h). The environment is not read if the program has set all three and no
+ * coordinator. */
 static weft_status environment_read(struct weft_ps_config *c, struct weft_launch *launch_p,
                                     struct weft_error *error)
 {
@@ -195,13 +196,12 @@ static weft_status reconnect_read(struct weft_ps_config *c, struct weft_error *e
     }
     if (c->replay_bytes > 0 && c->reconnect_timeout_ns == 0) {
         return weft_fail(error, WEFT_INVALID,
-                         "replay_bytes goes with reconnect_timeout_ns: pushes are kept for "
-                         "servers that come back");
+                         "replay_bytes needs reconnect_timeout_ns above 0: pushes are kept to "
+                         "resend them to a server that restarts");
     }
     return status;
 }
 
-/* Rank and number of workers must be consistent. */
 static weft_status rank_check(const struct weft_ps_config *c, struct weft_error *error)
 {
     if (c->workers == 0 || c->worker == WEFT_PS_WORKER_ENVIRONMENT || c->worker < c->workers) {
@@ -348,8 +348,8 @@ static weft_status tau_max_check(const struct weft_ps_config *c, uint8_t mode,
 {
     if (c->tau_max > 0 && c->scheduler == NULL) {
         return weft_fail(error, WEFT_INVALID,
-                         "tau_max goes with scheduler, which keeps that bound; servers alone keep "
-                         "the one of `weft server --tau-max`");
+                         "tau_max goes with scheduler, which enforces it; without a scheduler the "
+                         "servers enforce `weft server --tau-max`");
     }
     if (c->tau_max > 0 && mode == WEFT_TABLE_BSP) {
         return weft_fail(error, WEFT_INVALID,
@@ -396,7 +396,7 @@ weft_status weft_api_ps_servers_parse(const char *text, struct weft_launch_addre
         count += *at == ',';
     }
     if (count > WEFT_PS_SHARDS_MAX) {
-        return weft_fail(error, WEFT_INVALID, "servers names %zu shards; %d is the most", count,
+        return weft_fail(error, WEFT_INVALID, "servers names %zu shards; at most %d", count,
                          WEFT_PS_SHARDS_MAX);
     }
     struct weft_launch_address *servers = calloc(count, sizeof(*servers));

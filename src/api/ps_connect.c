@@ -10,8 +10,7 @@
 
 enum {
     ROWS_PER_RPC_MAX = 16384,
-    RPC_BYTES_MAX =
-        ROWS_PER_RPC_MAX * 264, /* the same for rows of 64 floats; fewer of longer ones */
+    RPC_BYTES_MAX = ROWS_PER_RPC_MAX * 264, /* of rows of 64 floats; an RPC has fewer longer rows */
 };
 
 /* Of the last connect that failed in this thread: there is no ps to keep it. */
@@ -34,9 +33,10 @@ weft_status weft_api_ps_wait_and_retry(struct weft_ps *ps, uint64_t most_ns, uin
     if (now_ns >= *end_ns_p) {
         weft_api_ps_step(ps, 0); /* make progress even for a caller without a timeout */
         return weft_fail(&ps->worker.error, WEFT_TIMEOUT,
-                         "%s for call_timeout_ns; call again to continue waiting",
-                         ps->worker.any_away ? "a server is away"
-                                             : "a clock has not arrived, or replay_bytes is full,");
+                         "call_timeout_ns has passed: %s; call again to continue waiting",
+                         ps->worker.any_away
+                             ? "a server is disconnected"
+                             : "a clock has not arrived yet, or replay_bytes is full");
     }
     uint64_t left_ns = *end_ns_p == WEFT_NEVER ? WEFT_NEVER : *end_ns_p - now_ns;
     weft_api_ps_step(ps, weft_min_u64(most_ns, left_ns));
@@ -168,8 +168,8 @@ static weft_status open_worker(struct weft_ps *ps, const struct weft_ps_config *
 
 /* ---- joining --------------------------------------------------------------------------------- */
 
-/* Become a member of the job: rank, number of workers, and where the shards are. A thread keeps the
- * lease, so that a program that computes for a minute does not lose its rank. */
+/* Become a member of the job: get the rank, the number of workers and the addresses of the shards.
+ * A thread renews the lease: a program that computes for a minute does not lose its rank. */
 static weft_status join(struct weft_ps *ps, struct weft_ps_config *config,
                         struct weft_launch_address **servers_p, uint32_t *shards_p)
 {
@@ -278,8 +278,8 @@ weft_status weft_ps_connect(const struct weft_ps_config *config, struct weft_ps 
     return WEFT_OK;
 }
 
-/* In a forked process the sockets and the memory shared with threads are the parent's: it would end
- * the parent's connections, and hand its rank back. */
+/* A forked process does nothing: the sockets and the threads are the parent's, and it would end the
+ * parent's connections and give up its rank. */
 static void end(struct weft_ps *ps, bool done)
 {
     if (ps->pid != getpid()) {

@@ -69,7 +69,7 @@ struct weft_ps {
     uint8_t scheduled_mode;       /* enum weft_table_mode required of tables with a scheduler */
     struct weft_ps_table *tables; /* (tables_max,) */
     struct ps_missed_rows missed;
-    bool in_parts; /* the operation in progress is a part of a longer one */
+    bool in_parts; /* the operation that is waited for is a part of a longer list */
 };
 
 /* ps_config.c */
@@ -78,8 +78,8 @@ struct weft_ps {
 weft_status weft_api_ps_key_caching(bool *on_p, struct weft_error *error);
 
 /* Read and check a caller's configuration of any release, and fill in settings from the
- * environment. With a coordinator in *launch_p, worker and workers are unset: the coordinator
- * assigns them. */
+ * environment. With a coordinator in *launch_p, weft_ps_connect replaces worker and workers by what
+ * the coordinator assigns. */
 weft_status weft_api_ps_config_read(const struct weft_ps_config *theirs,
                                     struct weft_ps_config *ours_p, struct weft_launch *launch_p,
                                     struct weft_error *error);
@@ -93,7 +93,7 @@ weft_status weft_api_ps_servers_parse(const char *text, struct weft_launch_addre
 weft_status weft_api_ps_op_options_read(const struct weft_op_options *theirs,
                                         struct weft_op_options *ours_p, struct weft_error *error);
 
-/* Minimum sizes of structs that the library writes. */
+/* Write to a caller's struct of any release; result_p may be NULL. */
 void weft_api_ps_result_out(struct weft_result *result_p, const struct weft_result *ours);
 void weft_api_ps_counters_out(struct weft_ps_counters *counters_p,
                               const struct weft_ps_counters *ours);
@@ -116,7 +116,8 @@ void weft_api_ps_tables_free(struct weft_ps *ps);
 
 /* ps_connect.c */
 
-/* Make progress: sleep until something happens, at most timeout_ns. */
+/* Make progress: send, sleep until a packet arrives or a timer expires, at most for timeout_ns, and
+ * process what has arrived. */
 void weft_api_ps_step(struct weft_ps *ps, uint64_t timeout_ns);
 
 /* A call cannot proceed yet: make progress for at most most_ns, then the caller retries. *end_ns_p
@@ -130,17 +131,19 @@ struct ps_call {
     const struct weft_ps_list *lists; /* (count,) */
     uint32_t count;
     bool is_pull;
-    bool waits; /* the caller waits for it, which sends it; otherwise it is sent immediately */
+    bool waits; /* the caller waits for it at once, which sends it; otherwise begin sends it */
     struct weft_op_options how;
 };
 
 /* Is the call valid, apart from the limits of one operation? */
 weft_status weft_api_ps_check(struct weft_ps *ps, const struct ps_call *call);
 
-/* Check that ids are given, in a dense table, too. */
+/* Check that ids is not NULL, for calls in which it is required even in a dense table. */
 weft_status weft_api_ps_need_ids(struct weft_ps_table *table, const uint64_t *ids, size_t n);
 
-/* Check all, begin, and return a handle. Errors: WEFT_TIMEOUT also, after call_timeout_ns. */
+/* Check the call and the limits of one operation, begin it, and return a handle. Blocks while the
+ * client has no room for it, but not while ops_max operations are held (WEFT_AGAIN).
+ * Errors:  as weft_push; WEFT_TIMEOUT after call_timeout_ns. */
 weft_status weft_api_ps_begin(struct weft_ps *ps, const struct ps_call *call, uint64_t *op_p);
 
 /* ps_missed.c */
@@ -167,11 +170,12 @@ weft_status weft_api_ps_records_open(struct weft_ps *ps, const struct weft_ps_co
 void weft_api_ps_metrics_open(struct weft_ps *ps, const char *address);
 void weft_api_ps_metrics_close(struct weft_ps *ps);
 
-/* Call within a step: reads the endpoint. */
+/* Answer a scrape that waits. Reads the endpoint, so call it only from within a step. */
 void weft_api_ps_metrics_look(struct weft_ps *ps);
 /* This worker has ended a clock of the table. */
 void weft_api_ps_metrics_step(struct weft_ps *ps, const struct weft_ps_table *table);
-/* Maximum duration of a sleep: a query cannot end a sleep with a progress thread. */
+/* timeout_ns, shortened if /metrics is served: with a progress thread a scrape cannot end the
+ * caller's sleep. */
 uint64_t weft_api_ps_metrics_sleep(const struct weft_ps *ps, uint64_t timeout_ns);
 
 #endif

@@ -7,9 +7,9 @@
 
 #include <stdlib.h>
 
-/* Polling interval for scrapes, while a progress thread runs and a query cannot end the caller's
+/* Polling interval for scrapes, while a progress thread runs and a scrape cannot end the caller's
  * sleep. */
-static const uint64_t look_ns = 100 * WEFT_NS_PER_MS;
+static const uint64_t scrape_poll_ns = 100 * WEFT_NS_PER_MS;
 
 struct ps_metrics {
     struct weft_metrics_live *served;
@@ -98,7 +98,7 @@ void weft_api_ps_metrics_step(struct weft_ps *ps, const struct weft_ps_table *ta
 
 uint64_t weft_api_ps_metrics_sleep(const struct weft_ps *ps, uint64_t timeout_ns)
 {
-    return ps->metrics != NULL ? weft_min_u64(timeout_ns, look_ns) : timeout_ns;
+    return ps->metrics != NULL ? weft_min_u64(timeout_ns, scrape_poll_ns) : timeout_ns;
 }
 
 const char *weft_ps_metrics(const struct weft_ps *ps)

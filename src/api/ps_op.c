@@ -51,7 +51,7 @@ static void name_lists(const struct weft_ps *ps, const struct weft_ps_op_about *
     }
 }
 
-/* The caller may query the missed rows. */
+/* Reset the missed rows, unless this operation is a part of a longer list. */
 static void missed_begin(struct weft_ps *ps, size_t rows)
 {
     if (!ps->in_parts) {
@@ -90,7 +90,7 @@ static weft_status end(struct weft_ps *ps, weft_ps_op op, const struct weft_ps_r
     return weft_worker_refused(&ps->worker, what, result);
 }
 
-/* A shard is gone, or accepts no clocks. The operation may still wait at another shard for a slow
+/* A shard is lost, or accepts no clocks. The operation may still wait at another shard for a slow
  * worker; the caller need not wait for that. */
 static weft_status give_up(struct weft_ps *ps, weft_ps_op op, uint32_t shard,
                            struct weft_result *result_p)
@@ -107,7 +107,7 @@ static weft_status give_up(struct weft_ps *ps, weft_ps_op op, uint32_t shard,
 static weft_status no_such_op(struct weft_ps *ps)
 {
     return weft_fail(&ps->worker.error, WEFT_INVALID,
-                     "there is no such operation: it was waited for already, or is of another "
+                     "there is no such operation: it was waited for already, or belongs to another "
                      "ps");
 }
 
@@ -117,8 +117,8 @@ static weft_status under_way(struct weft_ps *ps, weft_ps_op op)
     char name[LISTS_NAME_BYTES];
     if (about.is_checkpoint) {
         return weft_fail(&ps->worker.error, WEFT_TIMEOUT,
-                         "the checkpoint is not made yet; continue, then wait again (a \"bsp\" "
-                         "table is cut at the end of a clock)");
+                         "the checkpoint is still in progress; continue, then wait again (the "
+                         "snapshot of a \"bsp\" table is taken at the end of a clock)");
     }
     name_lists(ps, &about, name, sizeof(name));
     return weft_fail(&ps->worker.error, WEFT_TIMEOUT,
@@ -391,7 +391,7 @@ weft_status weft_ps_flush(struct weft_ps *ps, uint64_t timeout_ns)
         update_end(ps);
         if (now_ns >= end_ns) {
             return weft_fail(&ps->worker.error, WEFT_TIMEOUT,
-                             "pushes or clocks have not arrived yet; wait again, or give them up "
+                             "pushes or clocks have not arrived yet; wait again, or discard them "
                              "with weft_ps_close");
         }
         weft_api_ps_step(ps, end_ns == WEFT_NEVER ? WEFT_NEVER : end_ns - now_ns);

@@ -40,7 +40,7 @@ static weft_status word_of(struct weft_ps *ps, const char *field, const char *te
                      words[3] != NULL ? words[3] : "", words[3] != NULL ? "\"" : "");
 }
 
-/* Call after kind and mode are known; its encoding depends on them. */
+/* Call it after kind and mode are known: the encoding of the average depends on them. */
 static weft_status read_average(struct weft_ps *ps, const char *text,
                                 struct weft_table_spec *spec_p)
 {
@@ -60,7 +60,7 @@ static weft_status read_average(struct weft_ps *ps, const char *text,
                            text);
 }
 
-/* For weights, in replies to pulls, all types but the last. */
+/* Pushes may have any of the types, replies to pulls all but the last. */
 static weft_status read_value_type(struct weft_ps *ps, bool is_push, const char *text,
                                    uint8_t *type_p)
 {
@@ -118,8 +118,8 @@ static weft_status read_words(struct weft_ps *ps, const struct weft_table_option
     }
     if (status == WEFT_OK && ps->has_scheduler && spec_p->mode != ps->scheduled_mode) {
         return weft_fail(&ps->worker.error, WEFT_INVALID,
-                         "consistency is \"%.40s\", which is not that of the configuration; with a "
-                         "scheduler all tables have the same, which config.consistency names",
+                         "consistency is \"%.40s\", which differs from config.consistency; with a "
+                         "scheduler all tables must have that of the configuration",
                          o->consistency != NULL ? o->consistency : "bsp");
     }
     status = status == WEFT_OK ? read_average(ps, o->average, spec_p) : status;
@@ -148,7 +148,7 @@ static weft_status check_numbers(struct weft_ps *ps, const struct weft_table_opt
         if (fields[i].value < fields[i].min || fields[i].value > fields[i].max) {
             return weft_fail(&ps->worker.error, WEFT_INVALID,
                              "%s is %llu; it must be from %llu to %llu (tables_max and dim_max of "
-                             "the config raise what is too low)",
+                             "the config limit number and dim)",
                              fields[i].name, (unsigned long long)fields[i].value,
                              (unsigned long long)fields[i].min, (unsigned long long)fields[i].max);
         }
@@ -229,7 +229,8 @@ static weft_status options_to_spec(struct weft_ps *ps, const struct weft_table_o
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Memory for rows of the table that this worker keeps; NULL = none. */
+/* Allocate memory for rows of the table that this worker keeps; *memory_p is NULL if there are
+ * none. */
 static weft_status keep_rows(struct weft_ps *ps, const char *field, uint32_t rows, uint32_t dim,
                              void **memory_p)
 {
@@ -257,7 +258,7 @@ static weft_status keep(struct weft_ps *ps, struct weft_ps_table *table,
                : keep_rows(ps, "feedback_rows", feedback_rows(o, spec), o->dim, &table->kept);
 }
 
-/* The client has the table now. */
+/* Pass the memory to the client, once it knows the table. */
 static void lend(struct weft_ps *ps, const struct weft_ps_table *table,
                  const struct weft_table_options *o)
 {
@@ -307,8 +308,8 @@ static weft_status begin(struct weft_ps *ps, struct weft_ps_table *table,
     }
     if (status == WEFT_AGAIN) {
         return weft_fail(&ps->worker.error, status,
-                         "%u operations are in progress; end one with weft_wait, then open the "
-                         "table",
+                         "%u operations are in progress; complete one with weft_wait, then open "
+                         "the table",
                          ps->ops_max);
     }
     if (status != WEFT_OK) {
@@ -332,8 +333,8 @@ static weft_status begin(struct weft_ps *ps, struct weft_ps_table *table,
 static weft_status no_answer(struct weft_ps *ps)
 {
     return weft_fail(&ps->worker.error, WEFT_TIMEOUT,
-                     "the servers are connected, but accept nothing from worker %u; start them "
-                     "with --workers above the highest rank (%u workers are configured here)",
+                     "the servers are connected, but did not reply to worker %u; start them with "
+                     "--workers above the highest rank (%u workers are configured here)",
                      ps->worker.rank, ps->workers);
 }
 

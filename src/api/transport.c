@@ -250,7 +250,7 @@ static void mark_critical(const struct weft_transport_send *s, uint32_t chunk_el
     }
 }
 
-/* Runs where the endpoint may be used, so that the grid cannot change between the query and the
+/* Runs as one call on the endpoint, so that the grid cannot change between the query and the
  * send. */
 static void post_send(struct weft_driver *driver, void *arg)
 {
@@ -380,8 +380,8 @@ weft_status weft_transport_receive(struct weft_transport *transport,
     status = t->endpoint.msgr.ops->expect(t->endpoint.msgr.self, &core, &id);
     if (status == WEFT_NOMEM) {
         return weft_fail(&t->error, status,
-                         "receives_max receives are posted; wait for one to be used, or raise "
-                         "it");
+                         "receives_max receives are posted; wait for an event of one, or raise "
+                         "receives_max");
     }
     if (status != WEFT_OK) {
         return weft_fail(&t->error, status, "receive: %s", weft_status_text(status));
@@ -397,8 +397,8 @@ weft_status weft_transport_cancel(struct weft_transport *transport, uint64_t rec
     weft_status status = msgr.ops->cancel(msgr.self, receive_id);
     if (status != WEFT_OK) {
         return weft_fail(&transport->error, status,
-                         "a message has matched this receive; its RECEIVED event has come or "
-                         "will");
+                         "a message has matched this receive; wait for its RECEIVED event, unless "
+                         "it was polled already");
     }
     transport->posted--;
     return WEFT_OK;

@@ -2,6 +2,8 @@
 #include "api_pair.h"
 #include "free_port.h"
 
+#include <stdio.h>
+
 static weft_status open_status(const struct weft_transport_config *config)
 {
     struct weft_transport *t = NULL;
@@ -125,7 +127,7 @@ static void nobody_there(bool thread)
     assert_int_equal(event.outcome, WEFT_TRANSPORT_UNKNOWN);
     event = api_await(t, NULL, WEFT_TRANSPORT_DOWN);
     assert_int_equal(event.down, WEFT_TRANSPORT_DOWN_NO_ANSWER);
-    assert_non_null(strstr(weft_down_text(event.down), "nobody answered"));
+    assert_non_null(strstr(weft_transport_error(t), weft_down_text(event.down)));
     assert_non_null(strstr(weft_transport_error(t), "firewall"));
     assert_non_null(strstr(weft_transport_error(t), "nothing listens at 127.0.0.1:"));
     struct weft_transport_send send;
@@ -164,7 +166,8 @@ static void a_peer_falls_silent(void **state)
     api_send(a, peer, &value, 1, 0, 0);
     struct weft_transport_event event = api_await(a, NULL, WEFT_TRANSPORT_DOWN);
     assert_int_equal(event.down, WEFT_TRANSPORT_DOWN_SILENT);
-    assert_non_null(strstr(weft_down_text(event.down), "fell silent"));
+    assert_non_null(strstr(weft_transport_error(a), weft_down_text(event.down)));
+    assert_non_null(strstr(weft_transport_error(a), "peer_timeout_ns"));
     weft_transport_close(a);
     weft_transport_close(b);
 }
@@ -285,7 +288,9 @@ static void why_nothing_comes(void **state)
     struct weft_transport_config c = api_config();
     c.peer_timeout_ns = 60 * WEFT_NS_PER_S;
     struct weft_transport *b = api_open(&c);
-    wait_says(b, "nothing arrived", "see that the other end runs");
+    char port[16];
+    snprintf(port, sizeof(port), "port %u", weft_transport_port(b));
+    wait_says(b, "nothing arrived", port);
     c.thread = 1;
     struct weft_transport *a = api_open(&c);
     uint32_t peer = api_connect(a, b);
@@ -300,7 +305,7 @@ static void why_nothing_comes(void **state)
     static float memory[999];
     api_receive(b, memory, 999, WEFT_TRANSPORT_COPY, 3);
     api_send(a, peer, values, 1000, 0, 3); /* the memory is too small */
-    wait_says(b, "match no posted receive", "at least as many bytes");
+    wait_says(b, "no posted receive", "tag");
     struct weft_transport_event event = {.size = sizeof(event)};
     assert_int_equal(weft_transport_wait(b, WEFT_NS_PER_MS, &event), WEFT_TIMEOUT);
     assert_non_null(strstr(weft_transport_error(b), "wait longer"));

@@ -79,9 +79,9 @@ static void a_piece_must_be_there(void **state)
     struct weft_ps_table *table = open_table(ps, &options);
     struct weft_ps_table *other = open_table(ps, &sparse);
     must_fail(ps, weft_push_range(table, 1, values, ROWS, 0, &op), WEFT_INVALID,
-              "258 rows from 1 on are requested of table 0, which has 258");
+              "table 0 has 258 rows");
     must_fail(ps, weft_pull_range_wait(table, UINT64_MAX, values, 2, 0, NULL), WEFT_INVALID,
-              "which has 258");
+              "table 0 has 258 rows");
     must_fail(ps, weft_push_range(table, 0, NULL, 1, 0, &op), WEFT_INVALID, "rows is NULL");
     must_fail(ps, weft_pull_range(other, 0, values, 1, 0, &op), WEFT_INVALID, "clicks");
     must_fail(ps, weft_push(table, NULL, values, 1, 0, &op), WEFT_INVALID, "ids is NULL");

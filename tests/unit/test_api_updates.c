@@ -307,7 +307,7 @@ static void what_does_not_fit_is_refused(void **state)
     options.number = 1;
     options.consistency = "bsp";
     assert_int_equal(weft_table_open(job.ps[0], &options, &table), WEFT_INVALID);
-    assert_non_null(strstr(weft_ps_error(job.ps[0]), "config.consistency names"));
+    assert_non_null(strstr(weft_ps_error(job.ps[0]), "config.consistency"));
     weft_op_options_init(&how, sizeof(how));
     how.norm = (double)INFINITY;
     assert_int_equal(weft_push_with(job.ps[0], NULL, 0, &how, &op), WEFT_INVALID);
