@@ -59,8 +59,8 @@ enum weft_agg_verdict {
     /* Dense slots. */
     WEFT_AGG_EPOCH,    /* dropped: epoch differs from the epoch of the box */
     WEFT_AGG_STALE,    /* dropped: an earlier round; a delayed duplicate */
-    WEFT_AGG_EARLY,    /* dropped: the round before it is not complete, so no correct member sends
-                        * this */
+    WEFT_AGG_EARLY,    /* dropped: the round two before it is not complete, so no correct member
+                        * sends this */
     WEFT_AGG_SUMMED,   /* added; the round is not complete */
     WEFT_AGG_WAITING,  /* duplicate of an added packet; the round is not complete: no reply */
     WEFT_AGG_COMPLETE, /* the last packet of the round: the result goes to all members */

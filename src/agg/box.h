@@ -18,7 +18,7 @@ struct weft_agg_box {
     struct weft_agg_counts counts;
 };
 
-/* Owns:    allocates 2.9 KB per slot and 28 KB per bank.  Errors: WEFT_NOMEM. */
+/* Owns:    allocates 2.9 KB per slot and 27 KB per bank.  Errors: WEFT_NOMEM. */
 [[nodiscard]] weft_status weft_agg_box_init(struct weft_agg_box *box,
                                             const struct weft_agg_config *config);
 void weft_agg_box_fini(struct weft_agg_box *box);

@@ -139,8 +139,8 @@ static void list_remove(struct weft_agg_member *m, uint32_t slot)
     s->listed = false;
 }
 
-/* From the second packet of a round on it is shortened by up to a half, differently for each packet
- * and member. With equal times the same packets would meet in the same full buffer again. */
+/* From the second packet of a round on the timeout is shortened at random by up to a half. With
+ * equal timeouts at all members the same packets would overflow the same buffer again. */
 static uint64_t timeout_ns(const struct weft_agg_member *m, uint32_t tries)
 {
     const struct weft_agg_member_config *c = &m->config;
@@ -151,8 +151,7 @@ static uint64_t timeout_ns(const struct weft_agg_member *m, uint32_t tries)
     return tries == 0 ? ns : ns - ((ns * (random >> 16)) >> 17);
 }
 
-/* Queue the packets whose timeout has ended. */
-static void look(struct weft_agg_member *m, uint64_t now_ns)
+static void queue_timed_out(struct weft_agg_member *m, uint64_t now_ns)
 {
     m->look_ns = WEFT_NEVER;
     for (uint32_t i = 0; i < m->config.slots; i++) {
@@ -168,8 +167,8 @@ static void look(struct weft_agg_member *m, uint64_t now_ns)
     }
 }
 
-/* Queue the packets before the answered one by `reorder` or more. */
-static void look_at_order(struct weft_agg_member *m)
+/* Queue the packets that were sent `reorder` or more packets before an answered one. */
+static void queue_overtaken(struct weft_agg_member *m)
 {
     while (m->config.reorder != 0 && m->oldest != none &&
            m->slots[m->oldest].sequence + m->config.reorder <= m->answered) {
@@ -258,7 +257,7 @@ uint32_t weft_agg_member_send(struct weft_agg_member *member, uint8_t *bytes, ui
 {
     struct weft_agg_member *m = member;
     if (now_ns >= m->look_ns) {
-        look(m, now_ns);
+        queue_timed_out(m, now_ns);
     }
     uint32_t slot = dequeue(m);
     while (slot != none && m->slots[slot].chunk == none) {
@@ -325,7 +324,8 @@ static void store(struct weft_agg_member *m, uint32_t chunk, const uint8_t *valu
 }
 
 /* Whether a sum can be stored. A void one has no content, and one of another form than this epoch's
- * packets has no values of ours: waiting for another would be in vain, as the round is complete. */
+ * packets does not contain this member's values. The round is complete either way: no other sum
+ * will arrive. */
 static bool is_usable(const struct weft_agg_member *m, const struct weft_wire_agg *head,
                       const uint8_t *values)
 {
@@ -334,9 +334,9 @@ static bool is_usable(const struct weft_agg_member *m, const struct weft_wire_ag
            is_finite(m, values, elements_of(m, m->slots[head->place].chunk));
 }
 
-/* The time since the first packet of the round. It is too long if a packet was lost, and such times
- * have little weight. They may not be ignored: if round trips became longer than the timeout,
- * every packet would be sent twice, and nothing be measured. */
+/* The time since the first packet of the round. It is too long if a packet was lost, so the times
+ * of resent packets have little weight. They must not be ignored: if round trips became longer than
+ * the timeout, every packet would be resent, and nothing would be measured. */
 static void measure(struct weft_agg_member *m, const struct weft_agg_member_slot *s,
                     uint64_t now_ns)
 {
@@ -395,7 +395,7 @@ bool weft_agg_member_receive(struct weft_agg_member *member, const uint8_t *byte
         weft_bits_set(m->direct, s->chunk);
     }
     advance(m, head.place);
-    look_at_order(m);
+    queue_overtaken(m);
     return true;
 }
 

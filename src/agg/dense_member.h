@@ -17,8 +17,8 @@
  *
  * A chunk is *direct* if it has no sum that can be used: a value does not fit the exponent or is
  * not finite, the sum would overflow, members disagree with the box on exponent, format or length,
- * or a value of the sum is not finite as a float. Every member gets the same verdict, and sums that
- * chunk with the others in another way. A member marks a chunk that it cannot encode by an exponent
+ * or a value of the sum is not finite as a float. Every member gets the same verdict; the members
+ * then sum that chunk without the box. A member marks a chunk that it cannot encode by an exponent
  * other than the epoch's, which makes the round void; if the box has that exponent and every member
  * sent it, the sum has it too, and is not used.
  *
@@ -50,8 +50,8 @@ struct weft_agg_member_config {
     uint32_t epoch;
     uint8_t element; /* enum weft_agg_element */
     int8_t exponent; /* of the epoch, with FIXED; else 0 */
-    uint32_t reorder; /* a packet is sent again when one sent so many later, or more, was answered;
-                       * 0 = only timeouts */
+    uint32_t reorder; /* a packet is sent again when the sum of one that was sent this many packets
+                       * later, or more, has arrived; 0 = only timeouts */
     uint64_t timeout_ns_first; /* until a round trip was measured */
     uint64_t timeout_ns_min;
     uint64_t timeout_ns_max;
@@ -59,9 +59,10 @@ struct weft_agg_member_config {
 
 struct weft_agg_member_counters {
     uint64_t sent;           /* packets, including those sent again */
-    uint64_t resent_timeout; /* queued to be sent again because of the timeout; a sum that arrives
-                              * before that makes it unnecessary, also in the next field */
-    uint64_t resent_early;   /* queued to be sent again because a later packet was answered */
+    uint64_t resent_timeout; /* packets queued for resending after a timeout. Also counts those
+                              * that a sum, arriving before they are sent, makes unnecessary; so
+                              * does resent_early */
+    uint64_t resent_early;   /* packets queued for resending because a later one was answered */
     uint64_t sums;           /* of chunks, each once */
     uint64_t direct;         /* of them, those whose chunk is direct */
     uint64_t unfit;          /* chunks with a value that this member could not encode */
@@ -95,7 +96,7 @@ struct weft_agg_member {
     uint32_t newest;
     uint64_t sequence;   /* of the next packet */
     uint64_t answered;   /* highest sequence of a first packet whose sum has arrived */
-    uint64_t look_ns;    /* no timeout ends before */
+    uint64_t look_ns;    /* no timeout expires before this time */
     uint64_t trip_ns;    /* smoothed round trip; 0: none was measured */
     const uint8_t *in;   /* the vector; NULL: none yet */
     uint8_t *out;
@@ -109,7 +110,7 @@ struct weft_agg_member {
 /* 352 values, 32 slots, 10 ms until a round trip was measured, at least 200 us, at most 50 ms. */
 void weft_agg_member_config_default(struct weft_agg_member_config *config_p);
 
-/* Owns:    allocates 60 bytes per slot.
+/* Owns:    allocates 52 bytes per slot.
  * Errors:  WEFT_INVALID  the configuration is outside its limits; WEFT_NOMEM. */
 [[nodiscard]] weft_status weft_agg_member_init(struct weft_agg_member *member,
                                                const struct weft_agg_member_config *config);
@@ -160,8 +161,8 @@ static inline bool weft_agg_member_is_done(const struct weft_agg_member *member)
 void weft_agg_member_epoch(struct weft_agg_member *member, uint32_t epoch, int8_t exponent);
 
 /* The exponent for the next epoch according to the largest input in this one, with room for twice
- * that value; the present one if there was no input other than 0. The exponents of the members
- * differ: the largest is right for all. */
+ * that value; the present one if there was no input other than 0. Members get different exponents;
+ * all must use the largest of them. */
 int8_t weft_agg_member_exponent(const struct weft_agg_member *member);
 
 #endif

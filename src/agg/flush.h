@@ -11,7 +11,7 @@
  *   AGE         the oldest packet is at least age_ns_max old
  *
  * A bank cannot be flushed while its other set is being committed: the result is BLOCKED, and the
- * reason is evaluated again.
+ * caller asks again when the set is committed.
  */
 #ifndef WEFT_AGG_FLUSH_H
 #define WEFT_AGG_FLUSH_H

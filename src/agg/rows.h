@@ -203,8 +203,8 @@ WEFT_AGG_INLINE bool weft_agg_bank_flush(struct weft_agg_bank *bank)
 }
 
 /* End draining: the server has the set, or, with committed = false, will never have it. In the
- * second case its packets are refused retroactively, and under ON_COMMIT their senders send them
- * directly. Returns false if no set is draining.
+ * second case its packets are lost under ON_APPLY; under ON_COMMIT they are refused retroactively,
+ * and their senders send them directly. Returns false if no set is draining.
  *
  * Cost:    writes the whole set. */
 WEFT_AGG_INLINE bool weft_agg_bank_settle(struct weft_agg_bank *bank, bool committed)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
  *
  * The receive window of one worker at one bank: 256 numbers from a base that is a multiple of 64,
- * with three bits each: whether a packet with that number was received, whether it was refused, and
- * whether its set of sums is not committed by the server yet.
+ * with four bits each: whether a packet with that number was received, whether it was refused, and,
+ * for each of the two sets of sums, whether it is in that set and not committed by the server yet.
  *
  * Only the worker advances the base (`from`: all lower numbers are settled). The box therefore
  * keeps the state of a packet until its sender knows it, and a lost acknowledgement can be
@@ -43,8 +43,8 @@ static inline uint64_t weft_agg_window_bit(uint32_t number)
     return UINT64_C(1) << (number & 63);
 }
 
-/* Advance the window: the worker has settled all numbers below `from`. Words with packets that the
- * box has not settled are kept. */
+/* Advance the window: the worker has settled all numbers below `from`. The base stays below a word
+ * of which a packet is missing or not committed. */
 static inline void weft_agg_window_advance(struct weft_agg_window *w, uint32_t from)
 {
     for (uint32_t i = 0; i < WEFT_AGG_WINDOW_WORDS; i++) {
