@@ -24,7 +24,8 @@ enum { WEFT_ACTIVE_WINDOW_NS = 1000000 };
 weft_status weft_active_init(struct weft_active *active, uint32_t peers_max);
 void weft_active_fini(struct weft_active *active);
 
-/* peer < peers_max. Windows before `from_ns` and at or after `to_ns` are not counted. */
+/* Record a request of a peer at at_ns. Requests before `from_ns` or from `to_ns` on, and peers from
+ * peers_max on, are ignored. */
 void weft_active_note(struct weft_active *active, uint32_t peer, uint64_t at_ns, uint64_t from_ns,
                       uint64_t to_ns);
 

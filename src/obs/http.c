@@ -72,8 +72,8 @@ static struct weft_http_slot *slot_of(const struct weft_http *http,
     return info != NULL ? info->socket_context : NULL;
 }
 
-static void came_or_went(void *arg, struct MHD_Connection *connection, void **context,
-                         enum MHD_ConnectionNotificationCode code)
+static void connection_changed(void *arg, struct MHD_Connection *connection, void **context,
+                               enum MHD_ConnectionNotificationCode code)
 {
     struct weft_http *http = arg;
     if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
@@ -194,7 +194,7 @@ static void watch_forks(void)
     (void)pthread_atfork(before_fork, after_fork, after_fork_in_child);
 }
 
-static void enlist(struct weft_http *http)
+static void list_add(struct weft_http *http)
 {
     (void)pthread_once(&once, watch_forks);
     pthread_mutex_lock(&lock);
@@ -203,7 +203,7 @@ static void enlist(struct weft_http *http)
     pthread_mutex_unlock(&lock);
 }
 
-static void strike_off(const struct weft_http *http)
+static void list_remove(const struct weft_http *http)
 {
     pthread_mutex_lock(&lock);
     struct weft_http **at = &all;
@@ -249,7 +249,7 @@ static struct MHD_Daemon *start_daemon(struct weft_http *http, const struct addr
         flags, 0, NULL, NULL, answer, http, MHD_OPTION_SOCK_ADDR, info->ai_addr,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)WEFT_HTTP_CONNECTIONS_MAX,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)REQUEST_BYTES, MHD_OPTION_NOTIFY_CONNECTION, came_or_went, http,
+        (size_t)REQUEST_BYTES, MHD_OPTION_NOTIFY_CONNECTION, connection_changed, http,
         MHD_OPTION_NOTIFY_COMPLETED, completed, http, MHD_OPTION_END);
     int why = errno;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -283,7 +283,7 @@ weft_status weft_http_start(const struct weft_http_config *config, struct weft_h
                          config->port, mhd == NULL ? missing : strerror(why != 0 ? why : ENOMEM));
     }
     http->listener = mhd->get_daemon_info(http->daemon, MHD_DAEMON_INFO_LISTEN_FD)->listen_fd;
-    enlist(http);
+    list_add(http);
     *http_p = http;
     return WEFT_OK;
 }
@@ -294,7 +294,7 @@ void weft_http_stop(struct weft_http *http)
         return;
     }
     if (!http->is_copy) { /* a forked process can stop nothing: the memory is left allocated */
-        strike_off(http);
+        list_remove(http);
         http->mhd->stop_daemon(http->daemon);
     }
     free(http);

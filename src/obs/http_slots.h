@@ -3,10 +3,10 @@
  *
  * Clients are not authenticated, so anyone can open connections: an incomplete request, or a
  * response that is not read, must not occupy a slot that a scrape needs. The daemon accepts
- * WEFT_HTTP_CONNECTIONS_MAX connections, a quarter of which are kept free. When a connection beyond
- * the others is accepted, another one is shut down; the daemon then reads its end of file and
- * closes it. The first candidate is the connection whose request has been incomplete longest, then
- * the one whose response has been in progress longest.
+ * WEFT_HTTP_CONNECTIONS_MAX connections, a quarter of which are kept free: if
+ * WEFT_HTTP_CONNECTIONS_KEPT are open when another one is accepted, one of them is shut down; the
+ * daemon then reads its end of file and closes it. The first candidate is the connection whose
+ * request has been incomplete longest, then the one whose response has been in progress longest.
  *
  * The limit is not per address: most connections come from one proxy, or from loopback.
  */

@@ -169,7 +169,7 @@ enum { FIELDS_MAX = 6 };
 /* By type, in the order in which they are written. Fields of weft's own events are named as in
  * core/trace.h. */
 static const struct field fields[WEFT_TRACE_TYPE_END][FIELDS_MAX] = {
-    /* of a later version: numbers as they are */
+    /* a type of a later version: its numbers unchanged */
     [WEFT_TRACE_NONE] = {{"type", OF_TYPE},
                          {"number", OF_NUMBER, AS_HEX},
                          {"a", OF_A},

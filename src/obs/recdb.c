@@ -70,8 +70,8 @@ static bool check_file(struct weft_recdb *db, const char *path)
     }
     if (memcmp(start, WEFT_SPOOL_MAGIC_START, sizeof(WEFT_SPOOL_MAGIC_START) - 1) == 0) {
         return fail(db, WEFT_DATA, path,
-                    "is a spool, which a process leaves that was killed, or that still runs: `weft "
-                    "trace merge` makes a database of it");
+                    "is a spool, of a process that was killed or still runs; convert it with `weft "
+                    "trace merge`");
     }
     if (memcmp(start, "WEFT", 4) == 0) {
         return fail(db, WEFT_DATA, path,
@@ -116,7 +116,7 @@ static bool check_schema(struct weft_recdb *db, unsigned idx)
         if (sqlite3_exec(db->sqlite, sql, NULL, NULL, NULL) != SQLITE_OK) {
             char what[128];
             snprintf(what, sizeof(what),
-                     "is not a database of records, or is truncated: its table %s is missing, or "
+                     "is not a database of records, or is truncated: its table %s is missing or "
                      "damaged",
                      table);
             return fail(db, WEFT_DATA, db->files[idx], what);
@@ -127,7 +127,7 @@ static bool check_schema(struct weft_recdb *db, unsigned idx)
                          schema, WEFT_RECORDS_SCHEMA_VERSION);
     return weft_recdb_number(db, statement) == 1 ||
            fail(db, WEFT_DATA, db->files[idx],
-                "is of a version of the schema that this weft does not know");
+                "has a schema version that this weft does not know; use the release that wrote it");
 }
 
 static bool has_table(struct weft_recdb *db, unsigned idx, const char *table)
@@ -148,8 +148,8 @@ static uint64_t column_count(struct weft_recdb *db, unsigned idx, const char *ta
                                               table, schema_name(idx, schema)));
 }
 
-/* Number of the first of the files whose table has the most columns; file_count = none has the
- * table. */
+/* Index of the file whose table has the most columns, the first of several; file_count if none has
+ * the table. */
 static unsigned widest_with(struct weft_recdb *db, const char *table)
 {
     unsigned widest = db->file_count;
@@ -162,7 +162,7 @@ static unsigned widest_with(struct weft_recdb *db, const char *table)
     return widest;
 }
 
-/* An empty table, in the place of one that all files lack. */
+/* Create an empty table in place of one that all files lack. */
 static bool make_absent(struct weft_recdb *db, const char *table)
 {
     const struct records_table *about = weft_records_tables;
@@ -248,7 +248,7 @@ weft_status weft_recdb_open(const char *const *files, unsigned count, struct wef
     *db_p = (struct weft_recdb){.files = files, .file_count = count};
     if (count > WEFT_RECDB_FILES_MAX) {
         (void)fail(db_p, WEFT_INVALID, "",
-                   "these are more than 10 files; make one of them by `weft trace merge`");
+                   "more than 10 files; merge them with `weft trace merge` first");
         return db_p->status;
     }
     for (unsigned i = 0; i < count; i++) {

@@ -33,8 +33,9 @@ enum weft_recdb_stage {
 
 enum weft_recdb_kind { WEFT_RECDB_PUSH, WEFT_RECDB_PULL, WEFT_RECDB_KINDS };
 
-/* Tables of records, in the order of weft_recdb_tables; ends with NULL, and so does the next. Files
- * of earlier releases lack those after WEFT_RECDB_TABLES_MUST; they are then read as empty. */
+/* Names of the tables; ends with NULL, and so does weft_recdb_about. Every file has the first
+ * WEFT_RECDB_TABLES_MUST. Files of earlier releases may lack the others, which are then read as
+ * empty. */
 extern const char *const weft_recdb_tables[];
 enum { WEFT_RECDB_TABLES_MUST = 7 };
 extern const char *const weft_recdb_about[];  /* keys of meta that identify the run */

@@ -1,5 +1,5 @@
-/* Statistics of aggregators from the records of a run: how many updates they kept from the servers,
- * and the servers' processing time of updates that came through them and of those that did not.
+/* Statistics of aggregators from the records of a run: how many updates the servers did not have to
+ * apply because of them, and the servers' processing time per update, with and without aggregation.
  *
  * A push is aggregated if a record of an aggregator says that the server has committed it inside an
  * aggregate. Pushes are matched by server, worker and rpc; a restarted worker counts its RPCs from
@@ -19,7 +19,7 @@ struct weft_recdb_aggregator {
     uint64_t sums;                             /* aggregates sent */
     uint64_t flushed[WEFT_RPC_RECORD_FLUSHES]; /* of these, by reason */
     uint64_t messages;                         /* pushes and aggregates of children in them */
-    uint64_t rows_in;                          /* rows of those, and of the aggregates */
+    uint64_t rows_in;                          /* rows of those; rows_out: of the aggregates */
     uint64_t rows_out;
     uint64_t bytes_in;
     uint64_t bytes_out;
@@ -60,12 +60,13 @@ double weft_recdb_combined(const struct weft_recdb_aggregator *aggregator);
 /* Pushes that workers sent to the server instead. */
 uint64_t weft_recdb_direct(const struct weft_recdb_aggregator *aggregator);
 
-/* Rows that the servers need not apply, over all updates of the run: those of the workers' records,
- * or without them those that reached aggregators. -1: there is neither. */
+/* Share of the run's updates that the servers did not have to apply. The updates are those in the
+ * workers' records or, without such records, those that reached aggregators. -1: there is
+ * neither. */
 double weft_recdb_removed(const struct weft_recdb_aggregation *aggregation);
 
-/* PS_proc and PS_overlap of an update, in ns; 0 = no updates took this path. WEFT_RECDB_PATHS: of
- * both. */
+/* Mean of PS_proc + PS_overlap per update, in ns; 0 = no updates took this path. WEFT_RECDB_PATHS:
+ * over both paths. */
 double weft_recdb_path_ns(const struct weft_recdb_aggregation *aggregation,
                           enum weft_recdb_path path);
 

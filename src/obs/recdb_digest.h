@@ -46,7 +46,8 @@ enum weft_recdb_roles {
 
 struct weft_recdb_role {
     uint64_t processes;
-    uint64_t cut; /* of these, processes that were killed or still ran: their last records lack */
+    uint64_t cut; /* of these, processes that were killed or still ran: their last records are
+                   * missing */
     uint64_t records;
     uint64_t dropped;
     uint64_t cpu_ns;
@@ -59,7 +60,8 @@ struct weft_recdb_digest {
     struct weft_recdb_parties workers;
     struct weft_recdb_role roles[WEFT_RECDB_ROLES];
     struct weft_hist active;      /* number of workers active in a window of a server with any */
-    struct weft_hist connections; /* the same of connections; earlier releases did not count them */
+    struct weft_hist connections; /* the same for connections; earlier releases did not count
+                                   * them */
     uint64_t window_ns;
     uint64_t first_ns;
     uint64_t last_ns;
@@ -94,7 +96,7 @@ struct weft_recdb_blame weft_recdb_blame(const struct weft_recdb_digest *digest,
                                          const struct weft_recdb_rpc *rpc);
 
 uint64_t weft_recdb_digest_rpcs(const struct weft_recdb_digest *digest);
-/* Records dropped by all processes, and processes whose last records lack. */
+/* Records dropped by all processes, and processes whose last records are missing. */
 uint64_t weft_recdb_digest_dropped(const struct weft_recdb_digest *digest);
 uint64_t weft_recdb_digest_cut(const struct weft_recdb_digest *digest);
 /* Share of the stage in the total time of all RPCs of that kind, in [0, 1]. */

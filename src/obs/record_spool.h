@@ -10,8 +10,8 @@
  *    16     8    records of the process before this block, texts included
  *    24     8    records dropped so far (full rings, full disk)
  *    32     8    CPU time of the process since the recorder was opened, ns
- *    40     8    wall time, as that
- *    48     8    when it was opened, ns since 1970
+ *    40     8    wall time since the recorder was opened, ns
+ *    48     8    time at which the recorder was opened, ns since 1970
  *    56     8    window of active workers, ns
  *    64     4    records that follow
  *    68     4    rank, number of the first shard, or number of the aggregator

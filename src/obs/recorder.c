@@ -144,7 +144,7 @@ static bool copy_spool(int from, int to, uint64_t bytes)
 }
 
 /* The deleted file can be read as long as it is open. */
-static bool make_again(struct weft_recorder *r)
+static bool recreate(struct weft_recorder *r)
 {
     int fd = open(r->spool, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (fd < 0) {
@@ -164,13 +164,13 @@ static bool make_again(struct weft_recorder *r)
 
 /* Called before every read of the rings: otherwise a deleted name would be noticed only at the
  * end. */
-static void watch(struct weft_recorder *r)
+static void check_deleted(struct weft_recorder *r)
 {
     struct stat about;
     if (r->gone || fstat(r->fd, &about) != 0 || about.st_nlink > 0) {
         return;
     }
-    if (make_again(r)) {
+    if (recreate(r)) {
         fprintf(stderr, "weft: %s was deleted while in use; it was recreated completely\n",
                 r->spool);
         return;
@@ -186,10 +186,10 @@ static void watch(struct weft_recorder *r)
 
 static void drain(struct weft_recorder *r)
 {
-    watch(r);
+    check_deleted(r);
     for (uint32_t i = 0; i < r->ring_count; i++) {
-        /* Twice: a ring's content is in two pieces at most; records that arrive meanwhile can
-         *        wait. */
+        /* Twice: a ring's content is in at most two pieces. Records that arrive meanwhile can
+         * wait. */
         for (int piece = 0; piece < 2; piece++) {
             uint32_t count;
             const struct weft_rpc_record_unit *units =
@@ -254,8 +254,8 @@ static weft_status spool_open(struct weft_recorder *r, struct weft_error *error)
         }
         if (flock(r->fd, LOCK_EX | LOCK_NB) != 0) {
             return weft_fail(error, WEFT_EXISTS,
-                             "%.400s is written by another process now: give each "
-                             "process a rank, or a file, of its own",
+                             "%.400s is in use by another process; give each process its own rank "
+                             "or its own file",
                              r->spool);
         }
         if (fstat(r->fd, &about) != 0 || about.st_size == 0) {
@@ -385,8 +385,7 @@ void weft_recorder_add(struct weft_recorder *recorder, const struct weft_rpc_rec
     pthread_mutex_unlock(&recorder->lock);
 }
 
-/* Its thread holds the lock when it records that it has ended; so it is running if that is not
- * recorded. */
+/* The thread sets thread_cpu_ns under the lock when it ends; while it is 0, the thread runs. */
 static uint64_t thread_cpu_ns(const struct weft_recorder *r)
 {
     clockid_t clock;
@@ -420,7 +419,7 @@ void weft_recorder_finish(struct weft_recorder *recorder)
     block_write(recorder, &none, 0, 0);
     /* Remove the incomplete block written before the disk was full. */
     if (ftruncate(recorder->fd, (off_t)recorder->bytes) != 0) {
-        fprintf(stderr, "weft: %s cannot be cut: %s\n", recorder->spool, strerror(errno));
+        fprintf(stderr, "weft: %s cannot be truncated: %s\n", recorder->spool, strerror(errno));
     }
 }
 

@@ -119,8 +119,8 @@ static weft_status add_spool(struct records_sink *sink, const char *path)
     if (blocks == 0) {
         return weft_fail(sink->error, WEFT_DATA, "%.400s %s", path,
                          is_other_spool(path)
-                             ? "is a spool of another release, whose `weft trace merge` reads it"
-                             : "holds no records");
+                             ? "is a spool of another release; use `weft trace merge` of that one"
+                             : "has no records");
     }
     const struct records_process row = {
         .id = process,
@@ -377,8 +377,7 @@ weft_status weft_records_check_path(const char *path, bool replace, struct weft_
         }
         return replace ? WEFT_OK
                        : weft_fail(error, WEFT_EXISTS,
-                                   "%.400s exists already, perhaps from an earlier run: "
-                                   "name another file, or remove it",
+                                   "%.400s exists already; name another file, or remove it",
                                    path);
     }
     const char *slash = strrchr(path, '/');

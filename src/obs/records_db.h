@@ -27,8 +27,9 @@ struct weft_records_sum {
  * Shape:   inputs (count,).   command  for `meta`; NULL = that of the first input.   replace  an
  *          existing file is replaced on success; otherwise records are appended to it, which
  *          several processes may do at once.
- * Errors:  WEFT_DATA  an input, or the file to append to, has no records.  WEFT_STATE  an input's
- *          process is still writing it.  WEFT_IO, WEFT_NOMEM.  Inputs are not removed. */
+ * Errors:  WEFT_DATA  an input has no records, or the file to append to is another kind of
+ *          database.  WEFT_STATE  an input's process is still writing it.  WEFT_IO, WEFT_NOMEM.
+ *          Inputs are not removed. */
 weft_status weft_records_make(const char *const *inputs, uint32_t count, const char *path,
                               bool replace, const char *command, struct weft_records_sum *sum_p,
                               struct weft_error *error);
@@ -43,10 +44,8 @@ weft_status weft_records_check_path(const char *path, bool replace, struct weft_
 bool weft_records_is_json(const char *path);
 
 #define WEFT_RECORDS_JSON_WORDS                                                                    \
-    "has records as lines of JSON, which are for other programs: weft reads databases and "        \
-    "spools; "                                                                                     \
-    "record into a name that does not end in .jsonl (`weft trace export --format jsonl` makes "    \
-    "the "                                                                                         \
-    "lines of it)"
+    "has records as lines of JSON, which weft writes for other programs but does not read; "       \
+    "record into a file with a name that does not end in .jsonl (`weft trace export --format "     \
+    "jsonl` converts it)"
 
 #endif

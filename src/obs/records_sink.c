@@ -68,7 +68,7 @@ static weft_status check_there(struct records_sink *sink)
         sqlite3_step(stmt) != SQLITE_ROW) {
         status = weft_records_sql_fail(sink->db, sink->path, sink->error);
     } else if (sqlite3_column_int64(stmt, 0) > 0 && sqlite3_column_int64(stmt, 1) == 0) {
-        status = weft_fail(sink->error, WEFT_DATA, "%.400s is a database, but not one of records",
+        status = weft_fail(sink->error, WEFT_DATA, "%.400s is a database, but not of records",
                            sink->path);
     }
     sqlite3_finalize(stmt);
@@ -193,8 +193,8 @@ weft_status weft_records_sink_process(struct records_sink *sink,
     return status;
 }
 
-/* True if the line of this key was written; marks it as written. */
-static bool is_told(struct records_sink *sink, const char *key)
+/* Returns true if the line of this key was written before; marks it as written. */
+static bool mark_written(struct records_sink *sink, const char *key)
 {
     char line[64];
     size_t used = strlen(sink->keys);
@@ -220,7 +220,7 @@ void weft_records_sink_take_lines(struct records_sink *sink)
         } else if (strncmp(line, meta, sizeof(meta) - 1) == 0) {
             char *key = line + sizeof(meta) - 1;
             key[strcspn(key, "\"")] = '\0';
-            (void)is_told(sink, key);
+            (void)mark_written(sink, key);
         }
     }
     free(line);
@@ -229,7 +229,7 @@ void weft_records_sink_take_lines(struct records_sink *sink)
 
 weft_status weft_records_sink_meta(struct records_sink *sink, const char *key, const char *value)
 {
-    if (sink->db == NULL && is_told(sink, key)) {
+    if (sink->db == NULL && mark_written(sink, key)) {
         return WEFT_OK;
     }
     if (sink->db == NULL) {

@@ -30,7 +30,7 @@ struct weft_trace_doc {
     struct weft_trace_doc_endpoint *endpoints;
     uint32_t endpoint_count;
     bool truncated; /* the file ends inside a block; the complete entries before are here */
-    size_t bad_at;  /* after WEFT_DATA: the offset of the first invalid byte */
+    size_t bad_at;  /* after WEFT_DATA: the offset at which reading ended */
 };
 
 /* Read the bytes of a whole file.

@@ -46,7 +46,7 @@ struct weft_trace_feed {
 };
 
 /* Create an empty file; an existing one is replaced.
- * Shape:   bytes_max  limit of the file's size; at least 1 MB.
+ * Shape:   bytes_max  limit of the file's size; a smaller one than 1 MiB counts as 1 MiB.
  * Owns:    gives *writer_p; path is borrowed until close.
  * Errors:  WEFT_IO  errno has the reason.  WEFT_NOMEM. */
 weft_status weft_trace_writer_open(const char *path, uint64_t bytes_max,

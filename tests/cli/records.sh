@@ -113,7 +113,7 @@ rm -f k.db.spool-*
 # ---- damaged spools ----
 printf 'no records at all' >bad
 tap_run_fails "merge of something else" 1 "$WEFT_BIN" trace merge bad -o m.db
-tap_like "says so" "$(cat run.out)" 'bad holds no records'
+tap_like "says so" "$(cat run.out)" 'bad has no records'
 tap_run_fails "merge of nothing" 1 "$WEFT_BIN" trace merge missing -o m.db
 tap_run_fails "merge without -o" 2 "$WEFT_BIN" trace merge r.db
 tap_run_fails "merge without a file" 2 "$WEFT_BIN" trace merge -o m.db
