@@ -121,15 +121,15 @@ static weft_status replay(const uint8_t *bytes, size_t count, weft_coordinator_j
         }
         if (!good) {
             return weft_fail(error, WEFT_DATA,
-                             "%.160s is damaged at byte %zu; move it away to start with a new one: "
-                             "running members will register again",
+                             "%.160s is damaged at byte %zu; move it away to start with an empty "
+                             "one: running members will register again",
                              path, at);
         }
         weft_status status = apply(arg, head[4], head + HEAD_BYTES, body);
         if (status != WEFT_OK) {
             return weft_fail(error, status,
-                             "%.160s does not fit this job at byte %zu: is it the journal of "
-                             "another one?",
+                             "%.160s does not fit this job at byte %zu; name the journal of this "
+                             "job, or a new file",
                              path, at);
         }
         at += HEAD_BYTES + body;
@@ -193,7 +193,7 @@ static weft_status load(struct weft_coordinator_journal *journal, size_t count, 
         return status;
     }
     if (used < count && (ftruncate(journal->fd, (off_t)used) != 0 || fsync(journal->fd) != 0)) {
-        return weft_fail(error, WEFT_IO, "cannot cut %.160s: %s", path, strerror(errno));
+        return weft_fail(error, WEFT_IO, "cannot truncate %.160s: %s", path, strerror(errno));
     }
     *torn_bytes_p = count - used;
     journal->bytes = used;

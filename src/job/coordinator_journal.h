@@ -63,7 +63,8 @@ typedef size_t weft_coordinator_journal_supply(void *arg, uint32_t i, uint8_t *o
                                                uint8_t body[WEFT_COORDINATOR_JOURNAL_BODY_MAX]);
 
 /* Rewrite the journal. On success the appended records are durable, as after
- * weft_coordinator_journal_sync. On failure the journal is unchanged and can be appended to;
+ * weft_coordinator_journal_sync. On failure the journal is either unchanged or, if only the folder
+ * could not be synced, rewritten. In both cases it can be appended to, and
  * weft_coordinator_journal_sync is still due.
  * Errors:  WEFT_IO, WEFT_NOMEM. */
 weft_status weft_coordinator_journal_compact(struct weft_coordinator_journal *journal,

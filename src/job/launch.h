@@ -5,7 +5,7 @@
  * used:
  *
  *     flags; WEFT_*; DMLC_* (ps-lite, MXNet, BytePS); torchrun (RANK, WORLD_SIZE, MASTER_ADDR ...);
- *     Open MPI (OMPI_COMM_WORLD_*); PMIX_*, PMI_*; Slurm (SLURM_*)
+ *     Open MPI (OMPI_COMM_WORLD_*); PMI_*; PMIX_RANK; Slurm (SLURM_*)
  *
  * Rank and size from one launcher belong together. A launcher counts processes, not workers. If an
  * earlier source gives another number of workers (or, for a server, another number of shards), the

@@ -9,8 +9,8 @@
  *
  * No process outlives this program, however it ends: the kernel kills each direct child
  * (PR_SET_PDEATHSIG), and a watchdog, a small process that waits for this program to end, kills the
- * process groups of all children, grandchildren included, and removes a folder. If the policy says
- * so, they receive a SIGTERM instead, so that they can clean up.
+ * process groups of all children, grandchildren included, and removes a folder. The policy can
+ * select another signal than SIGKILL, so that they can clean up.
  *
  * Thread: the one that created it.
  */
@@ -119,8 +119,9 @@ struct weft_supervisor_event {
     int signal;
 };
 
-/* Room for `count` slots and `spares` more, zeroed, and a watchdog. Blocks SIGCHLD, and the signals
- * that are delivered as events, in this thread; the latter stay blocked.
+/* Allocate `count` slots and `spares` more, zeroed, and start the watchdog. Blocks SIGCHLD, and the
+ * signals that are delivered as events, in this thread. weft_supervisor_fini unblocks them, unless
+ * the policy takes signals.
  *
  * Errors:  WEFT_IO (errno has the reason); weft_supervisor_fini must be called in any case. */
 weft_status weft_supervisor_init(struct weft_supervisor *supervisor,
