@@ -220,8 +220,8 @@ struct weft_rpc_request {
     uint32_t worker;          /* rank */
     uint64_t t0_ns;           /* worker's clock at send; echoed */
     uint32_t rows_critical;   /* PULL: leading rows that must not be lost; <= rows. PUSH to an
-                               * aggregator: 1 + the base of its update modulo 2^24; 0 = none. Its
-                               * range is checked by the receiver */
+                               * aggregator: 1 + the base of its update modulo 2^24; 0 = none. The
+                               * receiver checks the range, not weft_rpc_request_unpack */
     uint32_t after_seq;       /* PULL: rpc_id of a push that must be closed before the reply; 0 =
                                * none. PUSH: number of the push modulo 2^32, ps/push_window.h; 0 =
                                * none. TABLE that requests WEFT_RPC_CAN_AGGREGATE: session,

@@ -40,9 +40,9 @@ enum weft_rpc_record_type {
                                         * dropped */
 };
 
-/* Why an aggregator had a message sent to the server by its sender. */
+/* Why the sender of a message had to send it to the server itself. */
 enum weft_rpc_record_direct {
-    WEFT_RPC_RECORD_ABSORBED, /* it had not: the server has committed it inside an aggregate */
+    WEFT_RPC_RECORD_ABSORBED, /* it need not: the server has committed it inside an aggregate */
     WEFT_RPC_RECORD_DIRECT_TABLE,
     WEFT_RPC_RECORD_DIRECT_FORM,
     WEFT_RPC_RECORD_DIRECT_LARGE,
@@ -53,7 +53,7 @@ enum weft_rpc_record_direct {
 
 /* Why an aggregate was sent. */
 enum weft_rpc_record_flush {
-    WEFT_RPC_RECORD_UNFLUSHED, /* it was not: the connection to the server ended before */
+    WEFT_RPC_RECORD_UNFLUSHED, /* it was not sent: the connection to the server ended before */
     WEFT_RPC_RECORD_FLUSH_ALL,
     WEFT_RPC_RECORD_FLUSH_COUNT,
     WEFT_RPC_RECORD_FLUSH_AGE,
@@ -167,8 +167,7 @@ struct weft_rpc_record {
     };
 };
 
-/* ---- formats in the ring and in the file
- * ------------------------------------------------------ */
+/* ---- formats in the ring and in the file ----------------------------------------------------- */
 
 enum {
     WEFT_RPC_RECORD_UNIT_BYTES = 32,
@@ -229,9 +228,9 @@ static_assert(sizeof(struct weft_rpc_record) ==
                       WEFT_RPC_RECORD_SERVED_UNITS * WEFT_RPC_RECORD_UNIT_BYTES,
               "the spool's format");
 
-/* Decode the first record of units (count,) into a struct; its type is WEFT_RPC_RECORD_NOTHING if
- * there is none. Returns the number of units consumed; 0 if the form is unknown or units are
- * missing. */
+/* Decode the first record of units (count,) into a struct; its type is WEFT_RPC_RECORD_NOTHING for
+ * padding. Returns the number of units consumed; 0 if units are missing. An unknown form is read as
+ * the full form: the caller checks the type. */
 uint32_t weft_rpc_record_read(const struct weft_rpc_record_unit *units, uint32_t count,
                               struct weft_rpc_record *record_p);
 
@@ -264,7 +263,7 @@ void weft_rpc_record_ring_free(struct weft_rpc_record_ring *ring);
  * the record as dropped and return NULL. */
 void *weft_rpc_record_claim_slowly(struct weft_rpc_record_ring *ring, uint32_t units);
 
-/* Producer: reserve memory for one record of so many units, to be filled and committed. Returns
+/* Producer: reserve memory for one record of this many units, to be filled and committed. Returns
  * NULL if the ring is full; the record is then counted as dropped. Cost: no system call; rarely a
  * function call. */
 static inline void *weft_rpc_record_claim(struct weft_rpc_record_ring *ring, uint32_t units)
@@ -283,7 +282,8 @@ static inline void weft_rpc_record_commit(struct weft_rpc_record_ring *ring, uin
     __builtin_prefetch(ring->next + WEFT_RPC_RECORD_CLIENT_UNITS, 1);
 }
 
-/* Producer: write a record in the full form. ring = NULL: do nothing, as below. */
+/* Producer: write a record in the full form. ring = NULL: do nothing, also in the functions
+ * below. */
 void weft_rpc_record_put(struct weft_rpc_record_ring *ring, const struct weft_rpc_record *record);
 
 static inline bool weft_rpc_record_client_fits(const struct weft_rpc_record_client *r)

@@ -315,8 +315,8 @@ weft_status weft_wire_classify(const void *bytes, size_t count, uint8_t *version
                                uint8_t *class_p);
 
 /* Decode the 12 or 16 bytes that are not encrypted in any mode; all other fields of *packet_p are
- * set to zero. WEFT_PROTO: too short for its class, number 0 (of 64 bits), or contradictory
- * flags. */
+ * set to zero. WEFT_PROTO: another version, not a class of connection packets, too short for its
+ * class, number 0 (of 64 bits), or contradictory flags. */
 weft_status weft_wire_header_decode(const void *bytes, size_t count,
                                     struct weft_wire_packet *packet_p);
 
