@@ -224,10 +224,10 @@ static __always_inline bool has_moved(__u32 ifindex, const struct frame *frame,
 /* Store where the member sent this packet from. The members of a new epoch may be other processes;
  * within an epoch a member has one socket, unless two processes have its rank.
  *
- * Under the lock of the packet's slot: whoever completes the round took that lock later, and finds
- * every member of the sum. After the lock it could find a member that is not known yet, which would
- * miss the sum and have to send again. Packets of one member for two slots may store at once; then
- * the next packet mends it. */
+ * Called under the lock of the packet's slot: the processor that completes the round takes that
+ * lock later, and finds every member of the sum. Without it, it could find a member that is not
+ * known yet, which would miss the sum and have to send again. Packets of one member for two slots
+ * may store at the same time; the next packet then corrects the mixture. */
 static __always_inline void learn(__u32 ifindex, const struct frame *frame,
                                   struct weft_aggregate_member *known,
                                   struct weft_aggregate_interface *in,
@@ -237,7 +237,7 @@ static __always_inline void learn(__u32 ifindex, const struct frame *frame,
     __u32 member = packet->member;
     __u32 epoch = packet->epoch;
     if (in->member != member) {
-        in->member = member; /* also of a known member: a packet of another may have come between */
+        in->member = member; /* also of a known member: another member may have sent meanwhile */
     }
     /* Most packets come from the place of the one before. These reads may be of different times;
      * what seems to be a change is looked at again, in order. */
@@ -255,9 +255,9 @@ static __always_inline void learn(__u32 ifindex, const struct frame *frame,
     STORE_ORDERED(&known->epoch, epoch);
 }
 
-/* Begin the packet's epoch if it is later than the box's. Only forward, also if two processors do
- * so: a slot that went back would forget rounds that its members have seen. Slots read the epoch
- * under their lock. */
+/* Begin the packet's epoch if it is later than the box's. The epoch never decreases, also if two
+ * processors do so: a slot that went back would lose rounds that its members have seen. Slots read
+ * the epoch under their lock. */
 static __always_inline void follow(struct weft_agg_config *config, __u32 epoch)
 {
     __u32 own = config->dense_epoch;

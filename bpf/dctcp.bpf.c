@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /* Data Center TCP as a congestion control of the kernel, for kernels built without the module.
  *
- * DCTCP reads the *fraction* of marked packets instead of the presence of a mark: alpha is its
- * moving average, one step for each window of data, and the window is cut by alpha / 2. The other
- * half is on the receiving side: acknowledgements must tell exactly which packets were marked, so a
- * delayed one is sent at once when the marks begin or end.
+ * DCTCP uses the *fraction* of marked packets instead of the presence of a mark: alpha is its
+ * moving average, updated once per window of data, and the window is reduced by the fraction
+ * alpha / 2. The receiver does the other half: acknowledgements must report exactly which packets
+ * were marked, so a delayed one is sent at once when the marks begin or end.
  *
  *   sender    RFC 8257 section 3.3: ssthresh(), in_ack_event(); growth is Reno's (3.4)
  *   receiver  RFC 8257 section 3.2: cwnd_event(ECN_IS_CE, ECN_NO_CE)
- *   loss      RFC 8257 section 3.5: like Reno, half, whatever alpha says
- *   no ECN    the connection is handed to the kernel's Reno
+ *   loss      RFC 8257 section 3.5: like Reno, half, regardless of alpha
+ *   no ECN    the connection uses the kernel's Reno
  *
- * It differs from the RFC's text in counting packets where that counts bytes, as acknowledged by
- * the kernel (`delivered`, `delivered_ce`), which also sees what is acknowledged selectively.
+ * Differs from the RFC: it counts packets, not bytes, with the kernel's counters of delivered
+ * packets (`delivered`, `delivered_ce`), which include those acknowledged selectively.
  *
  * The structures of the kernel are not included but declared with the few members used; the loader
  * relocates each access to the running kernel's layout (preserve_access_index).
@@ -88,7 +88,7 @@ enum {
     OPTION_CONGESTION = 13,
 };
 
-/* Only what is set here; the loader fits it into the kernel's own structure by name. */
+/* Only the members that are set here; the loader maps them by name to the kernel's structure. */
 struct tcp_congestion_ops {
     __u32 (*ssthresh)(struct sock *sk);
     void (*cong_avoid)(struct sock *sk, __u32 ack, __u32 acked);
@@ -105,13 +105,13 @@ extern void tcp_reno_cong_avoid(struct sock *sk, __u32 ack, __u32 acked) __ksym;
 
 /* ---- state ------------------------------------------------------------------------------------*/
 
-/* Of one connection, in the room the kernel gives a congestion control. */
+/* State of one connection, in the memory that the kernel provides for a congestion control. */
 struct flow {
     __u32 window_end;       /* sequence number at which the observation window ends */
     __u32 delivered;        /* at its beginning */
     __u32 delivered_ce;     /* at its beginning */
     __u32 alpha;
-    __u32 cwnd_before_loss; /* to undo a cut that was for nothing */
+    __u32 cwnd_before_loss; /* to undo a reduction if nothing was lost */
     __u32 rcv_nxt;          /* before the packet that is being received */
     __u8 ce;                /* the last packet received was marked */
     __u8 state;             /* of the kernel's loss recovery */
@@ -170,8 +170,9 @@ static __always_inline void halve(struct sock *sk)
     note(sk, WEFT_DCTCP_LOSS, flow->alpha, cwnd, half);
 }
 
-/* The marks have begun or ended (RFC 8257 section 3.2, figure 1). What is not yet acknowledged came
- * before that, so it is acknowledged with the flag of before, and this packet at once. */
+/* The marks have begun or ended (RFC 8257 section 3.2, figure 1). Packets that are not acknowledged
+ * yet arrived before the change, so they are acknowledged now with the old flag, and this packet is
+ * acknowledged at once. */
 static __always_inline void marks_change(struct sock *sk, __u8 ce)
 {
     struct tcp_sock *tp = tcp_of(sk);
@@ -199,7 +200,7 @@ static __always_inline void marks_change(struct sock *sk, __u8 ce)
     }
 }
 
-/* ---- what the kernel calls --------------------------------------------------------------------*/
+/* ---- called by the kernel ---------------------------------------------------------------------*/
 
 SEC("struct_ops/weft_dctcp_init")
 void BPF_PROG(weft_dctcp_init, struct sock *sk)
@@ -209,7 +210,7 @@ void BPF_PROG(weft_dctcp_init, struct sock *sk)
     unsigned char state = sk->__sk_common.skc_state;
 
     if (!(tp->ecn_flags & TCP_ECN_OK) && state != TCP_LISTEN_STATE && state != TCP_CLOSE_STATE) {
-        /* The peer does not echo marks. Reno also takes ECT off the packets. */
+        /* The peer does not echo marks. With Reno, packets are sent without ECT. */
         char reno[] = "reno";
         bpf_setsockopt(sk, LEVEL_TCP, OPTION_CONGESTION, reno, sizeof(reno));
         __sync_fetch_and_add(&seen.counts.without_ecn, 1);
@@ -232,7 +233,8 @@ void BPF_PROG(weft_dctcp_in_ack_event, struct sock *sk, __u32 flags)
     struct tcp_sock *tp = tcp_of(sk);
     struct flow *flow = flow_of(sk);
 
-    /* At the end itself the window goes on: a side that only receives has no windows. */
+    /* An acknowledgement of exactly window_end does not end the window; otherwise a side that only
+     * receives would end one with every packet. */
     if (!before(flow->window_end, tp->snd_una)) {
         return;
     }
@@ -245,8 +247,8 @@ void BPF_PROG(weft_dctcp_in_ack_event, struct sock *sk, __u32 flags)
     note(sk, WEFT_DCTCP_WINDOW, alpha_old, delivered, marked);
 }
 
-/* Marks seen: the kernel asks once for a window of data. For a loss it asks too, and then
- * set_state or cwnd_event has the last word. */
+/* The kernel calls it after marks, once per window of data, and after a loss; then set_state or
+ * cwnd_event overwrites the result. */
 SEC("struct_ops/weft_dctcp_ssthresh")
 __u32 BPF_PROG(weft_dctcp_ssthresh, struct sock *sk)
 {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-/* What the lab's links do and the kernel's queue disciplines used there do not: mark at a
- * threshold, and lose packets in bursts. Two programs for tc; src/lab/link.c loads them.
+/* Two functions of the lab's links that the kernel's queue disciplines used there lack: marking at
+ * a threshold, and loss in bursts. Two programs for tc; src/lab/link.c loads them.
  *
  *   mark        before the queue of a switch port (clsact egress): sets CE on a packet of an
- *               ECN-capable transport when the queue is longer than a threshold, as DCTCP asks of a
- *               switch. The length is that of the port's root qdisc, read from the kernel's
+ *               ECN-capable transport when the queue is longer than a threshold, as DCTCP requires
+ *               of a switch. The length is that of the port's root qdisc, read from the kernel's
  *               structure, so it is exact at every rate of the token bucket.
  *   burst_loss  on arrival at a host (clsact ingress): Gilbert's model, lab/link_bpf.h.
  */
@@ -39,7 +39,7 @@ struct sk_buff {
 
 extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym;
 
-/* Written by the loader before the kernel sees them. */
+/* Set before the program is loaded into the kernel. */
 const volatile __u32 mark_bytes = 0;
 const volatile struct weft_gilbert gilbert = {0, 0};
 
