@@ -592,7 +592,7 @@ int weft_cli_aggregate(int argc, char **argv)
          WEFT_OPTION_STRING, .value = &verb.rack, .fallback = "none"},
         {"advertise", "HOST", "with --coordinator: the address given to workers",
          WEFT_OPTION_STRING, .value = &verb.advertise,
-         .fallback = "--listen; if it is a wildcard, this host's address as seen by the "
+         .fallback = "--listen; if it is a wildcard, the local address on the route to the "
                      "coordinator"},
         {"shards", "N", "shards of the job, with --parent", WEFT_OPTION_U32, .value = &verb.shards,
          .min = 1, .max = WEFT_JOB_SHARDS_MAX},

@@ -77,7 +77,7 @@ int weft_cli_aggregate_dense(int argc, char **argv)
          "first epoch. Packets of earlier epochs are dropped; the first packet of\n"
          "a later one begins that epoch, whose rounds begin at 0",
          WEFT_OPTION_U32, .value = &config->agg.dense_epoch},
-        {"exponent", "E", "a value is its integer x 2^E; packets with another one are not added",
+        {"exponent", "E", "a value is its integer x 2^E; packets with another E are not added",
          WEFT_OPTION_CUSTOM, .value = &verb.exponent, .parse = weft_box_parse_exponent,
          .fallback = "0"},
         {"float32", NULL,
@@ -102,7 +102,7 @@ int weft_cli_aggregate_dense(int argc, char **argv)
             "without BPF and without root. A member's sums are sent to the address from which its\n"
             "last accepted packet came.\n"
             "\n"
-            "Packets are not authenticated, which --security none must acknowledge: whoever can\n"
+            "Packets are not authenticated, so --security none is required: any host that can\n"
             "send to this address can change sums.\n"
             "\n"
             "Ctrl-C or SIGTERM stops it and prints the counters.",

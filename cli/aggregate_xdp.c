@@ -355,13 +355,13 @@ int weft_cli_aggregate_xdp(int argc, char **argv)
          "first epoch. Packets of earlier epochs are dropped; the first packet of\n"
          "a later one begins that epoch, whose rounds begin at 0",
          WEFT_OPTION_U32, .value = &verb.epoch},
-        {"exponent", "E", "a value is its integer x 2^E; packets with another one are not added",
+        {"exponent", "E", "a value is its integer x 2^E; packets with another E are not added",
          WEFT_OPTION_CUSTOM, .value = &verb.exponent, .parse = weft_box_parse_exponent,
          .fallback = "0"},
         {"through-queues", NULL,
          "send sums through the queues of the interfaces (tc; Linux 6.6) instead of\n"
-         "past them. Several members can share an interface then, and far ends of\n"
-         "veth interfaces need no XDP program",
+         "past them. Several members can then share an interface, and the other\n"
+         "ends of veth interfaces need no XDP program",
          WEFT_OPTION_FLAG, .value = &verb.through_queues},
         {"generic", NULL,
          "generic mode, which every interface has and which costs more for each\n"
@@ -389,7 +389,7 @@ int weft_cli_aggregate_xdp(int argc, char **argv)
             "Needs root, and a build and a kernel with BPF; `weft doctor` checks them. Otherwise\n"
             "this process itself sums the packets that arrive at these interfaces, and says so.\n"
             "\n"
-            "Packets are not authenticated, which --security none must acknowledge: whoever can\n"
+            "Packets are not authenticated, so --security none is required: any host that can\n"
             "send to these interfaces can change sums.\n"
             "\n"
             "Ctrl-C or SIGTERM stops it and prints the counters.",

@@ -218,8 +218,8 @@ int weft_cli_sim_allreduce(int argc, char **argv)
             "until\n"
             "the last rank is done. ideal = wire time of 2 (n - 1) slices with packet headers + "
             "two\n"
-            "base round trips; with --box: of the vector, both ways at once, + the way to the box\n"
-            "and back. Every round is checked: equal bits at all ranks, and correct sums.\n"
+            "base round trips; with --box: of the vector, both ways at once, + the path to the\n"
+            "box and back. Every round is checked: equal bits at all ranks, and correct sums.\n"
             "Exit status 1 if a check fails or a round does not complete.",
         .example = "  weft sim allreduce --ranks 8 --bytes 4000000\n"
                    "  weft sim allreduce --ranks 16 --loss 0.01 --bound 0.1 --feedback\n"

@@ -194,7 +194,7 @@ int weft_cli_sim_compression(int argc, char **argv)
     };
     const struct weft_command command = {
         .name = "sim compression",
-        .summary = "compute how much an aggregator saves: bytes of updates / of their sum",
+        .summary = "compute how much an aggregator saves: bytes of updates vs. of their sum",
         .description =
             "Trains a topic model (lda) in one process, in steps of --workers workers, and "
             "compares\n"

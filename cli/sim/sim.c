@@ -471,7 +471,7 @@ int weft_cli_sim(int argc, char **argv)
         {"allreduce", "run all_reduce rounds: round times", weft_cli_sim_allreduce},
         {"fabric", "simulate a training job with the transfer scheduler, at flow or packet level",
          weft_cli_sim_fabric},
-        {"compression", "compute how much an aggregator saves: bytes of updates / of their sum",
+        {"compression", "compute how much an aggregator saves: bytes of updates vs. of their sum",
          weft_cli_sim_compression},
         {"grid", "run the incast grid: compare the round time of every cell with its limit",
          weft_cli_sim_grid},

@@ -230,8 +230,9 @@ int weft_cli_top(int argc, char **argv)
         "processes; `weft train` provides the addresses of its processes. A process that no\n"
         "longer replies is shown as gone. The bar of an RPC shows the time by stage: n network, q\n"
         "server queue, w wait for slower workers, p server processing, u worker queue, c worker\n"
-        "processing. The column \"workers\" shows how many were active in the last second / are\n"
-        "connected, or have closed the connection and send through an aggregator only.\n"
+        "processing. The column \"workers\" has two numbers: workers active in the last second /\n"
+        "workers connected, including those that send only through an aggregator and have closed\n"
+        "their connection.\n"
         "Keys: q quits, space refreshes. With --once the exit status is 1 if no process replied.",
         .example = "  weft train --metrics 9100 --epochs 100 &\n"
                    "  weft top 9100\n"

@@ -667,8 +667,8 @@ int weft_cli_worker(int argc, char **argv)
          "numeric address",
          WEFT_OPTION_STRING, .value = &worker.servers, .fallback = "from the coordinator"},
         {"via", "HOST:PORT",
-         "send pushes through this aggregator (`weft aggregate`); shard s is at\n"
-         "PORT + s, or give one HOST:PORT per shard. coordinator = use an\n"
+         "send pushes and pulls through this aggregator (`weft aggregate`); shard s\n"
+         "is at PORT + s, or give one HOST:PORT per shard. coordinator = use an\n"
          "aggregator assigned by the coordinator, if any: one with the same\n"
          "--rack, else chosen by rank",
          WEFT_OPTION_STRING, .value = &worker.job.via, .fallback = "WEFT_VIA, else none"},
