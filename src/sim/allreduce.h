@@ -16,8 +16,9 @@
  * are floats with an exponent; all sums must be exact.
  *
  * ideal with a box = (b + 74 ceil(b / 1408)) x 8 / rate + RTT / 2, with b the bytes of the vector:
- * each link carries the vector once in each direction at the same time. A box that is a host gets
- * and sends those of all ranks by one link, at n times the first term, and is a whole RTT away.
+ * each link carries the vector once in each direction at the same time. A box that is a host
+ * receives and sends the vectors of all ranks over one link: then the first term is n times as
+ * long, and the second is a whole RTT.
  *
  * Every run checks that the results of all ranks are bit-identical. With bound 0 each must be the
  * exact sum. With loss, the missing parts of the results must match what was reported to the ranks.
@@ -50,7 +51,7 @@ struct weft_allreduce_config {
     uint32_t loss_ppm;
     uint32_t bound_ppm;
     bool feedback;
-    uint32_t segment_bytes; /* configuration of coll, with a box the default; also the next field */
+    uint32_t segment_bytes; /* coll's; not used with a box. Also the next field */
     uint32_t receivers_max;
     uint32_t rounds;
     uint64_t seed;

@@ -17,15 +17,16 @@
 
 #include <stdbool.h>
 
-/* Outcomes of updates of a parameter server that waits for a scheduler. */
+/* Outcomes of updates of a parameter server whose updates wait for a scheduler. */
 struct weft_swarm_updates {
     uint64_t asked;
     uint64_t dropped;
     uint64_t late;     /* refused by a shard */
     uint64_t broken;   /* not completely granted when a shard died */
-    uint64_t replayed; /* and when the worker resent pushes that a shard had lost */
+    uint64_t replayed; /* not completely granted when the worker resent pushes that a shard had
+                        * lost */
     uint64_t reads;    /* admitted after a wait */
-    uint64_t transfers; /* to replicas, that waited for a grant */
+    uint64_t transfers; /* transfers to replicas that waited for a grant */
     uint64_t in_sums;  /* closed by a shard: in a sum with others, with a delay above 0 */
 };
 

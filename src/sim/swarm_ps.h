@@ -23,7 +23,7 @@
 void weft_swarm_ps_run(uint64_t seed, uint8_t value_type, const struct weft_world_tap *tap,
                        struct weft_swarm_result *result_p);
 
-/* The same with aggregators, one for each shard, which die and restart (ps/aggregator.h). */
+/* The same with aggregators, one or two for each shard, which die and restart (ps/aggregator.h). */
 void weft_swarm_ps_via_run(uint64_t seed, const struct weft_world_tap *tap,
                            struct weft_swarm_result *result_p);
 

@@ -1,8 +1,8 @@
 /* Internals of a simulated parameter server, shared by swarm_ps.c (drawing, the run),
- * swarm_ps_hosts.c (shards and workers, and their deaths), swarm_ps_worker.c (what a worker does),
- * swarm_ps_via.c (aggregators),
- * swarm_ps_replica.c (replicas), swarm_ps_kills.c (all kinds of processes die) and swarm_ps_check.c
- * (the checks). Private. */
+ * swarm_ps_hosts.c (shards and workers, and their deaths), swarm_ps_worker.c (the loop of a
+ * worker), swarm_ps_sched.c (the scheduler), swarm_ps_via.c (aggregators), swarm_ps_replica.c
+ * (replicas), swarm_ps_kills.c (all kinds of processes die) and swarm_ps_check.c (the checks).
+ * Private. */
 #ifndef WEFT_SIM_SWARM_PS_INTERNAL_H
 #define WEFT_SIM_SWARM_PS_INTERNAL_H
 
@@ -21,7 +21,7 @@
 enum { SHARDS_MAX = 4, WORKERS_MAX = 6, BITS_MAX = 22, IDS_MAX = 400 };
 enum { STEPS_MAX = 20000000 };
 
-/* How pushes are recovered that a shard's checkpoint lacks. */
+/* How pushes that a shard's checkpoint lacks are recovered. */
 enum durability {
     DURABILITY_WORKERS,       /* workers resend them */
     DURABILITY_BOTH,          /* from the shard's journal; workers could resend them, too */
