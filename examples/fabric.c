@@ -95,6 +95,6 @@ int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "server") == 0) { return serve(argv[2]); }
     if (argc == 5 && strcmp(argv[1], "worker") == 0) { return work(argv[2], argv[3], (unsigned)atoi(argv[4])); }
-    fprintf(stderr, "fabric: say \"server SCHEDULER\", or \"worker SCHEDULER SERVERS RANK\"\n");
+    fprintf(stderr, "usage: fabric server SCHEDULER, or fabric worker SCHEDULER SERVERS RANK\n");
     return 2;
 }

@@ -1,4 +1,4 @@
-// A program as one writes it for ps-lite: every worker adds to the same keys, then reads the sums.
+// A program written for ps-lite: every worker adds to the same keys, then reads the sums.
 //
 //     weft keygen job.key; export WEFT_JOB_KEY="$(cat job.key)" WEFT_SERVERS=127.0.0.1:7700
 //     weft server --workers 2 & export DMLC_NUM_WORKER=2

@@ -1,4 +1,4 @@
-"""Trains a logistic regression on a parameter server, with as many workers as there are.
+"""Trains a logistic regression on a parameter server, with any number of workers.
 
     weft keygen job.key; export WEFT_JOB_KEY="$(cat job.key)" WEFT_SERVERS=127.0.0.1:7700
     weft server --workers 2 & export WEFT_WORKERS=2
@@ -16,7 +16,7 @@ def sigmoid(x):
 
 
 def make_rows(rng, n):
-    """Features of n made-up rows, and labels: likely 1 when odd features outnumber the even."""
+    """Random features of n rows, and labels: likely 1 if odd features outnumber even ones."""
     ids = rng.integers(FEATURES, size=(n, ACTIVE), dtype=np.uint64)
     odds = sigmoid(2 * ((ids % 2).sum(axis=1) - ACTIVE / 2))
     return ids, rng.random(n) < odds

@@ -81,14 +81,15 @@ int main(int argc, char **argv)
         } else if (event.type == WEFT_TRANSPORT_RECEIVED) {
             print_gaps(&event.mask);
             if (weft_counts_add(counts, &event.mask) != WEFT_OK) {
-                die("counts", "the sender cuts its vectors at odd places");
+                die("counts", "the sender's packets do not hold a multiple of 32 elements");
             }
             if (--left > 0) {
                 post_memory(t);
             }
         }
     }
-    /* Until the sender knows what we have; in vain where it has left and its last word was lost. */
+    /* Wait until the sender knows the outcome of the last vector. This times out if the sender has
+     * exited and its last packets were lost. */
     (void)weft_transport_flush(t, second_ns);
     weft_counts_divide(counts, sum, ELEMENTS);
     printf("mean of element 0: %g\n", (double)sum[0]);

@@ -64,7 +64,7 @@ int main(int argc, char **argv)
     }
     struct weft_transport_config config;
     weft_transport_config_init(&config, sizeof(config));
-    config.host = "0.0.0.0"; /* whichever of this host's addresses leads there */
+    config.host = "0.0.0.0"; /* the kernel selects the source address */
     config.key_file = argv[3];
     struct weft_transport *t;
     uint32_t peer;
@@ -82,7 +82,7 @@ int main(int argc, char **argv)
         send_vector(t, peer);
         struct weft_transport_event event = wait_event(t);
         if (weft_residual_keep(residual, vector, &event.mask) != WEFT_OK) {
-            die("residual", "the elements are no floats");
+            die("residual", "the elements are not floats");
         }
         printf("%u elements go with the next vector\n", weft_mask_missing(&event.mask));
     }

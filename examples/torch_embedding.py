@@ -1,12 +1,12 @@
-"""Who likes what: a recommendation model whose embeddings live at weft's parameter server, and whose
-dense part is trained by DistributedDataParallel over weft.
+"""A recommendation model: its embeddings are stored on weft's parameter server, and its dense part is
+trained by DistributedDataParallel over weft.
 
     weft keygen job.key; export WEFT_KEY_FILE=job.key WEFT_SERVERS=127.0.0.1:7700
     weft server --key-file job.key --port 7700 --workers 2 &
     torchrun --nproc_per_node 2 torch_embedding.py --data ratings.csv
 
 ratings.csv is that of MovieLens (userId,movieId,rating,timestamp), or ratings.csv.zst; a rating of 4 or
-more is a like. Without --data, likes are made up.
+more is a like. Without --data, likes are generated.
 """
 
 import argparse
@@ -24,7 +24,7 @@ import weft.torch
 
 
 class Net(nn.Module):
-    """A user's row, an item's row and their product, to the odds of a like."""
+    """Computes the log-odds of a like from a user's row, an item's row and their product."""
 
     def __init__(self, rows, dim):
         super().__init__()
@@ -37,7 +37,7 @@ class Net(nn.Module):
 
 
 def read_ratings(path):
-    """-> users, items, likes; ids as they are in the file."""
+    """-> users, items, likes; with the ids of the file."""
     if path.endswith(".zst"):
         text = subprocess.run(["zstd", "-dcq", path], check=True, capture_output=True, text=True).stdout
         lines = text.splitlines()
@@ -49,7 +49,7 @@ def read_ratings(path):
 
 
 def make_ratings(n=12_000, users=200, items=100):
-    """Users like items that are like them, in three respects; one in twenty is a whim."""
+    """Likes from the product of three random factors of user and item; 5 % are inverted."""
     rng = np.random.default_rng(7)
     user, item = rng.integers(users, size=n), rng.integers(items, size=n)
     tastes, kinds = rng.normal(size=(users, 3)), rng.normal(size=(items, 3))
@@ -58,7 +58,7 @@ def make_ratings(n=12_000, users=200, items=100):
 
 
 def load(path):
-    """-> ids (n, 2), labels (n,), how many ids there are. Items come after users: one table has both."""
+    """-> ids (n, 2), labels (n,), number of ids. One table has both: items follow users."""
     user, item, likes = read_ratings(path) if path else make_ratings()
     users = int(user.max()) + 1
     order = np.random.default_rng(1).permutation(len(user))
@@ -67,7 +67,7 @@ def load(path):
 
 
 def train_epoch(model, rows, optimizer, ids, labels, batch):
-    """-> mean loss. All ranks have as many batches."""
+    """-> mean loss. All ranks have the same number of batches."""
     total, steps = 0.0, len(ids) // batch
     for step in range(steps):
         here = slice(step * batch, (step + 1) * batch)
@@ -89,9 +89,9 @@ def accuracy(model, ids, labels):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--data", help="ratings.csv or ratings.csv.zst; default: made up")
+    parser.add_argument("--data", help="ratings.csv or ratings.csv.zst; default: generated")
     parser.add_argument("--epochs", type=int, default=8)
-    parser.add_argument("--batch", type=int, default=128, help="of each rank")
+    parser.add_argument("--batch", type=int, default=128, help="examples per rank and step")
     parser.add_argument("--dim", type=int, default=8)
     parser.add_argument("--consistency", default="bsp", help="bsp, ssp:N or asp")
     args = parser.parse_args()

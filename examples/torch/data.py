@@ -23,7 +23,7 @@ import torch
 
 
 class DataError(Exception):
-    """What is missing or wrong, and what to do about it."""
+    """A data set is missing or malformed; the text has the remedy."""
 
 
 def read(path):
@@ -38,7 +38,7 @@ def read(path):
     except FileNotFoundError:
         raise DataError(f"{path}.zst needs the program zstd; install it, or decompress the file") from None
     except subprocess.CalledProcessError:
-        raise DataError(f"zstd cannot decompress {path}.zst; fetch the file again") from None
+        raise DataError(f"zstd cannot decompress {path}.zst; download the file again") from None
     return done.stdout
 
 

@@ -1,7 +1,7 @@
-"""Loss that is made up: what a model tolerates can be seen without a network that loses.
+"""Injected loss, to measure how much loss a model tolerates without a lossy network.
 
-A contribution is a worker's gradients, flattened. It is lost in ranges of 352 elements, which is a packet
-of weft, or element by element as in the paper, each with the same probability.
+A contribution is a worker's gradients, flattened. It is lost in ranges of 352 elements, the size of a weft
+packet, or element by element as in the paper, each with the same probability.
 """
 
 import torch
@@ -13,8 +13,8 @@ ARMS = ("zero", "count", "feedback")
 class Mean:
     """The mean over workers of contributions of which some ranges are lost.
 
-    arm: "zero" divides by the workers, "count" by the contributions that came, "feedback" by the workers
-    and adds what was lost to the worker's next contribution.
+    arm: "zero" divides by the number of workers, "count" by the number of contributions that arrived,
+    "feedback" by the number of workers, and adds what was lost to the worker's next contribution.
     """
 
     def __init__(self, workers, elements, rate, arm, range_=RANGE, seed=0):
@@ -36,7 +36,7 @@ class Mean:
         return self.of(contributions, came.repeat_interleave(self.range, 1)[:, :elements])
 
     def of(self, contributions, came):
-        """The same when it is known what came: (workers, elements) of bool."""
+        """The same with given losses. came: (workers, elements) of bool, True = arrived."""
         workers, elements = contributions.shape
         self.sent += workers * elements
         self.lost += workers * elements - int(came.sum())
@@ -47,11 +47,11 @@ class Mean:
         return total / (came.sum(0).clamp(min=1) if self.arm == "count" else workers)
 
     def close(self):
-        """Nothing to do; over_coll.Mean has."""
+        """No effect; over_coll.Mean.close closes its connections."""
 
 
 class HookState:
-    """Of `hook`: for DistributedDataParallel over any backend. feedback: as weft's hook does."""
+    """State of `hook`, for DistributedDataParallel over any backend. feedback: as in weft's hook."""
 
     def __init__(self, rate, feedback, rank, ranks):
         self.rate, self.feedback, self.ranks = rate, feedback, ranks

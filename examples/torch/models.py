@@ -1,8 +1,8 @@
 """The four models of the paper's Table 2: matrix factorization, a multi-layer perceptron, ResNet-20, and
-an LSTM that translates; each as a Task, with what it learns from and how.
+an LSTM that translates; each as a Task, with its data and settings.
 
-Sizes: "tiny" is made up, for tests; "small" runs on a laptop's processor; "paper" has the batch sizes and
-learning rates of the paper's Table 5 (plain SGD: no momentum, no weight decay) and the whole data.
+Sizes: "tiny" has generated data, for tests; "small" runs on a laptop's processor; "paper" has the batch
+sizes and learning rates of the paper's Table 5 (plain SGD: no momentum, no weight decay) and the whole data.
 """
 
 import dataclasses
@@ -75,7 +75,7 @@ def resnet20(width, classes):
 
 
 class Translator(nn.Module):
-    """An LSTM reads a sentence, another writes it in the other language, told the right words so far."""
+    """An LSTM encodes a sentence; another decodes it in the other language, with teacher forcing."""
 
     def __init__(self, source_words, target_words, embedding, hidden):
         super().__init__()
@@ -105,8 +105,8 @@ def _translation_loss(model, source, target):
 
 def _mf(folder, size, variant):
     rows, users, movies = data.tiny_ratings() if size == "tiny" else data.ratings(folder)
-    # A row's gradient reaches only its own factors. The paper's rate is taken to be of a loss that is the
-    # sum over a batch; of the mean it would be 256 times less, and nothing would be learnt.
+    # A row's gradient reaches only its own factors. The paper's rate is assumed to be for the sum of the
+    # loss over a batch; with the mean, steps would be 256 times smaller and the model would not learn.
     factors, rate = {"tiny": (2, 1.0), "small": (8, 10.0), "paper": (32, 0.1 * 256)}[size]
     train, validation = data.split(rows, len(rows[0]) // 10)
     return Task(
@@ -156,7 +156,7 @@ VARIANTS = {"mf": ("",), "mlp": ("",), "cnn": ("", "first", "second"), "rnn": ("
 
 
 def task(name, size, folder, variant=""):
-    """folder: where the data are; not looked at for "tiny"."""
+    """folder: of the data sets; not used for "tiny"."""
     if size != "tiny" and not folder:
-        raise data.DataError('no data: name their folder by --data DIR or WEFT_DATA_DIR, or say "--data tiny"')
+        raise data.DataError('no folder of data sets; set --data DIR or WEFT_DATA_DIR, or use "--data tiny"')
     return {"mf": _mf, "mlp": _mlp, "cnn": _cnn, "rnn": _rnn}[name](folder, size, variant)

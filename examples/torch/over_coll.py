@@ -1,9 +1,10 @@
 """The same as injection.Mean, but over weft: a rank of weft.coll for each worker, all in this process, on
-loopback, and the library loses the packets. What is missing is what the library says.
+loopback. The library drops packets, and reports which elements are missing.
 
-    python3 over_coll.py        how much stays missing, by size of messages, bound and loss
+    python3 over_coll.py        print the missing fraction, by message size, bound and loss
 
-With feedback it tells which ranges these were, so that each result can be compared with injection.Mean's.
+With feedback the library also reports the missing ranges, so that each result can be compared with that of
+injection.Mean.
 """
 
 import concurrent.futures
@@ -13,11 +14,11 @@ import torch
 import injection
 
 WORKERS = 4
-HOUR_NS = 3_600_000_000_000  # a process that is stopped meanwhile must not look dead to itself
+HOUR_NS = 3_600_000_000_000  # no timeout if the process is stopped for a while
 
 
 class Mean:
-    """rate: of the packets that are lost; bound: what may stay missing, by default as much. close() ends it."""
+    """rate: fraction of packets lost; bound: fraction that may be missing, by default the same. Call close()."""
 
     def __init__(self, workers, elements, rate, arm, seed=0, bound=None):
         from weft import coll  # needs libweft.so, which nothing else of the study does
@@ -73,7 +74,7 @@ class Mean:
 
 
 def missing(packets, bound, loss, arm, rounds=100):
-    """Of what ranks send each other in messages of so many packets, the fraction that stays missing."""
+    """The missing fraction of what ranks send each other, in messages of this many packets."""
     elements = WORKERS * packets * injection.RANGE
     mean = Mean(WORKERS, elements, loss, arm, bound=bound)
     for _ in range(rounds):

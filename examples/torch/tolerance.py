@@ -190,7 +190,7 @@ def validation(task, model):
 
 
 def prepare():
-    """A worker process: one thread, and Ctrl-C is its parent's business."""
+    """Initialize a worker process: one thread; the parent handles Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
 
@@ -201,7 +201,7 @@ def work(job):
 
 
 def cut(path):
-    """Remove the part of a line that a stop left: it would spoil the next one."""
+    """Remove an incomplete last line, which a stopped run may have left."""
     if os.path.exists(path):
         with open(path, "rb+") as file:
             file.truncate(file.read().rfind(b"\n") + 1)
@@ -315,7 +315,7 @@ def main():
     except data.DataError as error:
         sys.exit(f"tolerance.py: {error}")
     except KeyboardInterrupt:
-        print(f"tolerance.py: stopped; the same command continues {options.results}", file=sys.stderr)
+        print(f"tolerance.py: stopped; run the same command to continue {options.results}", file=sys.stderr)
         sys.exit(130)
 
 

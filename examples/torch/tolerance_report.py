@@ -1,6 +1,6 @@
-"""What comes of the runs of tolerance.py: ratios of epochs with their spread, x1 and x2, tables, a figure.
+"""Evaluates the runs of tolerance.py: ratios of epochs with their spread, x1 and x2, tables, a figure.
 
-Rests on nothing but the lines of its results, which are what the figures in docs/TOLERANCE.md are made of.
+Its only input is the file of results, from which the figures in docs/TOLERANCE.md are computed.
 """
 
 import collections
@@ -15,11 +15,11 @@ import models
 MARGIN = 1.10
 CAP = 3
 STOP = {"mf": 4, "mlp": 5, "cnn": 5, "rnn": 5}  # the epoch at whose loss runs end
-# The one at whose loss they are judged. The validation loss of mf has its minimum at about the fifth epoch;
-# near it, when a loss is reached is a matter of chance.
+# The epoch at whose loss they are compared. The validation loss of mf has its minimum at about the fifth
+# epoch; near a minimum, the epoch at which a loss is reached is mostly random.
 JUDGED = {**STOP, "mf": 3}
 ARMS = ("zero", "count", "feedback", "zero, each", "smaller step", "count, weft", "feedback, weft")
-# [apnet19], Tables 3 and 4; which two data sets those of Table 4 are it does not say
+# [apnet19], Tables 3 and 4; the paper does not name the two data sets of Table 4
 PAPER = {"mf": 0.35, "mlp": 0.15, "cnn": 0.15, "rnn": 0.10}
 PAPER4 = {("rnn", ""): 0.10, ("rnn", "reverse"): 0.15, ("cnn", "first"): 0.15, ("cnn", "second"): 0.15}
 STUDENT = (math.nan, 12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)  # 97.5 %, by n - 1
@@ -32,7 +32,7 @@ def run_of(one):
 
 
 def load(path):
-    """The runs that are done. A last line that a stop cut short is left out."""
+    """The completed runs. An incomplete last line is ignored."""
     results = {}
     if os.path.exists(path):
         with open(path, encoding="utf-8") as file:
@@ -81,7 +81,7 @@ def at(curve, epoch):
 
 
 def target_of(results, run, epoch=None):
-    """The loss that runs end at, or with an epoch, the one they are judged by; None = not there yet.
+    """The loss at which runs end or, with an epoch, the one by which they are judged; None = not known yet.
 
     It is the mean loss of the lossless runs at that epoch. Once a run with loss has ended at a target it
     stays, also when more seeds follow.
@@ -265,7 +265,7 @@ def share_lines(study, names):
 
 
 def validation_lines(study, names):
-    """Of those judged by their training loss: does loss harm what is seen of it in validation?"""
+    """For models judged by their training loss: the effect of packet loss on the validation loss."""
     for model, variant in study.models(names):
         target = target_of(study.results, Run(model, variant, study.size, 0.0, "zero", 1))
         for arm in study.arms(model, variant):

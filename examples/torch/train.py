@@ -4,12 +4,13 @@
     python3 train.py --model mlp                                              one process
     torchrun --nproc_per_node 4 train.py --model mlp --backend weft           exact
     torchrun --nproc_per_node 4 train.py --model mlp --backend weft --loss-bound 0.1
-                                       up to a tenth of each contribution may be missing, and follows later
-    torchrun --nproc_per_node 4 train.py --model mlp --injected-loss 0.3      loses it without a network
+                                       up to a tenth of each contribution may be missing; it is added to the
+                                       next step
+    torchrun --nproc_per_node 4 train.py --model mlp --injected-loss 0.3      loss injected in the program
 
 Models: mf (matrix factorization, MovieLens), mlp (Reuters topics), cnn (ResNet-20, CIFAR-10), rnn (LSTM
-that translates English to French). data.py says where their data come from; --data tiny makes some up.
-With --checkpoint the state is written after each epoch, and a later start goes on from there.
+that translates English to French). data.py lists their data sets; --data tiny generates small ones.
+With --checkpoint the state is written after each epoch, and a later start continues from it.
 """
 
 import argparse
@@ -51,7 +52,7 @@ def arguments():
     parser.add_argument("--loss-bound", type=fraction, default=0.0, metavar="F",
                         help="weft's hook: this fraction of each contribution may be missing (default: 0)")
     parser.add_argument("--feedback", action=argparse.BooleanOptionalAction, default=True,
-                        help="what was missing is added to the next step; else the mean is over what came")
+                        help="add missing gradients to the next step; else divide by the number that arrived")
     parser.add_argument("--injected-loss", type=fraction, default=0.0, metavar="F",
                         help="lose this fraction on purpose, on any backend")
     parser.add_argument("--data", default=os.environ.get("WEFT_DATA_DIR", ""), metavar="DIR",
@@ -61,16 +62,16 @@ def arguments():
     parser.add_argument("--batch", type=positive, help="rows of each process and step; default: the model's")
     parser.add_argument("--learning-rate", type=float, help="default: the model's")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--checkpoint", metavar="FILE", help="written after each epoch; gone on from")
+    parser.add_argument("--checkpoint", metavar="FILE", help="write it after each epoch, and continue from it")
     parser.add_argument("--plot", metavar="FILE", help="draw the validation loss (.png, .svg, .pdf)")
     options = parser.parse_args()
     if options.loss_bound and options.injected_loss:
-        parser.error("--loss-bound and --injected-loss are two ways of losing; choose one")
+        parser.error("--loss-bound and --injected-loss exclude each other; choose one")
     if options.paper and options.data == "tiny":
         parser.error("--paper needs the real data")
     for path in (options.checkpoint, options.plot):
         if path and not os.path.isdir(os.path.dirname(path) or "."):
-            parser.error(f"the folder of {path} does not exist; make it")
+            parser.error(f"the folder of {path} does not exist; create it")
     if options.plot:
         try:
             import matplotlib  # noqa: F401
@@ -160,7 +161,7 @@ class Training:
         return tqdm(steps, desc=f"epoch {self.epoch + 1}", leave=False)
 
     def validate(self):
-        """The mean over each rank's share of the rows, which for all ranks is the whole."""
+        """The mean over all validation rows, of which each rank computes its share."""
         self.module.eval()
         rows = [tensor[self.rank :: self.ranks] for tensor in self.task.validation]
         sums = torch.zeros(2)
@@ -187,7 +188,7 @@ class Training:
         return f"  missing {lost / max(sent, 1):.2%}"
 
     def save(self, path):
-        """The old file stays until the new one is whole."""
+        """The old file is replaced only when the new one is complete."""
         with open(path + ".tmp", "wb") as file:
             torch.save(
                 {
@@ -215,11 +216,11 @@ class Training:
         except Exception as error:
             first = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise data.DataError(
-                f"{path} is no checkpoint of this model and size ({first}); remove it to begin anew"
+                f"{path} is not a checkpoint of this model and size ({first}); remove it to start from scratch"
             ) from None
         self.epoch, self.losses = state["epoch"], state["losses"]
         if self.rank == 0:
-            print(f"going on after epoch {self.epoch} of {path}", flush=True)
+            print(f"continuing after epoch {self.epoch} of {path}", flush=True)
 
 
 def plot(losses, options):
@@ -239,7 +240,7 @@ def main():
     options = arguments()
     ranks, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     if ranks == 1 and (options.loss_bound or options.injected_loss):
-        sys.exit("train.py: one process sends nothing that could be lost; start several with torchrun")
+        sys.exit("train.py: a single process sends nothing, so nothing is lost; start several with torchrun")
     torch.set_num_threads(max(1, torch.get_num_threads() // ranks))
     training = None
     try:
@@ -254,8 +255,8 @@ def main():
         if options.plot and rank == 0:
             plot(training.losses, options)
         if ranks > 1:
-            # The wrapper holds the group. Were it still there at exit, Gloo's threads would end after the
-            # interpreter, and one that lets go of a Python object then aborts the process.
+            # The wrapper holds the group. If it still existed at exit, Gloo's threads would end after the
+            # interpreter, and a thread that then releases a Python object aborts the process.
             training.model = training.module
             gc.collect()
             dist.destroy_process_group()
@@ -265,9 +266,9 @@ def main():
         kept = options.checkpoint and training is not None and training.epoch > 0
         if rank == 0:
             print(
-                f"train.py: stopped; {options.checkpoint} has epoch {training.epoch}, the same command goes on"
+                f"train.py: stopped; {options.checkpoint} has epoch {training.epoch}, run the same command to continue"
                 if kept
-                else "train.py: stopped; nothing is kept without --checkpoint",
+                else "train.py: stopped; without --checkpoint nothing was saved",
                 file=sys.stderr,
             )
         os._exit(130)  # other ranks may be gone: leaving a group in order would wait for them

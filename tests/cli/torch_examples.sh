@@ -43,16 +43,16 @@ tap_run "five epochs" forked "$train" --data tiny --model mlp --epochs 5
 whole=$(sed -n 's/^epoch 5.*validation loss \([0-9.]*\).*/\1/p' run.out)
 tap_run "three epochs" forked "$train" --data tiny --model mlp --epochs 3 --checkpoint state.pt
 tap_run "the same command for five" forked "$train" --data tiny --model mlp --epochs 5 --checkpoint state.pt
-tap_like "says so" "$(cat run.out)" '^going on after epoch 3 of state.pt'
+tap_like "says so" "$(cat run.out)" '^continuing after epoch 3 of state.pt'
 tap_is "as without a stop" "$(sed -n 's/^epoch 5.*validation loss \([0-9.]*\).*/\1/p' run.out)" "${whole:-none}"
 
 tap_run_fails "another model's checkpoint" 1 forked "$train" --data tiny --model mf --checkpoint state.pt
 tap_like "is named" "$(cat run.out)" 'state.pt is a checkpoint of mlp; name another file'
 echo "not a checkpoint" >bad.pt
 tap_run_fails "no checkpoint" 1 forked "$train" --data tiny --model mf --checkpoint bad.pt
-tap_like "what to do" "$(cat run.out)" 'remove it to begin anew'
+tap_like "what to do" "$(cat run.out)" 'bad.pt is not a checkpoint.*remove it'
 tap_run_fails "no data" 1 forked "$train" --model mlp
-tap_like "where they may be" "$(cat run.out)" 'name their folder by --data DIR or WEFT_DATA_DIR'
+tap_like "where they may be" "$(cat run.out)" 'set --data DIR or WEFT_DATA_DIR'
 tap_run_fails "an empty folder" 1 forked "$train" --model mf --data .
 tap_like "what is missing" "$(cat run.out)" 'ratings.csv.*WEFT_DATA_DIR'
 mkdir -p movielens-latest-small cifar10-jpeg
