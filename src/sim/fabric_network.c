@@ -1,7 +1,7 @@
-/* The carrier of the transfers of a run: fluid flows (sim/fluid.h) or messages of production
- * endpoints (sim/packet_flows.h). The other files do not depend on the choice, with two exceptions:
- * with packets an event means that bytes have arrived, not that they were sent, and only a part of
- * a link's rate is payload. */
+/* The network that carries the transfers of a run: fluid flows (sim/fluid.h) or messages of
+ * production endpoints (sim/packet_flows.h). The other files do not depend on the choice, with two
+ * exceptions: with packets an event means that bytes have arrived, not that they were sent, and
+ * only a part of a link's rate is payload. */
 #include "sim/fabric_internal.h"
 
 #include "base/assert.h"

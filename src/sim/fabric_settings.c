@@ -159,11 +159,11 @@ const char *weft_fabric_network_check(const struct weft_fabric_network *network)
     bool contended_some = network->contended_workers_ppm > 0 || network->contended_servers_ppm > 0;
     if (contended_some && (network->outside_ppm == 0 || network->outside_on_ns < MS ||
                            network->outside_off_ns < MS)) {
-        return "contended links need the outside traffic's share, and times on and off of 1 ms or "
-               "more";
+        return "contended links need the share of the outside traffic, and durations of its on and "
+               "off intervals of 1 ms or more";
     }
     if (network->rate_factor_ppm_min < ONE && network->rate_every_ns < MS) {
-        return "rates that vary need the time after which they do, 1 ms or more";
+        return "varying rates need the interval between changes, 1 ms or more";
     }
     return NULL;
 }

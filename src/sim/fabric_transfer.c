@@ -1,5 +1,5 @@
 /* Transfers, one flow each, at the rates of its grant or with a fair share; and forwarding by
- *          hosts.
+ * hosts.
  *
  * Data may be sent as far as its inputs are complete: an aggregate as far as it has arrived from
  * all members; a reduction as far as it has arrived from all children, once the host's own update

@@ -19,7 +19,7 @@
 static const uint64_t look_ns = 20 * WEFT_NS_PER_MS;
 static const uint64_t drain_ns = 3 * WEFT_NS_PER_S;
 
-/* Every tenth seed is a parameter server; every twentieth of the others has collectives. */
+/* One seed in ten is a parameter server, one in twenty has collectives. */
 enum { STEPS_MAX = 20000000, SOCKET_PACKETS = 4096, PS_EVERY = 10, COLL_EVERY = 20, COLL_REST = 5 };
 
 /* ---- setup ----------------------------------------------------------------------------------- */

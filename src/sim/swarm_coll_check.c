@@ -220,8 +220,8 @@ static void check_lossy(struct swarm_coll *s, uint32_t o)
                         : (double)set == is && set > 0 && set < UINT32_C(1) << n;
         if (!good) {
             weft_world_fail(s->world,
-                            "operation %" PRIu32 ": %.9g at %" PRIu64 " is no set of ranks", o, is,
-                            i);
+                            "operation %" PRIu32 ": %.9g at %" PRIu64 " is not a set of ranks", o,
+                            is, i);
             return;
         }
         missing += n - (uint32_t)__builtin_popcount(set);

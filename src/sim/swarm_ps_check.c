@@ -40,7 +40,7 @@ static uint32_t row_set(struct swarm_ps *ps, uint32_t i, const float *row, const
     bool sane = -row[0] >= 0 && -row[0] < top;
     uint32_t set = sane ? (uint32_t)-row[0] : 0;
     if (!sane || (float)set != -row[0] || (set & ~possible) != 0) {
-        weft_world_fail(ps->world, "row %" PRIu32 " %s: %g is no set of pushes", i, where,
+        weft_world_fail(ps->world, "row %" PRIu32 " %s: %g is not a set of pushes", i, where,
                         (double)row[0]);
     }
     for (uint32_t d = 1; d < ps->table.spec.dim; d++) {
@@ -269,14 +269,14 @@ static void check_sums(struct swarm_ps *ps, uint64_t kept)
         if (sums.rows + sums.rows_evicted + sums.rows_expired != sums.rows_created ||
             (ps->table.spec.rows_max > 0 && sums.rows > ps->table.spec.rows_max)) {
             weft_world_fail(ps->world,
-                            "shard %" PRIu32 " made %" PRIu64 " rows, let %" PRIu64
-                            " go, and has %" PRIu64,
+                            "shard %" PRIu32 " created %" PRIu64 " rows, removed %" PRIu64
+                            ", and has %" PRIu64,
                             s, sums.rows_created, sums.rows_evicted + sums.rows_expired, sums.rows);
         }
     }
     if (some_went ? kept > told + cut_off : (kept < told || kept > told + cut_off)) {
         weft_world_fail(ps->world,
-                        "the tables hold %" PRIu64 " contributions; workers were told %" PRIu64,
+                        "the tables hold %" PRIu64 " contributions; reported to workers: %" PRIu64,
                         kept, told);
     }
 }

@@ -293,7 +293,7 @@ static void keep_journal(struct swarm_ps *ps, uint32_t s)
     }
     const struct weft_shard_journal_report *report = weft_shard_journal_report(ps->shard[s]);
     if (report->refused > 0 || report->damaged) {
-        weft_world_fail(ps->world, "shard %" PRIu32 ": its journal cannot be done again", s);
+        weft_world_fail(ps->world, "shard %" PRIu32 ": its journal cannot be replayed", s);
     }
     free(former);
 }

@@ -79,7 +79,7 @@ static void asked(struct swarm_ps *ps, uint32_t w, uint64_t update, uint64_t now
             return;
         }
     }
-    weft_world_fail(ps->world, "worker %" PRIu32 " asks for more updates than there are places", w);
+    weft_world_fail(ps->world, "worker %" PRIu32 " has more undecided updates than SWARM_ASKS", w);
 }
 
 /* Returns true if the decision was in time. */
@@ -108,8 +108,8 @@ static void grant(struct swarm_ps *ps, uint32_t w, uint64_t update, uint32_t sha
     }
 }
 
-/* Half of the updates, without replicas all, are assigned to a sum of this clock, with too few, too
- * many, or the exact number of members. */
+/* Without replicas all updates, with replicas half of them, are assigned to a sum of this clock,
+ * with too few, too many, or the exact number of members. */
 static void by_aggregator(struct swarm_ps *ps, uint32_t w, const struct swarm_ps_ask *ask)
 {
     struct weft_prng *prng = &ps->sched_prng;

@@ -437,7 +437,6 @@ static const char *tx_check(const struct weft_tx *tx, uint32_t packets, uint32_t
     return tx->seg_bytes > packet_bytes_max ? "weft_ep_send built too long a packet" : NULL;
 }
 
-/* Cut a burst into datagrams, as GSO does, and put them on the wire. */
 /* The host that has this address now; UINT32_MAX if none. */
 static uint32_t host_at(const struct weft_world *world, const struct weft_addr *addr)
 {
@@ -447,6 +446,7 @@ static uint32_t host_at(const struct weft_world *world, const struct weft_addr *
     return host < world->config.hosts && world->hosts[host].moved == second ? host : UINT32_MAX;
 }
 
+/* Split a burst into datagrams, as GSO does, and send them. */
 static void send_burst(struct weft_world *world, uint32_t host_idx, const struct weft_tx *tx)
 {
     uint32_t to = host_at(world, &tx->addr);
