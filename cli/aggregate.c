@@ -625,8 +625,8 @@ int weft_cli_aggregate(int argc, char **argv)
          WEFT_OPTION_U32, .value = &aggregator->count_max, .max = 256},
         {"push-mib", "MIB",
          "largest push that is aggregated, and largest reply to a pull; larger\n"
-         "messages bypass the aggregator. Memory for each worker: up to eight\n"
-         "times MIB",
+         "messages bypass the aggregator. Memory for each worker and shard: up\n"
+         "to (4 + --pulls) times MIB",
          WEFT_OPTION_U32, .value = &verb.push_mib, .min = 1, .max = 8},
         {"pulls", "N", "outstanding pulls per worker; 0 = send pulls to the servers",
          WEFT_OPTION_U32, .value = &aggregator->pull_slots, .max = 16},

@@ -31,8 +31,8 @@ static int check(const struct weft_command *command, struct verb *verb)
     if (verb->security.mode != WEFT_MODE_NONE) {
         return weft_options_usage(
             command, "--dense needs --security none: packets of dense rounds have no "
-                     "authentication, so whoever can send to this address can change the sums; "
-                     "say so only where every host is trusted");
+                     "authentication, so any host that can send to this address can change sums; "
+                     "give it only where every host is trusted");
     }
     if (verb->box.members == 0) {
         return weft_options_usage(command, "--members N is missing: a round is complete with the "

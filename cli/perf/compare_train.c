@@ -387,7 +387,7 @@ int weft_perf_compare_train(int argc, char **argv)
         {"epochs", "N", "epochs of the reference run; a measured run ends after twice as many",
          WEFT_OPTION_U32, &t->epochs, .min = 1, .max = 5000},
         {"until-loss", "X", "the target: log-loss on the test rows", WEFT_OPTION_F32,
-         .value = &t->until_loss, .fallback = "that of the reference run,\nplus --tolerance"},
+         .value = &t->until_loss, .fallback = "that of the reference run, plus --tolerance"},
         {"tolerance", "F", "accepted relative excess over the loss of the reference run",
          WEFT_OPTION_PPM, .value = &t->tolerance_ppm},
         {"check-steps", "N", "steps between evaluations", WEFT_OPTION_U32,

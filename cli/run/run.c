@@ -204,7 +204,7 @@ int weft_cli_run(int argc, char **argv)
          .min = 100, .max = 3600000},
         WEFT_METRICS_OPTIONS(&run.metrics),
         {"server-options", "WORDS",
-         "options for every `weft server`, in one argument separated by blanks:\n"
+         "options for every `weft server`, in one argument, separated by spaces:\n"
          "\"--tables 8 --checkpoint /data/run\"", WEFT_OPTION_CUSTOM, .value = &run.server_args,
          .parse = parse_words, .fallback = "none"},
         {"aggregators", "N", "processes of `weft aggregate`, which sum the pushes of workers on their\n"
