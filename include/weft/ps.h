@@ -598,10 +598,8 @@ struct weft_op_options {
     uint32_t reserved;    /* 0 */
     uint64_t fill;        /* pull: bit i = the memory of list i holds no old values (bit 63: of all
                            * lists from 63 on). Rows that do not arrive are set to their last
-                           * pulled value (last_values_max of the table), or else to their
-                           * initial
-                           * value (init_scale, init_skip). Default 0: the memory keeps
-                           * its
+                           * pulled value (last_values_max of the table), or else to their initial
+                           * value (init_scale, init_skip). Default 0: the memory keeps its
                            * content */
     uint64_t deadline_ns; /* maximum duration. At the deadline the operation ends even if more than
                            * the bound is missing. Rows that did not arrive are missed

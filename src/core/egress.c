@@ -102,10 +102,10 @@ static bool is_short(const struct weft_ep *ep, const struct tx_msg *m)
     return (uint64_t)m->chunks * ep->config.packet_bytes <= ep->egress.limit_bytes;
 }
 
-/* The message is one of an all-to-all exchange. A key keeps the limit of the time when it was
- * computed: until the order changes, it is only that of the begin of a round. Short ones follow the
- * order of opening until this round is known to be one: with messages of three chunks, rounds of 64
- * hosts took 1 % longer otherwise. */
+/* The message is one of an all-to-all exchange. A short message follows the order of opening until
+ * this round is known to be such an exchange: otherwise, with messages of three chunks, rounds of
+ * 64 hosts took 1 % longer. Keys are not recomputed when the limit, which defines "short",
+ * changes. */
 static bool in_turns(const struct weft_ep *ep, const struct tx_msg *m)
 {
     const struct egress *e = &ep->egress;

@@ -110,8 +110,7 @@ bool weft_worker_via_parse(const char *text, struct weft_launch_address *via_p, 
 void weft_worker_config_default(struct weft_worker_config *config_p);
 
 /* Owns:    borrows security and membership until weft_worker_close, which must be called also after
- *          an
- *          error.
+ *          an error.
  * Errors:  as weft_endpoint_open and _connect, weft_ps_client_new; with connect_timeout_ns
  *          WEFT_TIMEOUT  a server does not answer.   WEFT_PEER  it refused the connection.
  *          WEFT_INVALID  what answers is not that shard. */

@@ -636,7 +636,6 @@ void weft_shard_wake(struct weft_shard *shard, uint64_t now_ns);
 /* Build replies to due pulls: a slice of them, so that the first replies are sent while others are
  * built; or all, because the weights are about to change. */
 void weft_shard_answer_due(struct weft_shard *shard, bool all);
-/* The message with the reply of this slot has ended (SENT). */
 /* A request has arrived on the connection of its worker. */
 void weft_shard_rpc_seen(struct weft_shard *shard, uint32_t rank, uint32_t rpc_id);
 
@@ -644,6 +643,7 @@ void weft_shard_rpc_seen(struct weft_shard *shard, uint32_t rank, uint32_t rpc_i
  * recorded as closed, requests that the worker has yet to send would count as closed. */
 bool weft_shard_rpc_plausible(const struct weft_shard *shard, uint32_t rank, uint32_t rpc_id);
 
+/* The message with the reply of this slot has ended (SENT). */
 void weft_shard_reply_sent(struct weft_shard *shard, const struct shard_slot *slot,
                            const struct weft_msg_event *event);
 /* A new CLOCK of this rank arrived, over its connection or through an aggregator. */

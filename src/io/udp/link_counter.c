@@ -55,8 +55,7 @@ static bool same_host(const struct sockaddr *a, const struct sockaddr_storage *b
 
 /* Name of the interface with this local address; false = none. For an address with a label,
  * getifaddrs returns the label, such as eth0:1; the part before the colon is the interface. A host
- * may have its address
- * on the loopback interface, and its routes on others: then the interface is
+ * may have its address on the loopback interface, and its routes on others: then the interface is
  * not known. */
 static bool name_of(const struct sockaddr_storage *local, bool loopback, char name_p[IF_NAMESIZE])
 {
