@@ -273,6 +273,13 @@ static void lock_and_wake(void *arg)
     pthread_mutex_unlock(&thread->lock);
 }
 
+static void fini(struct weft_aggregator_thread *thread)
+{
+    weft_stats_query_fini(&thread->query);
+    pthread_cond_destroy(&thread->opened);
+    pthread_mutex_destroy(&thread->lock);
+}
+
 weft_status weft_aggregator_thread_start(struct weft_aggregator_thread *thread,
                                          const struct weft_aggregator_thread_config *config,
                                          struct weft_error *error)
@@ -285,6 +292,7 @@ weft_status weft_aggregator_thread_start(struct weft_aggregator_thread *thread,
                                                                             .wake_arg = thread});
     int why = pthread_create(&thread->thread, NULL, run, thread);
     if (why != 0) {
+        fini(thread);
         return weft_fail(error, WEFT_IO, "cannot start a thread: %s", strerror(why));
     }
     pthread_mutex_lock(&thread->lock);
@@ -295,6 +303,7 @@ weft_status weft_aggregator_thread_start(struct weft_aggregator_thread *thread,
     pthread_mutex_unlock(&thread->lock);
     if (status != WEFT_OK) {
         pthread_join(thread->thread, NULL);
+        fini(thread);
         *error = thread->error;
     }
     return status;
@@ -322,5 +331,5 @@ void weft_aggregator_thread_join(struct weft_aggregator_thread *thread)
     atomic_store(&thread->stop, true);
     lock_and_wake(thread);
     pthread_join(thread->thread, NULL);
-    weft_stats_query_fini(&thread->query);
+    fini(thread);
 }

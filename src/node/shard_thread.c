@@ -511,6 +511,15 @@ static void lock_and_wake(void *arg)
     pthread_mutex_unlock(&thread->lock);
 }
 
+static void fini(struct weft_shard_thread *thread)
+{
+    weft_stats_query_fini(&thread->query);
+    weft_stats_query_fini(&thread->promotion);
+    pthread_cond_destroy(&thread->opened);
+    pthread_mutex_destroy(&thread->lock);
+    free(thread->died_ns);
+}
+
 weft_status weft_shard_thread_start(struct weft_shard_thread *thread,
                                     const struct weft_shard_thread_config *config,
                                     struct weft_error *error)
@@ -533,7 +542,7 @@ weft_status weft_shard_thread_start(struct weft_shard_thread *thread,
                                                             .wake_arg = thread});
     int why = pthread_create(&thread->thread, NULL, run, thread);
     if (why != 0) {
-        free(thread->died_ns);
+        fini(thread);
         return weft_fail(error, WEFT_IO, "cannot start a thread: %s", strerror(why));
     }
     pthread_mutex_lock(&thread->lock);
@@ -544,7 +553,7 @@ weft_status weft_shard_thread_start(struct weft_shard_thread *thread,
     pthread_mutex_unlock(&thread->lock);
     if (status != WEFT_OK) {
         pthread_join(thread->thread, NULL);
-        free(thread->died_ns);
+        fini(thread);
         *error = thread->error;
     }
     return status;
@@ -628,7 +637,5 @@ void weft_shard_thread_join(struct weft_shard_thread *thread)
 {
     weft_shard_thread_end(thread);
     pthread_join(thread->thread, NULL);
-    weft_stats_query_fini(&thread->query);
-    weft_stats_query_fini(&thread->promotion);
-    free(thread->died_ns);
+    fini(thread);
 }
