@@ -49,7 +49,7 @@ struct ps_reads {
     bool wait;
     bool over_due;
     uint32_t begun;  /* the step whose pulls may be sent; 0 = none */
-    uint32_t wanted; /* the step whose first pull waits; 0 = none */
+    uint32_t wanted; /* the step whose pulls wait; 0 = none */
 };
 
 struct weft_ps_client {
