@@ -208,7 +208,8 @@ int main(int argc, char **argv)
     weft_status status = weft_dctcp_attach(&dctcp, &error);
     if (status != WEFT_OK) {
         fprintf(stderr, "%s\n", error.text);
-        return status == WEFT_UNSUPPORTED ? 77 : 1;
+        /* A root without CAP_BPF is a fault of the machine that runs the tests. */
+        return status == WEFT_UNSUPPORTED && strstr(error.text, "this root") == NULL ? 77 : 1;
     }
     printf("name %s\n", weft_dctcp_name(dctcp));
     fflush(stdout);
