@@ -327,14 +327,13 @@ weft_status weft_ckpt_make_directory(const char *directory, struct weft_error *e
     if (!parent_of(directory, parent)) {
         return weft_fail(error, WEFT_IO, "the directory's name is too long");
     }
-    if (mkdir(directory, 0777) != 0) {
-        return errno == EEXIST ? WEFT_OK : fail_call(error, "make directory", directory);
+    if (mkdir(directory, 0777) != 0 && errno != EEXIST) {
+        return fail_call(error, "make directory", directory);
     }
-    weft_status status = weft_ckpt_sync_directory(parent, error);
-    if (status != WEFT_OK) {
-        (void)rmdir(directory); /* the next start would take its name for durable */
-    }
-    return status;
+    /* One that is there may have been made by a process that could not sync it, or did not yet. A
+     * parent that this process may not read cannot be synced by it. */
+    return access(parent, R_OK) != 0 && errno == EACCES ? WEFT_OK
+                                                        : weft_ckpt_sync_directory(parent, error);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */

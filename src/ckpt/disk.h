@@ -66,7 +66,8 @@ weft_status weft_ckpt_read_whole(const char *path, size_t bytes_max, char **byte
 /* Make renames in the directory durable. Errors: WEFT_IO. */
 weft_status weft_ckpt_sync_directory(const char *directory, struct weft_error *error);
 
-/* Create a directory whose name is durable, unless it exists. Errors: WEFT_IO. */
+/* Create a directory, unless it exists, and make its name durable, unless its parent may not be
+ * read. Errors: WEFT_IO. */
 weft_status weft_ckpt_make_directory(const char *directory, struct weft_error *error);
 
 struct weft_ckpt_reader;
