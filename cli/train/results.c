@@ -3,11 +3,15 @@
 #include "cli/output.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+enum { SHELL_DESCRIPTOR_MAX = 9 }; /* the last that each shell can redirect */
 
 weft_status weft_results_init(struct weft_results *results, const struct weft_job *job)
 {
@@ -457,25 +461,51 @@ cJSON *weft_results_report(const struct weft_results *results)
     return report;
 }
 
-/* A pipe or a device: it must not be replaced by a file. */
-static weft_status write_stream(const char *path, const char *text)
+/* A copy of the descriptor with which a shell has opened this file for the process, such as for
+ * /dev/stdout; -1 = none. */
+static int given_descriptor(const struct stat *about)
 {
-    FILE *file = weft_output_open(path);
+    struct stat given;
+    for (int fd = 1; fd <= SHELL_DESCRIPTOR_MAX; fd++) {
+        if (fstat(fd, &given) == 0 && given.st_dev == about->st_dev &&
+            given.st_ino == about->st_ino && (fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDONLY) {
+            return fcntl(fd, F_DUPFD_CLOEXEC, 0);
+        }
+    }
+    return -1;
+}
+
+/* A pipe that nobody reads is an error: opening it must not wait. */
+static int open_stream(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd >= 0) {
+        (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+    }
+    return fd;
+}
+
+/* Takes fd. */
+static weft_status write_stream(int fd, const char *text)
+{
+    const struct sigaction ignore = {.sa_handler = SIG_IGN};
+    struct sigaction before;
+    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
+    (void)sigaction(SIGPIPE, &ignore, &before);
     bool good = file != NULL && fprintf(file, "%s\n", text) >= 0 && fflush(file) == 0;
     int why = errno;
     if (file != NULL) {
         (void)fclose(file);
+    } else if (fd >= 0) {
+        (void)close(fd);
     }
+    (void)sigaction(SIGPIPE, &before, NULL);
     errno = why;
     return good ? WEFT_OK : WEFT_IO;
 }
 
-weft_status weft_results_write(const char *path, const char *text)
+static weft_status replace_file(const char *path, const char *text)
 {
-    struct stat about;
-    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) {
-        return write_stream(path, text);
-    }
     char *neighbour = malloc(strlen(path) + sizeof(".new.4294967295"));
     if (neighbour == NULL) {
         return WEFT_IO;
@@ -497,4 +527,22 @@ weft_status weft_results_write(const char *path, const char *text)
     }
     free(neighbour);
     return good ? WEFT_OK : WEFT_IO;
+}
+
+weft_status weft_results_write(const char *path, const char *text)
+{
+    struct stat about;
+    if (stat(path, &about) == 0) {
+        int fd = given_descriptor(&about);
+        if (fd >= 0 || !S_ISREG(about.st_mode)) { /* must not be replaced by a file */
+            (void)fflush(stdout);
+            return write_stream(fd >= 0 ? fd : open_stream(path), text);
+        }
+    }
+    char *target = realpath(path, NULL); /* a link is kept; NULL: a new file */
+    weft_status status = replace_file(target != NULL ? target : path, text);
+    int why = errno;
+    free(target);
+    errno = why;
+    return status;
 }

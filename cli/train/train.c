@@ -345,8 +345,8 @@ static int run(struct train *train)
 
 /* ---- before the run -------------------------------------------------------------------------- */
 
-/* Detect an unwritable output before the training. */
-/* A file is replaced by a new one; a pipe or a device, if allowed, is written. */
+/* Detect an unwritable output before the training. A file is replaced by a new one; a pipe or a
+ * character device, if allowed, is written. */
 static bool can_be_written(const char *path, bool may_be_stream)
 {
     if (path == NULL) {
@@ -354,12 +354,14 @@ static bool can_be_written(const char *path, bool may_be_stream)
     }
     struct stat about;
     const bool is_there = stat(path, &about) == 0;
-    if (is_there && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode) && !may_be_stream) {
+    if (is_there && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode) &&
+        (!may_be_stream || S_ISBLK(about.st_mode))) {
         fprintf(stderr, "weft train: cannot write %s: it is not a regular file; name another\n",
                 path);
         return false;
     }
-    char *copy = strdup(path);
+    char *target = realpath(path, NULL); /* of a link; NULL: a new file */
+    char *copy = target != NULL ? target : strdup(path);
     bool good = is_there && !S_ISREG(about.st_mode)
                     ? access(path, W_OK) == 0
                     : copy != NULL && access(dirname(copy), W_OK | X_OK) == 0;
@@ -484,6 +486,11 @@ static int check_read_credits(const struct weft_command *command, const struct t
     return WEFT_OPTIONS_RUN;
 }
 
+static bool is_same(const char *path, const char *other)
+{
+    return path != NULL && other != NULL && strcmp(path, other) == 0;
+}
+
 static int check(const struct weft_command *command, struct train *train)
 {
     uint32_t shards = train->servers * train->shards_per_server;
@@ -505,6 +512,11 @@ static int check(const struct weft_command *command, struct train *train)
     status = status == WEFT_OPTIONS_RUN ? weft_train_restart_check(command, train) : status;
     if (status != WEFT_OPTIONS_RUN) {
         return status;
+    }
+    if (is_same(train->report, train->job.save) ||
+        is_same(train->report, train->job.recording.path) ||
+        is_same(train->job.save, train->job.recording.path)) {
+        return weft_options_usage(command, "--report, --save and --records need a file each");
     }
     bool via_on = train->job.via != NULL && strcmp(train->job.via, "on") == 0;
     train->aggregators = via_on ? train->aggregators_wanted : 0;

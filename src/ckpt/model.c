@@ -3,6 +3,7 @@
 #include "ckpt/disk.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,8 +51,10 @@ weft_status weft_ckpt_model_save(const char *path, const struct weft_ckpt_model 
                                  struct weft_error *error)
 {
     char directory[WEFT_CKPT_PATH_BYTES];
+    char target[PATH_MAX];
     const char *name = path;
     struct stat about;
+    path = realpath(path, target) != NULL ? target : path; /* a link is kept */
     weft_status status = cut_path(path, directory, sizeof(directory) - 1, &name, error);
     if (status != WEFT_OK) {
         return status;

@@ -4,6 +4,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -351,7 +353,10 @@ weft_status weft_records_make(const char *const *inputs, uint32_t count, const c
         return make(inputs, count, path, false, command, sum_p, error);
     }
     char fresh[WEFT_RECORDS_PATH_BYTES];
-    int bytes = snprintf(fresh, sizeof(fresh), "%s.new%s", path, is_lines(path) ? ".jsonl" : "");
+    char target[PATH_MAX];
+    const char *extension = is_lines(path) ? ".jsonl" : "";
+    path = realpath(path, target) != NULL ? target : path; /* a link is kept */
+    int bytes = snprintf(fresh, sizeof(fresh), "%s.new%s", path, extension);
     if (bytes >= (int)sizeof(fresh)) {
         return weft_fail(error, WEFT_INVALID, "the name of the records is too long");
     }

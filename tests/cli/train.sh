@@ -88,6 +88,32 @@ tap_run "the report goes to a pipe" "$WEFT_BIN" train --workers 1 --servers 1 --
 tap_run "which stays one" test -p "$tap_tmp/pipe"
 [ -p "$tap_tmp/pipe" ] && wait $!
 holds "and is read whole" piped '.epochs == 1 and .test_auc > 0.85'
+tap_run_fails "a pipe that nobody reads is an error" 1 "$WEFT_BIN" train --workers 1 --servers 1 \
+    --epochs 1 --report "$tap_tmp/other"
+tap_like "it says so" "$(cat "$tap_tmp/run.out")" 'cannot write .*other: No such device'
+ln -s named.json "$tap_tmp/link.json"
+ln -s named.model "$tap_tmp/link.model"
+ln -s named.db "$tap_tmp/link.db"
+echo '{}' >"$tap_tmp/named.json"
+echo >"$tap_tmp/named.model"
+echo >"$tap_tmp/named.db"
+tap_run "files named by links are replaced" "$WEFT_BIN" train --workers 1 --servers 1 --epochs 1 \
+    --report "$tap_tmp/link.json" --save "$tap_tmp/link.model" --records "$tap_tmp/link.db"
+holds "such as the report" named '.epochs == 1'
+for kind in json model db; do
+    tap_run "link.$kind stays a link" test -L "$tap_tmp/link.$kind"
+    tap_run "and its file is written" test "$(wc -c <"$tap_tmp/named.$kind")" -gt 100
+done
+ln -s /proc/self/fd/1 "$tap_tmp/stdout"
+tap_run "a report to standard output" sh -c '"$0" train --workers 1 --servers 1 --epochs 1 \
+    --report "$1/stdout" >"$1/stdout.log"' "$WEFT_BIN" "$tap_tmp"
+tap_run "whose name stays a link" test -L "$tap_tmp/stdout"
+tap_like "is there" "$(cat "$tap_tmp/stdout.log")" '"test_auc":'
+tap_like "beside the progress" "$(cat "$tap_tmp/stdout.log")" '^epoch 1/1 '
+for options in "--report x --save x" "--report x --records x" "--save x --records x"; do
+    # shellcheck disable=SC2086
+    tap_run_fails "one file for two: $options" 2 "$WEFT_BIN" train --epochs 1 $options
+done
 for option in save records; do
     tap_run_fails "--$option does not write to a pipe" 1 "$WEFT_BIN" train --workers 1 --servers 1 \
         --epochs 1 --$option "$tap_tmp/other"

@@ -173,6 +173,23 @@ static void only_files_are_replaced(void **state)
     assert_true(S_ISFIFO(about.st_mode));
 }
 
+static void links_are_kept(void **state)
+{
+    (void)state;
+    struct weft_error error = {.text = ""};
+    struct weft_ckpt_model model = some();
+    char link[sizeof(path) + 8];
+    struct stat about;
+    (void)unlink(path);
+    assert_int_equal(weft_ckpt_model_save(path, &model, &error), WEFT_OK);
+    snprintf(link, sizeof(link), "%s.link", path);
+    assert_int_equal(symlink(path, link), 0);
+    assert_int_equal(weft_ckpt_model_save(link, &model, &error), WEFT_OK);
+    assert_int_equal(lstat(link, &about), 0);
+    assert_true(S_ISLNK(about.st_mode));
+    assert_int_equal(unlink(link), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -181,6 +198,7 @@ int main(void)
         cmocka_unit_test(odd_notes_are_refused),
         cmocka_unit_test(odd_rows_are_refused),
         cmocka_unit_test(only_files_are_replaced),
+        cmocka_unit_test(links_are_kept),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
