@@ -13,6 +13,7 @@
 #include "cli/stop.h"
 #include "lab/aggregate.h"
 
+#include <limits.h>
 #include <net/if.h>
 #include <poll.h>
 #include <pthread.h>
@@ -207,6 +208,22 @@ static bool tell_counters(const struct verb *verb)
     return weft_output_json("aggregate", report, true);
 }
 
+/* The bridge, bond or VRF of an interface, at which a socket sees its packets. False: none. */
+static bool master_of(const char *interface, char master_p[IF_NAMESIZE])
+{
+    char path[sizeof("/sys/class/net//master") + IF_NAMESIZE];
+    char target[PATH_MAX];
+    snprintf(path, sizeof(path), "/sys/class/net/%s/master", interface);
+    ssize_t bytes = readlink(path, target, sizeof(target) - 1);
+    if (bytes < 0) {
+        return false;
+    }
+    target[bytes] = '\0';
+    const char *slash = strrchr(target, '/');
+    snprintf(master_p, IF_NAMESIZE, "%.*s", IF_NAMESIZE - 1, slash != NULL ? slash + 1 : target);
+    return true;
+}
+
 /* The box as a process, at the same interfaces. */
 static int fall_back(const struct verb *verb, const char *why)
 {
@@ -216,6 +233,13 @@ static int fall_back(const struct verb *verb, const char *why)
         interfaces[i] = if_nametoindex(verb->interfaces[i]);
         if (interfaces[i] == 0) {
             return weft_cli_fail("aggregate", "no interface named %s", verb->interfaces[i]);
+        }
+        char master[IF_NAMESIZE];
+        if (master_of(verb->interfaces[i], master)) {
+            return weft_cli_fail("aggregate",
+                                 "%s; nor can this process sum the packets of %s, which the kernel "
+                                 "delivers as those of %s: name %s instead",
+                                 why, verb->interfaces[i], master, master);
         }
     }
     fprintf(stderr,
@@ -383,8 +407,8 @@ int weft_cli_aggregate_xdp(int argc, char **argv)
             "Loads an XDP program that sums int32 values of all members, packet by packet, and\n"
             "sends each sum to all of them (docs/PROTOCOL.md, section 12). Members send to any\n"
             "IPv4 address of this host; all other packets pass. If an interface has no native\n"
-            "mode, generic mode is used on all. The kernel removes the program when this process ends,\n"
-            "however it ends.\n"
+            "mode, generic mode is used on all. The kernel removes the program when this process\n"
+            "ends, however it ends.\n"
             "\n"
             "Needs root, and a build and a kernel with BPF; `weft doctor` checks them. Otherwise\n"
             "this process itself sums the packets that arrive at these interfaces, and says so.\n"
