@@ -621,7 +621,8 @@ static void tell_worker(const struct weft_sched_service *service, uint32_t index
     }
     for (uint32_t s = 0; s < service->config.shards; s++) {
         const struct service_grant *grant = &w->grants[s];
-        /* A worker refuses a later start. It then begins earlier than booked. */
+        /* A worker refuses a later start. It then begins earlier than booked, and updates that are
+         * booked after the next minute may overlap, out of order. */
         const uint64_t latest_ns = WEFT_SCHED_START_S_MAX * WEFT_NS_PER_S;
         const uint64_t wait_ns = grant->start_ns > now_ns ? grant->start_ns - now_ns : 0;
         if (grant->rate_bps != 0) { /* delivered shares are included, so that the list does not
