@@ -639,8 +639,9 @@ void weft_shard_answer_due(struct weft_shard *shard, bool all);
 /* A request has arrived on the connection of its worker. */
 void weft_shard_rpc_seen(struct weft_shard *shard, uint32_t rank, uint32_t rpc_id);
 
-/* False: this rpc_id, named by an aggregator, is further ahead than a window is long. If it were
- * recorded as closed, requests that the worker has yet to send would count as closed. */
+/* False: this rpc_id, named by an aggregator, is more than a window ahead of all that have arrived
+ * on the worker's own connection. If it were recorded as closed, requests that the worker has yet
+ * to send would count as closed. */
 bool weft_shard_rpc_plausible(const struct weft_shard *shard, uint32_t rank, uint32_t rpc_id);
 
 /* The message with the reply of this slot has ended (SENT). */

@@ -51,14 +51,12 @@ void weft_shard_rpc_seen(struct weft_shard *shard, uint32_t rank, uint32_t rpc_i
     worker->rpc_newest = is_later(rpc_id, worker->rpc_newest) ? rpc_id : worker->rpc_newest;
 }
 
-/* A worker whose pulls go to an aggregator may be that far ahead, too. Its push is then sent to the
- * shard directly, and its id is seen there. */
+/* A worker whose requests go to an aggregator is that far ahead once in each window. Its push is
+ * then sent to the shard directly, and its id is seen there. Ids of aggregates do not count as
+ * seen: with several of them an aggregator could move the record as far as it likes. */
 bool weft_shard_rpc_plausible(const struct weft_shard *shard, uint32_t rank, uint32_t rpc_id)
 {
-    const struct shard_worker *worker = &shard->workers[rank];
-    const uint32_t closed = worker->closed.newest, own = worker->rpc_newest;
-    const uint32_t newest = closed != 0 && is_later(closed, own) ? closed : own;
-    return (int32_t)(rpc_id - newest) <= WEFT_RPC_WINDOW;
+    return (int32_t)(rpc_id - shard->workers[rank].rpc_newest) <= WEFT_RPC_WINDOW;
 }
 
 /* ---- the order ------------------------------------------------------------------------------- */

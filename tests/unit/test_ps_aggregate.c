@@ -627,6 +627,9 @@ static void an_rpc_id_far_ahead_is_refused(void **state)
     assert_int_equal(rows_with(b->shard, 0), ROWS);
     a.ahead = newest + 1024 - of_first;
     assert_int_equal(aggregate(b, 1, a), WEFT_RPC_OK);
+    a.number++; /* nor by several aggregates, each of which is a window ahead of the last */
+    a.ahead += 1023;
+    assert_int_equal(aggregate(b, 1, a), WEFT_RPC_SEND_DIRECT);
     const uint32_t replies = b->replies, id = ++b->rpc_id;
     pull_after(b, id);
     assert_int_equal(b->replies, replies); /* it waits */
