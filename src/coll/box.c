@@ -28,7 +28,8 @@ void weft_coll_box_config_default(struct weft_coll_box_config *config_p)
 
 uint32_t weft_coll_box_settings(const struct weft_coll_box_config *c, uint64_t more)
 {
-    uint64_t h = weft_mix64(more ^ (uint64_t)c->type << 8 ^ (uint8_t)c->exponent);
+    uint64_t h = weft_mix64(more);
+    h = weft_mix64(h ^ ((uint64_t)c->type << 8 | (uint8_t)c->exponent));
     h = weft_mix64(h ^ (c->slots | (uint64_t)c->values << 32));
     h = weft_mix64(h ^ c->bytes_min);
     h = weft_mix64(h ^ c->silence_ns);

@@ -777,6 +777,8 @@ static void test_settings(void **state)
     two = one;
     two.exponent = -3;
     assert_int_not_equal(weft_coll_box_settings(&one, 1), weft_coll_box_settings(&two, 1));
+    one.exponent = -2; /* differs from -3 in the bits in which job 1 differs from 2 */
+    assert_int_not_equal(weft_coll_box_settings(&one, 1), weft_coll_box_settings(&two, 2));
 }
 
 int main(void)
