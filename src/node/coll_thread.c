@@ -33,8 +33,9 @@ uint16_t weft_coll_thread_port(const struct weft_coll_thread *t)
 
 static void release(struct weft_coll_thread *t)
 {
-    weft_coll_thread_box_close(t); /* both borrow the operations' memory, so they are freed first */
-    weft_driver_close(t->driver);
+    weft_box_link_close(t->box_link); /* its thread wakes the driver */
+    weft_driver_close(t->driver);     /* it may still send from all memory below */
+    weft_coll_box_free(t->box);
     weft_provider_free(t->provider);
     weft_coll_free(t->coll);
     for (uint32_t i = 0; t->block != NULL && i < t->config.coll.ops_max; i++) {

@@ -117,12 +117,6 @@ weft_status weft_coll_thread_box_open(struct weft_coll_thread *t,
                                          weft_status_text(status));
 }
 
-void weft_coll_thread_box_close(struct weft_coll_thread *t)
-{
-    weft_box_link_close(t->box_link);
-    weft_coll_box_free(t->box);
-}
-
 /* ---- the leader ------------------------------------------------------------------------------ */
 
 static bool takes(const struct weft_coll_thread *t, const struct weft_coll_call *call)

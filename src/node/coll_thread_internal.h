@@ -166,7 +166,6 @@ void weft_coll_thread_box_prepare(const struct weft_coll_thread_config *config,
 weft_status weft_coll_thread_box_open(struct weft_coll_thread *t,
                                       const struct weft_coll_config *coll,
                                       struct weft_error *error);
-void weft_coll_thread_box_close(struct weft_coll_thread *t);
 /* Leader only: the calls of coll/coll.h with or without a box. */
 size_t weft_coll_thread_work_bytes(const struct weft_coll_thread *t,
                                    const struct weft_coll_call *call);
