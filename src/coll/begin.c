@@ -439,6 +439,16 @@ weft_status weft_coll_begin(struct weft_coll *c, const struct weft_coll_call *ca
     return WEFT_OK;
 }
 
+void weft_coll_limit(struct weft_coll *c, uint64_t user, uint64_t deadline_ns)
+{
+    for (uint32_t i = c->open_head; i != NONE; i = c->op[i].next) {
+        struct op *op = &c->op[i];
+        if (op->call.user == user && !op->overdue) {
+            op->deadline_ns = weft_min_u64(op->deadline_ns, deadline_ns);
+        }
+    }
+}
+
 /* ---- completion ------------------------------------------------------------------------------ */
 
 void weft_coll_segment_here(struct weft_coll *c, struct op *op, uint32_t segment)

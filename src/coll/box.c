@@ -114,7 +114,8 @@ weft_status weft_coll_box_new(const struct weft_coll_box_config *config, struct 
     b->coll = coll;
     b->coll_config = *coll_config;
     b->ops_max = ops_max;
-    b->head = b->tail = b->unsummed = b->summing = b->done_head = b->done_tail = none;
+    b->head = b->tail = b->urgent = none;
+    b->unsummed = b->summing = b->done_head = b->done_tail = none;
     uint32_t all[WEFT_COLL_RANKS_MAX];
     for (uint32_t i = 0; i < coll_config->ranks; i++) {
         all[i] = i;
@@ -201,11 +202,17 @@ static bool is_failed(const struct weft_coll_box *b)
     return weft_coll_failure(b->coll)->reason != WEFT_COLL_FINE;
 }
 
+static uint32_t more_urgent(const struct weft_coll_box *b, uint32_t one, uint32_t other)
+{
+    return one == none || b->entry[other].deadline_ns < b->entry[one].deadline_ns ? other : one;
+}
+
 static void queue_add(struct weft_coll_box *b, uint32_t i)
 {
     b->entry[i].next = none;
     *(b->head == none ? &b->head : &b->entry[b->tail].next) = i;
     b->tail = i;
+    b->urgent = more_urgent(b, b->urgent, i);
     b->unsummed = b->unsummed == none ? i : b->unsummed;
 }
 
@@ -215,6 +222,26 @@ static void queue_drop_head(struct weft_coll_box *b)
     b->unsummed = b->unsummed == i ? b->entry[i].next : b->unsummed;
     b->head = b->entry[i].next;
     b->tail = b->head == none ? none : b->tail;
+    if (b->urgent == i) {
+        b->urgent = none;
+        for (i = b->head; i != none; i = b->entry[i].next) {
+            b->urgent = more_urgent(b, b->urgent, i);
+        }
+    }
+}
+
+static uint64_t own_user(enum what what, uint32_t i)
+{
+    return USER_OWN | (uint64_t)what << USER_WHAT_SHIFT | i;
+}
+
+/* An entry does not wait for the head's operation longer than for its own. */
+static void hurry_head(struct weft_coll_box *b)
+{
+    for (int what = WHAT_SETUP; what <= WHAT_AGREE; what++) {
+        weft_coll_limit(b->coll, own_user((enum what)what, b->head),
+                        b->entry[b->urgent].deadline_ns);
+    }
 }
 
 weft_status weft_coll_box_begin(struct weft_coll_box *b, const struct weft_coll_call *call,
@@ -250,19 +277,19 @@ weft_status weft_coll_box_begin(struct weft_coll_box *b, const struct weft_coll_
     };
     b->counters.begun++;
     queue_add(b, i);
+    if (b->urgent == i) {
+        hurry_head(b);
+    }
     return WEFT_OK;
 }
 
 /* ---- operations of its own ------------------------------------------------------------------- */
 
-/* The earliest deadline of the entries that wait for this operation. */
+/* The earliest deadline of the entries that wait for the head's operation; hurry_head has those
+ * that come later. */
 static uint64_t queue_deadline(const struct weft_coll_box *b)
 {
-    uint64_t ns = WEFT_NEVER;
-    for (uint32_t i = b->head; i != none; i = b->entry[i].next) {
-        ns = weft_min_u64(ns, b->entry[i].deadline_ns);
-    }
-    return ns;
+    return b->urgent == none ? WEFT_NEVER : b->entry[b->urgent].deadline_ns;
 }
 
 /* False: coll has failed, which the next step finds. */
@@ -271,7 +298,7 @@ static bool post(struct weft_coll_box *b, enum what what, uint32_t i, struct wef
 {
     call.group = b->group;
     call.work = work;
-    call.user = USER_OWN | (uint64_t)what << USER_WHAT_SHIFT | i;
+    call.user = own_user(what, i);
     call.timeout_ns = deadline_ns == WEFT_NEVER ? WEFT_NEVER
                       : deadline_ns > now_ns    ? deadline_ns - now_ns
                                                 : 1;
@@ -458,18 +485,19 @@ static bool take_done(struct weft_coll_box *b, uint64_t now_ns)
 /* ---- progress -------------------------------------------------------------------------------- */
 
 /* The head's sum is given up then; NEVER: not yet known. A vector may take half of the time that is
- * left, so that the ranks can sum it in the other half. */
+ * left to it and to those behind it, so that the ranks can sum in the other half. */
 static uint64_t give_up_ns(const struct weft_coll_box *b, bool *slow_p)
 {
-    const struct entry *e = &b->entry[b->head];
     *slow_p = false;
-    if (b->head == none || b->summing != b->head || !e->entered || b->stopping) {
+    if (b->head == none || b->summing != b->head || b->stopping || !b->entry[b->head].entered) {
         return WEFT_NEVER;
     }
-    uint64_t from_ns = weft_max_u64(e->entered_ns, b->started_ns);
-    uint64_t left_ns = e->deadline_ns > from_ns ? e->deadline_ns - from_ns : 0;
+    const struct entry *urgent = &b->entry[b->urgent];
+    uint64_t from_ns = weft_max_u64(b->entry[b->head].entered_ns, b->started_ns);
+    uint64_t begun_ns = weft_max_u64(from_ns, urgent->begun_ns);
+    uint64_t left_ns = urgent->deadline_ns > begun_ns ? urgent->deadline_ns - begun_ns : 0;
     uint64_t slow_ns =
-        e->deadline_ns == WEFT_NEVER ? WEFT_NEVER : weft_time_add(from_ns, left_ns / 2);
+        urgent->deadline_ns == WEFT_NEVER ? WEFT_NEVER : weft_time_add(begun_ns, left_ns / 2);
     uint64_t silent_ns =
         weft_time_add(weft_max_u64(from_ns, b->heard_ns), b->config.silence_ns);
     *slow_p = slow_ns < silent_ns;

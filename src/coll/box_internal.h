@@ -57,6 +57,7 @@ struct weft_coll_box {
     uint32_t ops_max;
     struct entry *entry;  /* (ops_max + 1,), the last one is the trial */
     uint32_t head, tail;  /* entries without a verdict, in the order of begin */
+    uint32_t urgent;      /* of these, the one with the earliest deadline */
     uint32_t unsummed;    /* the first of them that was not given to the link */
     uint32_t summing;     /* the entry that the link sums */
     bool stopping;        /* it has been asked to stop */

@@ -63,6 +63,7 @@ struct op {
     bool in_place;
     bool huge; /* one value does not fit the box's numbers */
     bool eligible;
+    uint64_t timeout_ns; /* 0 = none */
 };
 
 struct node {
@@ -88,6 +89,7 @@ static struct rig {
     uint32_t ops;
     uint8_t element; /* enum weft_agg_element */
     int8_t exponent;
+    uint64_t silence_ns;
     enum fault fault;
     uint64_t fault_ns;
     bool faulty; /* the fault has happened */
@@ -97,7 +99,7 @@ static struct rig {
     uint32_t flying_count;
     uint32_t loss_ppm, duplicate_ppm, slow_ppm;
     struct weft_prng prng;
-} rig;
+} rig = {.silence_ns = silence_ns};
 
 static uint64_t *now(void)
 {
@@ -248,7 +250,7 @@ static void rank_begin(struct node *node, uint32_t k)
         .count = op->count,
         .in = node->in[k],
         .out = op->in_place ? node->in[k] : node->out[k],
-        .timeout_ns = WEFT_NEVER,
+        .timeout_ns = op->timeout_ns != 0 ? op->timeout_ns : WEFT_NEVER,
         .user = k,
     };
     bool takes = weft_coll_box_takes(node->box, &call);
@@ -373,7 +375,7 @@ static void open_rank(uint32_t r, const struct weft_coll_config *common)
     box.slots = member.slots;
     box.values = member.values;
     box.bytes_min = 4 * COUNT_BOXED;
-    box.silence_ns = silence_ns;
+    box.silence_ns = rig.silence_ns;
     box.epoch = EPOCH - r; /* the latest is used */
     box.nonce = seed * 100 + r;
     config.settings = weft_coll_box_settings(&box, JOB);
@@ -557,6 +559,26 @@ static void random_job(enum fault fault)
     if (fault == FAULT_OLD) {
         old_sums();
     }
+}
+
+/* Operations that the box sums, each a millisecond after the one before. */
+static void eligible_job(enum fault fault, uint64_t silent_ns)
+{
+    rig.silence_ns = silent_ns;
+    random_job(fault);
+    rig.silence_ns = silence_ns;
+    for (uint32_t k = 0; k < rig.ops; k++) {
+        rig.op[k] = (struct op){
+            .kind = WEFT_COLL_ALL_REDUCE,
+            .type = rig.element == WEFT_AGG_INTEGERS ? WEFT_COLL_I32 : WEFT_COLL_F32,
+            .count = (uint32_t)weft_prng_range(&rig.prng, COUNT_BOXED, COUNT_MAX),
+            .eligible = true,
+        };
+        for (uint32_t r = 0; r < rig.n; r++) {
+            rig.node[r].begin_ns[k] = k * WEFT_NS_PER_MS;
+        }
+    }
+    fill();
 }
 
 /* ---- checks ---------------------------------------------------------------------------------- */
@@ -763,6 +785,62 @@ static void test_rank_dies(void **state)
     assert_true(failed > 0);
 }
 
+/* The last rank has failed the others: they report it, and no link uses their buffers any more. */
+static void check_named(enum weft_coll_reason reason, uint64_t until_ns)
+{
+    bool done = false;
+    while (!done) {
+        step();
+        assert_true(*now() < until_ns);
+        done = true;
+        for (uint32_t r = 0; r + 1 < rig.n; r++) {
+            done = done && rig.node[r].done_count == rig.ops;
+        }
+    }
+    for (uint32_t r = 0; r + 1 < rig.n; r++) {
+        const struct weft_coll_failure *failure = weft_coll_failure(rig.node[r].coll);
+        assert_false(rig.node[r].summing);
+        assert_int_equal(failure->reason, reason);
+        assert_int_equal(failure->rank, rig.n - 1);
+    }
+}
+
+/* A vector waits for those before it no longer than its own timeout. */
+static void test_timeout_behind_another(void **state)
+{
+    const uint64_t timeout_ns = 20 * WEFT_NS_PER_S;
+    (void)state;
+    for (seed = 1; seed <= 100; seed++) {
+        eligible_job(FAULT_NONE, silence_ns);
+        rig.op[rig.ops - 1].timeout_ns = timeout_ns;
+        /* Often this one is the first, for which no rank has used the box yet. */
+        uint32_t missing = (uint32_t)weft_prng_below(&rig.prng, rig.ops);
+        for (uint32_t k = missing; k < rig.ops; k++) {
+            rig.node[rig.n - 1].begin_ns[k] = WEFT_NEVER;
+        }
+        check_named(WEFT_COLL_TIMEOUT, 2 * timeout_ns);
+        rig_close();
+    }
+}
+
+/* Nor for a box whose silence has no limit: the ranks sum all of them in time. */
+static void test_slow_for_another(void **state)
+{
+    const uint64_t timeout_ns = 20 * WEFT_NS_PER_S;
+    (void)state;
+    for (seed = 1; seed <= 100; seed++) {
+        struct tally tally = {0};
+        eligible_job(FAULT_NEVER, WEFT_NEVER);
+        rig.op[rig.ops - 1].timeout_ns = timeout_ns;
+        run();
+        assert_true(*now() < timeout_ns);
+        check_results();
+        check_box(&tally);
+        assert_int_equal(tally.reasons[WEFT_COLL_BOX_SLOW], 1);
+        rig_close();
+    }
+}
+
 /* Two ranks with different settings of the box. */
 static void test_settings(void **state)
 {
@@ -787,6 +865,8 @@ int main(void)
         cmocka_unit_test(test_works),     cmocka_unit_test(test_dies),
         cmocka_unit_test(test_restarts),  cmocka_unit_test(test_lies),
         cmocka_unit_test(test_never),     cmocka_unit_test(test_rank_dies),
+        cmocka_unit_test(test_timeout_behind_another),
+        cmocka_unit_test(test_slow_for_another),
         cmocka_unit_test(test_settings),
     };
     return cmocka_run_group_tests(tests, NULL, print_seed);
