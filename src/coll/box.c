@@ -1,7 +1,6 @@
 #include "coll/box_internal.h"
 
 #include "base/assert.h"
-#include "base/prng.h"
 
 #include <stdlib.h>
 
@@ -24,16 +23,6 @@ void weft_coll_box_config_default(struct weft_coll_box_config *config_p)
         .bytes_min = 256 << 10,
         .silence_ns = WEFT_NS_PER_S,
     };
-}
-
-uint32_t weft_coll_box_settings(const struct weft_coll_box_config *c, uint64_t more)
-{
-    uint64_t h = weft_mix64(more);
-    h = weft_mix64(h ^ ((uint64_t)c->type << 8 | (uint8_t)c->exponent));
-    h = weft_mix64(h ^ (c->slots | (uint64_t)c->values << 32));
-    h = weft_mix64(h ^ c->bytes_min);
-    h = weft_mix64(h ^ c->silence_ns);
-    return (uint32_t)(h >> 32) | 1;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -485,12 +474,16 @@ static bool take_done(struct weft_coll_box *b, uint64_t now_ns)
 /* ---- progress -------------------------------------------------------------------------------- */
 
 /* The head's sum is given up then; NEVER: not yet known. A vector may take half of the time that is
- * left to it and to those behind it, so that the ranks can sum in the other half. */
+ * left to it and to those behind it, so that the ranks can sum in the other half. A rank that has
+ * left cannot agree: AGREE fails, and names it. */
 static uint64_t give_up_ns(const struct weft_coll_box *b, bool *slow_p)
 {
     *slow_p = false;
     if (b->head == none || b->summing != b->head || b->stopping || !b->entry[b->head].entered) {
         return WEFT_NEVER;
+    }
+    if (weft_coll_has_left(b->coll)) {
+        return 0;
     }
     const struct entry *urgent = &b->entry[b->urgent];
     uint64_t from_ns = weft_max_u64(b->entry[b->head].entered_ns, b->started_ns);

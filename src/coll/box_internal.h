@@ -1,7 +1,7 @@
 /* Internals of coll/box.h. Private.
  *
  *     box.c        entries, their order, agreement, progress
- *     box_sums.c   the vectors: chunks, hash, the numbers of the trial
+ *     box_sums.c   the hash of the settings; the vectors: chunks, hash, the numbers of the trial
  */
 #ifndef WEFT_COLL_BOX_INTERNAL_H
 #define WEFT_COLL_BOX_INTERNAL_H

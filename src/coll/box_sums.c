@@ -1,5 +1,5 @@
-/* The vectors of coll/box.h: their chunks, which are direct or not, the hash of a result, and the
- * numbers of the trial. */
+/* The hash of the settings of coll/box.h. Its vectors: their chunks, which are direct or not, the
+ * hash of a result, and the numbers of the trial. */
 #include "coll/box_internal.h"
 
 #include "base/prng.h"
@@ -9,6 +9,16 @@
 #include <string.h>
 
 enum { TRIAL_MOST = 1000 }; /* of a number; sums of 64 are exact in float32 */
+
+uint32_t weft_coll_box_settings(const struct weft_coll_box_config *c, uint64_t more)
+{
+    uint64_t h = weft_mix64(more);
+    h = weft_mix64(h ^ ((uint64_t)c->type << 8 | (uint8_t)c->exponent));
+    h = weft_mix64(h ^ (c->slots | (uint64_t)c->values << 32));
+    h = weft_mix64(h ^ c->bytes_min);
+    h = weft_mix64(h ^ c->silence_ns);
+    return (uint32_t)(h >> 32) | 1;
+}
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
 

@@ -318,6 +318,9 @@ uint32_t weft_coll_open_ops(const struct weft_coll *coll);
 uint32_t weft_coll_ranks_up(const struct weft_coll *coll);
 bool weft_coll_rank_is_up(const struct weft_coll *coll, uint32_t rank);
 
+/* Whether a rank has closed, or is lost: it will take part in no operation. */
+bool weft_coll_has_left(const struct weft_coll *coll);
+
 const struct weft_coll_counters *weft_coll_counters(const struct weft_coll *coll);
 
 const char *weft_coll_kind_name(enum weft_coll_kind kind);

@@ -56,6 +56,15 @@ void weft_coll_abort(struct weft_coll *c, const char *text, uint64_t now_ns)
     weft_coll_progress(c, now_ns);
 }
 
+bool weft_coll_has_left(const struct weft_coll *c)
+{
+    bool left = false;
+    for (uint32_t i = 0; i < c->config.ranks && !left; i++) {
+        left = c->rank[i].state == RANK_LEFT;
+    }
+    return left;
+}
+
 const struct weft_coll_failure *weft_coll_failure(const struct weft_coll *c)
 {
     return &c->failure;

@@ -393,8 +393,8 @@ static inline void fake_connect(struct fake_net *net, uint32_t a, uint32_t b)
     }
 }
 
-/* A node dies: its messages end, and its peers get PEER_DOWN. */
-static inline void fake_kill(struct fake_net *net, uint32_t dead)
+/* A node ends: its messages end, and its peers get PEER_DOWN. */
+static inline void fake_end(struct fake_net *net, uint32_t dead, enum weft_msg_down down)
 {
     net->nodes[dead].dead = true;
     for (uint32_t i = 0; i < FAKE_MESSAGES; i++) {
@@ -408,9 +408,15 @@ static inline void fake_kill(struct fake_net *net, uint32_t dead)
         if (n != dead) {
             struct weft_msg_event *event = fake_event(&net->nodes[n], WEFT_EVENT_PEER_DOWN);
             event->peer = fake_peer(dead);
-            event->down = WEFT_DOWN_SILENT;
+            event->down = down;
         }
     }
+}
+
+/* A node dies. */
+static inline void fake_kill(struct fake_net *net, uint32_t dead)
+{
+    fake_end(net, dead, WEFT_DOWN_SILENT);
 }
 
 /* End the connection of two nodes. Both are alive, and must cancel their expectations for each

@@ -841,6 +841,21 @@ static void test_slow_for_another(void **state)
     }
 }
 
+/* A rank that closes while all wait for the box is noticed, however long that may be silent. */
+static void test_rank_leaves(void **state)
+{
+    (void)state;
+    for (seed = 1; seed <= 100; seed++) {
+        eligible_job(FAULT_NEVER, WEFT_NEVER);
+        while (*now() < WEFT_NS_PER_S) {
+            step();
+        }
+        fake_end(rig.net, rig.n - 1, WEFT_DOWN_CLOSED);
+        check_named(WEFT_COLL_LEFT, 10 * WEFT_NS_PER_S);
+        rig_close();
+    }
+}
+
 /* Two ranks with different settings of the box. */
 static void test_settings(void **state)
 {
@@ -867,6 +882,7 @@ int main(void)
         cmocka_unit_test(test_never),     cmocka_unit_test(test_rank_dies),
         cmocka_unit_test(test_timeout_behind_another),
         cmocka_unit_test(test_slow_for_another),
+        cmocka_unit_test(test_rank_leaves),
         cmocka_unit_test(test_settings),
     };
     return cmocka_run_group_tests(tests, NULL, print_seed);
