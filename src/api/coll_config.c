@@ -15,6 +15,7 @@ enum {
     POOL_BYTES_EACH = 64 << 10,
     BOX_SLOTS_MAX = 4096, /* the trial has a chunk for each */
     BOX_EXPONENT_MAX = 64, /* sums of all members stay finite as floats */
+    HOST_BYTES = 254,      /* the longest name of a host, and a zero */
 };
 
 /* The public names are those of coll/coll.h. */
@@ -145,7 +146,7 @@ static weft_status box_check(const struct weft_comm_config *c, struct weft_error
 static weft_status read_box(struct weft_api_comm_box *room, const struct weft_comm_config *c,
                             struct weft_coll_thread_box *box, struct weft_error *error)
 {
-    char host[WEFT_RESOLVE_TEXT_BYTES];
+    char host[HOST_BYTES];
     weft_status status = box_check(c, error);
     if (status != WEFT_OK) {
         return status;

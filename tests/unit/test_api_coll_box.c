@@ -295,6 +295,15 @@ static void test_refused(void **state)
     config = box_config(WEFT_NS_PER_S);
     config.box = "127.0.0.1";
     refused(&config, "must be HOST:PORT");
+    char name[256 + sizeof(":1")]; /* a label is too long, so nobody is asked for the address */
+    memset(name, 'a', sizeof(name));
+    memcpy(name + 254, ":1", sizeof(":1"));
+    config.box = name;
+    refused(&config, "must be HOST:PORT");
+    memcpy(name + 253, ":1", sizeof(":1"));
+    struct weft_comm *comm;
+    assert_int_equal(weft_comm_open(&config, &comm), WEFT_NOTFOUND);
+    assert_non_null(strstr(weft_comm_error(NULL), "has no address"));
     config = box_config(WEFT_NS_PER_S);
     config.ranks = 65;
     refused(&config, "ranks");
