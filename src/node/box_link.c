@@ -36,9 +36,12 @@ uint32_t weft_box_link_epoch_now(void)
 {
     struct timespec now;
     (void)clock_gettime(CLOCK_REALTIME, &now);
-    const struct timespec left = {.tv_nsec = (long)WEFT_NS_PER_S - now.tv_nsec - 1};
-    (void)nanosleep(&left, NULL);
-    (void)clock_gettime(CLOCK_REALTIME, &now);
+    const time_t before = now.tv_sec;
+    while (now.tv_sec == before) { /* a signal may end a sleep */
+        const struct timespec left = {.tv_nsec = (long)WEFT_NS_PER_S - now.tv_nsec - 1};
+        (void)nanosleep(&left, NULL);
+        (void)clock_gettime(CLOCK_REALTIME, &now);
+    }
     return (uint32_t)now.tv_sec;
 }
 

@@ -5,7 +5,10 @@
 
 #include "base/units.h"
 #include "io/dense_box.h"
+#include "node/box_link.h"
 
+#include <signal.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 enum { RANKS = 3, COUNT = 100000, SMALL = 100, ROUNDS = 4, JOB = 9, SLOTS = 16 };
@@ -319,11 +322,31 @@ static void test_refused(void **state)
     refused(&config, "box_slots");
 }
 
+static void ignore(int number)
+{
+    (void)number;
+}
+
+/* Two epochs of one process differ, although a signal ends each sleep. */
+static void test_epoch(void **state)
+{
+    const struct itimerval often = {{.tv_usec = 20000}, {.tv_usec = 20000}}, never = {0};
+    struct sigaction handle = {.sa_handler = ignore}, before;
+    (void)state;
+    assert_int_equal(sigaction(SIGALRM, &handle, &before), 0);
+    assert_int_equal(setitimer(ITIMER_REAL, &often, NULL), 0);
+    uint32_t first = weft_box_link_epoch_now();
+    uint32_t second = weft_box_link_epoch_now();
+    assert_int_equal(setitimer(ITIMER_REAL, &never, NULL), 0);
+    assert_int_equal(sigaction(SIGALRM, &before, NULL), 0);
+    assert_int_not_equal(first, second);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_works), cmocka_unit_test(test_integers), cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_close), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_close), cmocka_unit_test(test_refused), cmocka_unit_test(test_epoch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
