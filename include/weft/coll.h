@@ -34,7 +34,8 @@
  * a sum or mean with bound 0 of at least box_bytes_min bytes of the type that the box sums. The box
  * is never needed: before each result is used, the ranks agree that all of them have it, with the
  * same bits. If one has not, all of them sum the vector without the box, and do not use it again.
- * weft_comm_box_failure says why. See docs/COLLECTIVES.md, "Through an aggregation box".
+ * weft_comm_box_failure says why. With a box there are at most 64 ranks. See docs/COLLECTIVES.md,
+ * "Through an aggregation box".
  *
  * Structs with a `size` field may grow; see docs/API.md. Initialise them with their _init function,
  * then set the fields that differ. Times are nanoseconds, WEFT_NEVER = no limit; fractions are

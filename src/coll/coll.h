@@ -278,8 +278,8 @@ const char *weft_coll_call_check(const struct weft_coll_config *config,
 weft_status weft_coll_begin(struct weft_coll *coll, const struct weft_coll_call *call,
                             uint64_t now_ns);
 
-/* Lower the deadline of the open operations with this user, as if they had been begun with a shorter
- * timeout: for one that waits for them. */
+/* Lower the deadline of the open operations with this user, as if they had been begun with a
+ * shorter timeout: for one that waits for them. */
 void weft_coll_limit(struct weft_coll *coll, uint64_t user, uint64_t deadline_ns);
 
 /* Process an event of the endpoint. Owns: borrows everything in it until return. */
