@@ -11,6 +11,7 @@ The functions correspond to those of <weft/coll.h>, which explains the design;
 docs/COLLECTIVES.md is the manual.
 """
 
+import contextlib
 import threading
 import warnings
 
@@ -154,6 +155,7 @@ class Work:
         self.contributors_min = struct.contributors_min
         self.seconds = struct.total_ns / 1e9
         self.boxed = BOXED[struct.boxed]
+        self._comm._look_at_box(struct)  # last, as a warning may be an error
 
     def __del__(self):
         if getattr(self, "_number", None) is not None:
@@ -464,7 +466,6 @@ class Communicator:
             self._ended(number, work)
             raise
         self._ended(number, work)
-        self._look_at_box(struct)
         return struct
 
     def _look_at_box(self, struct):
@@ -488,8 +489,10 @@ class Communicator:
         for _ in range(len(self._dropped)):
             number = self._dropped.pop(0)
             try:
-                self._wait(number, NEVER_NS if wait and not ended else 0)
+                struct = self._wait(number, NEVER_NS if wait and not ended else 0)
                 ended = True
+                with contextlib.suppress(RuntimeWarning):  # it is not of the call in progress
+                    self._look_at_box(struct)
             except WaitTimeoutError:
                 self._dropped.append(number)
             except Error:

@@ -200,6 +200,26 @@ class Box(unittest.TestCase):
         texts = [str(one.message) for one in caught if "box" in str(one.message)]
         self.assertEqual(len(texts), RANKS, texts)  # one of each rank
 
+    def test_where_warnings_are_errors(self):
+        self.end()
+
+        def work(comm):
+            array = np.full(100_000, comm.rank + 1, dtype=np.float32)
+            if comm.rank == 0:  # dropped: it is no error of a later call
+                comm.all_reduce(array, wait=False)
+                self.assertTrue(comm._reap(wait=True))
+            else:
+                one = comm.all_reduce(array, wait=False)
+                with self.assertRaises(RuntimeWarning):
+                    one.wait()
+                self.assertEqual(one.boxed, "fallback")
+                self.assertEqual(one.contributors_min, RANKS)
+                np.testing.assert_array_equal(one.wait(), np.full(100_000, 6))
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            job(work, box_silence_ns=500_000_000, **self.config)
+
     def test_it_has_to_be_asked_for(self):
         with self.assertRaises(weft.InvalidError) as caught:
             coll.Communicator(0, RANKS, key=KEY, **{**self.config, "box_insecure": False})

@@ -15,7 +15,7 @@ import threading
 import time
 import weakref
 
-from .._library import AgainError, error_of, ffi, lib, text
+from .._library import AgainError, Error, error_of, ffi, lib, text
 from .._values import SLICE_NS
 
 INTERRUPT_S = 0.5  # operations in progress for longer than this after Ctrl-C are aborted
@@ -170,7 +170,8 @@ class Engine:
         if ended is not None:
             ended(error, done)
         if status == lib.WEFT_OK:
-            with contextlib.suppress(RuntimeWarning):  # where warnings are errors, they would end the thread
+            # Where warnings are errors, they would end the thread; so would a closed communicator.
+            with contextlib.suppress(RuntimeWarning, Error):
                 self.comm._look_at_box(done)
         return True
 
