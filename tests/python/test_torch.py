@@ -488,6 +488,14 @@ def boxed(rank, ranks):
     return [group.communicator.counters() for group in groups]
 
 
+def two_hooks(rank, ranks):
+    """Which of three states of the hook have the box; before the third, the first ends"""
+    first, second, third = (weft.torch.HookState() for _ in range(3))
+    has = [state.engine().comm.counters()["box_state"] != 0 for state in (first, second)]
+    first.engine().close()
+    return [*has, third.engine().comm.counters()["box_state"] != 0]
+
+
 @contextlib.contextmanager
 def box_of(members, **settings):
     """An aggregation box as a process, in the environment"""
@@ -530,6 +538,10 @@ class Box(unittest.TestCase):
         for some in (got, hook):
             for values, _, _ in some:
                 self.assertTrue(torch.equal(values, some[0][0]))
+
+    def test_one_communicator_at_a_time_uses_it(self):
+        with box_of(2):
+            self.assertEqual(job(two_hooks, ranks=2, backend="gloo"), [[True, False, True]] * 2)
 
     def test_a_dead_one_is_not_needed(self):
         with box_of(3, SILENCE_NS=500_000_000) as box:

@@ -9,6 +9,8 @@ import time
 from .._library import Error, NotFoundError, WaitTimeoutError
 from ..coll import Communicator
 
+_boxed = None  # the communicator that has the environment's box
+
 PART_S = 0.25  # seconds of a wait: inside the store, Python does not handle Ctrl-C
 
 
@@ -105,7 +107,10 @@ def _host(all_here):
 
 
 def _box():
-    """The aggregation box that the environment names, as options of Communicator."""
+    """The aggregation box that the environment names, as options of Communicator. It serves one at a time,
+    so only the first of those that are open has it."""
+    if _boxed is not None and _boxed._comm is not None:
+        return {}
     place = os.environ.get("WEFT_BOX")
     options = {"box": place} if place else {}
     for name in ("insecure", "float32", "exponent", "job", "slots", "bytes_min", "silence_ns"):
@@ -150,14 +155,17 @@ def meet(store, rank, size, timeout, *, world=False, **options):
 
     world: they are all ranks of the job, so its aggregation box is theirs (WEFT_BOX).
     """
-    if world:
-        options = {**_box(), **options}
+    global _boxed
+    box = _box() if world else {}
+    options = {**box, **options}
     meeting = _Meeting(store, rank, size, timeout)
     comm = None
     try:
         places = meeting.exchange("place", _place())
         comm = _open(meeting, rank, size, len(set(places)) == 1, options)
         _join(comm, meeting, meeting.exchange("address", comm.address))
+        if box:
+            _boxed = comm
     except BaseException as error:
         meeting.give_up(str(error) or type(error).__name__)
         if comm is not None:
