@@ -23,8 +23,7 @@ static void must(weft_status status)
 }
 
 /* Generates n rows, pulls their weights, computes gradients; returns the number of correct
- * predictions. A row is likely positive if odd features outnumber even ones; no model can exceed
- * 85 %. */
+ * predictions. Odd features make a row likely positive; no model can exceed 85 %. */
 static int predict(int n)
 {
     int right = 0;
