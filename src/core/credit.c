@@ -95,6 +95,7 @@ void weft_core_credit_init(struct weft_ep *ep)
         .loss_floor = {UINT32_MAX, UINT32_MAX},
         .pause_ns = WEFT_NEVER,
         .slack_ceiling = UINT64_MAX,
+        .far_ceiling = UINT64_MAX,
         .rtt_ns = WEFT_NEVER,
         .near_ns = {WEFT_NEVER, WEFT_NEVER},
     };
@@ -148,8 +149,13 @@ static uint32_t congestion(struct credit *c)
     uint32_t least = (uint32_t)weft_min_u64(c->loss_floor[0], c->loss_floor[1]);
     /* The floor is the minimum of many noisy measurements: allow half of it more, and one point. */
     uint32_t noise_ppm = least + least / 2 + WEFT_PPM / 100;
-    if (beyond_chance(lost, packets, noise_ppm)) {
-        c->slack_ceiling = weft_max_u64(c->slack_bytes - c->slack_bytes / 4, c->packet_bytes);
+    bool lossy = beyond_chance(lost, packets, noise_ppm);
+    uint64_t ceiling = weft_max_u64(c->slack_bytes - c->slack_bytes / 4, c->packet_bytes);
+    if (lossy || mark_ppm > WEFT_PPM / 100) {
+        c->far_ceiling = ceiling;
+    }
+    if (lossy) {
+        c->slack_ceiling = ceiling;
         return WEFT_PPM / 2;
     }
     return mark_ppm / 2;
@@ -270,6 +276,7 @@ static void window_end(struct weft_ep *ep, uint64_t rtt_ns, uint64_t now_ns)
         c->loss_floor[0] = UINT32_MAX;
         c->floor_since_ns = now_ns;
         c->slack_ceiling = weft_time_add(c->slack_ceiling, c->slack_ceiling);
+        c->far_ceiling = weft_time_add(c->far_ceiling, c->far_ceiling);
     }
     if (c->rate_bps > 0) {
         c->pause_ns =
@@ -460,9 +467,6 @@ void weft_core_credit_packet(struct weft_ep *ep, struct peer *p, uint32_t ahead,
     if (at_ns >= p->credit.use_ns) {
         weft_core_credit_use(ep, p, at_ns);
     }
-    if (p->recovery.srtt_ns != 0) {
-        c->near_ns[0] = weft_min_u64(c->near_ns[0], p->recovery.rtt_latest_ns);
-    }
     pause_note(ep, at_ns);
     c->late_ns =
         weft_max_u64(c->late_ns, weft_min_u64(now_ns - weft_min_u64(at_ns, now_ns), late_ns_most));
@@ -477,13 +481,14 @@ void weft_core_credit_packet(struct weft_ep *ep, struct peer *p, uint32_t ahead,
 }
 
 /* The credit for an ACK to this peer. */
-uint32_t weft_core_credit_told(const struct weft_ep *ep, struct peer *p)
+uint32_t weft_core_credit_told(struct weft_ep *ep, struct peer *p)
 {
     if (!weft_bits_test(ep->credit_active, peer_idx(ep, p))) {
         uint32_t least = p->credit.data_count + weft_core_credit_allowance_of(ep, p);
         if ((int32_t)(least - p->credit.granted) > 0) {
             p->credit.granted = least;
         }
+        weft_core_credit_idle_far(ep, p);
     }
     return p->credit.granted;
 }

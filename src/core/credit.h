@@ -61,8 +61,9 @@ struct peer_credit {
     uint8_t silences;      /* number of consecutive repetitions of the grant */
     bool silent;           /* the peer holds credit and sends nothing: its credit is not counted */
     uint32_t held;         /* outstanding credit that the peer uses, without `far`; 0 when silent */
-    uint32_t out;          /* outstanding credit, used or not; 0 when silent */
-    uint32_t far;          /* packets of its credit that are not at this end's link */
+    uint32_t out;          /* outstanding credit, used or not, without `far`; 0 when silent */
+    uint32_t far;          /* packets of its credit that need not count as at this end's link */
+    uint32_t far_out;      /* outstanding credit that the peer has as a far sender */
     uint32_t room;         /* additional credit that the peer could use */
     uint64_t left;         /* estimated number of DATA packets that the peer still has to send */
     bool counted_told;     /* sender_told, as counted in struct credit */
@@ -163,6 +164,7 @@ struct credit {
     uint64_t slack_bytes;
     uint64_t late_ns;       /* longest recent wait of DATA in the socket */
     uint64_t slack_ceiling; /* upper bound of the slack after losses */
+    uint64_t far_ceiling;   /* the same for a far sender, also after marks */
     uint32_t loss_ppm;
     uint32_t loss_floor[2]; /* minimum of loss_ppm in the current and the previous 5 s */
     uint64_t floor_since_ns;
@@ -182,8 +184,9 @@ struct credit {
     uint32_t told;      /* of these, those with a SHARED flag received */
     uint32_t shared;    /* of these, those with other receivers, too */
     uint32_t wanting;   /* active peers that could use more credit */
-    uint64_t total;     /* outstanding credit in use, without silent peers */
-    uint64_t out;       /* outstanding credit, without silent peers */
+    uint64_t total;     /* outstanding credit in use, without silent peers and far_out */
+    uint64_t out;       /* outstanding credit, without silent peers and far_out */
+    uint64_t far;       /* sum of far_out, of the idle peers, too */
     uint64_t rtt_ns;    /* minimum of rtt_ns_min; WEFT_NEVER = none known */
     uint64_t near_ns[2]; /* least round trip of a sender of DATA in this window, and in the last
                           * window with DATA; WEFT_NEVER = none known */
@@ -199,7 +202,7 @@ uint16_t weft_core_credit_first(const struct weft_ep *ep);
 void weft_core_credit_packet(struct weft_ep *ep, struct peer *p, uint32_t ahead, uint64_t bytes,
                              bool data, bool ce, uint64_t at_ns, uint64_t now_ns);
 void weft_core_credit_run(struct weft_ep *ep, uint64_t now_ns);
-uint32_t weft_core_credit_told(const struct weft_ep *ep, struct peer *p);
+uint32_t weft_core_credit_told(struct weft_ep *ep, struct peer *p);
 uint64_t weft_core_credit_silent_since(const struct peer *p);
 void weft_core_credit_arm(const struct weft_ep *ep, struct peer *p);
 void weft_core_credit_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
@@ -222,6 +225,7 @@ void weft_core_credit_use(const struct weft_ep *ep, struct peer *p, uint64_t at_
 struct peer *weft_core_credit_pick(struct weft_ep *ep, bool longest, bool turns, bool limited,
                                    uint64_t most);
 uint32_t weft_core_credit_allowance(const struct weft_ep *ep);
+uint64_t weft_core_credit_senders(const struct weft_ep *ep);
 /* The allowance of this peer: more for a far one. */
 uint32_t weft_core_credit_allowance_of(const struct weft_ep *ep, const struct peer *p);
 uint64_t weft_core_credit_remaining(const struct peer *p);
@@ -229,5 +233,9 @@ uint64_t weft_core_credit_remaining(const struct peer *p);
 /* credit_far.c */
 /* Number of packets by which the peer is a far sender. */
 uint32_t weft_core_credit_far(const struct weft_ep *ep, const struct peer *p);
+/* The peer holds credit for this many packets as a far sender. */
+void weft_core_credit_far_out(struct weft_ep *ep, struct peer *p, uint32_t packets);
+/* The same of an idle peer: what it holds beyond the allowance. */
+void weft_core_credit_idle_far(struct weft_ep *ep, struct peer *p);
 
 #endif

@@ -101,20 +101,26 @@ static uint64_t at_once(const struct weft_ep *ep, uint64_t senders)
     return links <= 1 ? UINT64_MAX : ep->credit.at_once_host * links / (links - 1) / ends;
 }
 
+/* The number of senders that may start at once. */
+uint64_t weft_core_credit_senders(const struct weft_ep *ep)
+{
+    uint64_t senders = weft_max_u64(ep->credit.senders, ep->config.senders_expected);
+    if (ep->credit.senders == 0) {
+        senders = weft_max_u64(senders, ep->peers_used); /* all peers may start at once */
+    }
+    return weft_max_u64(senders, 1);
+}
+
 /* The allowance: unscheduled packets of a sender without an open message, for the start of its next
  * one. */
 uint32_t weft_core_credit_allowance(const struct weft_ep *ep)
 {
-    const struct credit *c = &ep->credit;
-    uint64_t senders = weft_max_u64(c->senders, ep->config.senders_expected);
-    if (c->senders == 0) {
-        senders = weft_max_u64(senders, ep->peers_used); /* all peers may start at once */
-    }
-    uint64_t budget = c->budget;
+    uint64_t senders = weft_core_credit_senders(ep);
+    uint64_t budget = ep->credit.budget;
     if (!ep->config.same_host) {
         budget = weft_min_u64(budget, at_once(ep, senders));
     }
-    uint64_t share = budget / weft_max_u64(senders, 1);
+    uint64_t share = budget / senders;
     return (uint32_t)weft_max_u64(weft_min_u64(share, ep->config.unscheduled), 1);
 }
 
@@ -133,6 +139,13 @@ uint32_t weft_core_credit_allowance_of(const struct weft_ep *ep, const struct pe
 static uint64_t without(uint64_t a, uint64_t b)
 {
     return a > b ? a - b : 0;
+}
+
+/* An idle peer may hold more than its allowance since it was far, although it is not now. */
+void weft_core_credit_idle_far(struct weft_ep *ep, struct peer *p)
+{
+    uint64_t has = weft_core_credit_outstanding(p);
+    weft_core_credit_far_out(ep, p, (uint32_t)without(has, weft_core_credit_allowance(ep)));
 }
 
 /* ---- accounting ------------------------------------------------------------------------------ */
@@ -189,7 +202,9 @@ void weft_core_credit_look(struct weft_ep *ep, struct peer *p)
     uint32_t out = p->credit.silent ? 0 : (uint32_t)weft_min_u64(has, p->credit.left);
     uint32_t uses = weft_core_credit_usable(ep, p, out);
     p->credit.far = weft_core_credit_far(ep, p);
-    hold(&ep->credit, p, (uint32_t)without(uses, p->credit.far), out);
+    weft_core_credit_far_out(ep, p, (uint32_t)weft_min_u64(p->credit.far, has));
+    hold(&ep->credit, p, (uint32_t)without(uses, p->credit.far),
+         (uint32_t)without(out, p->credit.far));
     uint32_t allowance = allowance_far(ep, ep->credit.allowance, p->credit.far);
     uint64_t useful = p->credit.left == 0 ? 0 : weft_max_u64(p->credit.left, allowance);
     useful = weft_min_u64(useful, ep->config.rx_window);

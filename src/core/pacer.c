@@ -47,11 +47,11 @@ static bool bursts_cost(const struct peer *p)
     return p->cc.marks && p->recovery.srtt_ns / 2 < p->recovery.rtt_ns_min;
 }
 
-/* Most of the round trip is a queue. Packets that join it later do not make it shorter, and a
- * window sent over most of a long round trip ends later. */
+/* Most of the round trip is a queue, without the delay of the peer. Packets that join it later do
+ * not make it shorter, and a window sent over most of a long round trip ends later. */
 static bool queue_stands(const struct peer *p)
 {
-    return p->recovery.srtt_ns / STANDING_RTTS > p->recovery.rtt_ns_min;
+    return p->recovery.path_rtt_ns / STANDING_RTTS > p->recovery.rtt_ns_min;
 }
 
 /* The maximum of 100 us at the rate, ten packets, and half a window up to one GSO burst; where a

@@ -48,6 +48,7 @@ void weft_core_peer_clear(struct weft_ep *ep, struct peer *p)
     weft_core_path_init(ep, &fresh);
     weft_core_timers_remove(ep, p);
     weft_core_credit_idle(ep, p);
+    weft_core_credit_far_out(ep, p, 0);
     weft_core_secure_clear(ep, p);
     weft_bits_clear(ep->ready, peer_idx(ep, p));
     weft_core_egress_leave(ep, p);

@@ -273,7 +273,7 @@ static void packet_note(struct weft_ep *ep, struct peer *p, enum weft_ecn ecn,
     }
 }
 
-static void data_note(struct peer *p, const struct weft_wire_packet *packet,
+static void data_note(struct weft_ep *ep, struct peer *p, const struct weft_wire_packet *packet,
                       const struct weft_wire_data *d, uint64_t at_ns)
 {
     credit_data(&p->credit, packet->flags, p->rx.live != 0, at_ns);
@@ -287,6 +287,8 @@ static void data_note(struct peer *p, const struct weft_wire_packet *packet,
         uint32_t rtt = wire_clock(at_ns) - d->clock;
         if (rtt < UINT32_C(1) << 31) {
             weft_core_rtt_sample(p, (uint64_t)rtt << 6, 0);
+            ep->credit.near_ns[0] =
+                weft_min_u64(ep->credit.near_ns[0], p->recovery.rtt_latest_ns);
         }
     }
 }
@@ -342,7 +344,7 @@ static void packet_act(struct weft_ep *ep, struct peer *p, const struct incoming
         }
     }
     if (in->packet.data != NULL) {
-        data_note(p, &in->packet, &in->data, at_ns);
+        data_note(ep, p, &in->packet, &in->data, at_ns);
         bool pass_end = (in->packet.flags & WEFT_FLAG_PASS_END) != 0;
         acknowledge &= rx_data(ep, p, &in->data, pass_end, at_ns, now_ns, &bulk);
     }

@@ -30,7 +30,9 @@ void weft_step_mark(struct weft_step_times *t, uint32_t worker, enum weft_step_m
 
 void weft_step_replied(struct weft_step_times *t, uint32_t worker, uint64_t begun_ns)
 {
-    t->begun_ns[worker] = begun_ns;
+    if (begun_ns >= t->step_ns) { /* the DONE of a reply of the step before may come late */
+        t->begun_ns[worker] = begun_ns;
+    }
 }
 
 void weft_step_end(struct weft_step_times *t)

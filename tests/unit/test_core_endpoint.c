@@ -453,6 +453,7 @@ static uint32_t idle_burst(struct pair *t, bool marks, uint64_t srtt_ns, uint64_
     p->cc.cwnd_bytes = (uint64_t)30 * p->path.packet_bytes;
     p->cc.rate_bps = 30000000; /* a packet takes four times the 100 us */
     p->recovery.srtt_ns = srtt_ns;
+    p->recovery.path_rtt_ns = srtt_ns;
     p->recovery.rtt_ns_min = rtt_ns_min;
     p->pacer.tokens_bytes = INT32_MAX;
     p->pacer.tokens_ns = t->net.now_ns;
