@@ -30,8 +30,8 @@ judge_end() {
     judge_said=$(tail -n 1 "$tap_tmp/steal_monitor")
     judge_taken=$(echo "$judge_said" | awk '
         $1 != "late" { print "the steal monitor itself was lost"; exit }
-        $2 > 100 { why = why sprintf(", processors came late by %.1f %% of the time", $2 / 10) }
-        $4 > 100 { why = why sprintf(", one stood still for %d ms", $4) }
+        $2 > 100 { why = why sprintf(", processors were unavailable for %.1f %% of the time", $2 / 10) }
+        $4 > 100 { why = why sprintf(", one was unavailable for %d ms", $4) }
         $6 > 100 { why = why sprintf(", the hypervisor took %.1f %%", $6 / 10) }
         $8 > 600 { why = why sprintf(", %.1f processes wanted each of them", $8 / 100) }
         END { print substr(why, 3) }')
