@@ -1,6 +1,7 @@
-/* The minimum that a program must do to move the same packets: GSO bursts of (48-byte header, a
- * chunk of payload taken in shuffled order straight from the vector), GRO receive, and the same add
- * to the accumulator at the offset in the header. Flow control is a count of packets received, sent
+/* The transport udp-raw of `weft perf stream`: the minimum that a program must do to move the same
+ * packets as weft. It sends GSO bursts of (48-byte header, a chunk of payload taken in shuffled
+ * order straight from the vector), receives with GRO, and adds each chunk to the accumulator at the
+ * offset in the header. Flow control is a count of packets received, sent
  * back after each batch; there is no loss recovery, no acknowledgement of ranges, no checksum.
  * Packets missing at the end are reported as lost. */
 #define _GNU_SOURCE // recvmmsg, sendmmsg
@@ -122,8 +123,9 @@ static void burst_message(const struct raw *raw, struct burst *burst, uint32_t p
     }
 }
 
-/* Build up to burst_packets packets of the message from the next-th on; the short last chunk of a
- * message ends its burst, because GSO requires equal lengths. Returns the number of packets. */
+/* Fill a burst with the chunks order[next], order[next + 1] and so on, at most burst_packets. The
+ * short last chunk of a message ends the burst, because GSO requires equal lengths. Returns the
+ * number of packets. */
 static uint32_t burst_fill(const struct raw *raw, uint32_t message, uint32_t next,
                            struct burst *burst)
 {

@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Workers would read WEFT_SCHEDULER and servers would not, so it is a default of --scheduler. */
+/* Use the environment variable WEFT_SCHEDULER as the default of --scheduler, which is passed to
+ * workers and servers: of the two only workers read the variable themselves. */
 int weft_run_settle_scheduler(const struct weft_command *command, struct weft_run_options *options)
 {
     struct weft_launch_address address;

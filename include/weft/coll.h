@@ -110,8 +110,8 @@ struct weft_comm_config {
                             * `security` is. Any host that can send packets to the box, or to this
                             * rank in its name, can change sums */
     uint32_t box_job;      /* the box's --job; default 1 */
-    uint32_t box_slots;    /* packets on their way, at most the box's --slots, and 4,096; default
-                            * 32 */
+    uint32_t box_slots;    /* maximum of packets in flight to the box: up to the box's --slots, and
+                            * 4,096; default 32 */
     uint32_t box_float32;  /* 1: the box has --float32, and sums float32 vectors */
     int32_t box_exponent;  /* the box's --exponent, without box_float32. 0 (default): it sums int32
                             * vectors. -126 .. 64, not 0: float32 vectors as multiples of
@@ -262,7 +262,8 @@ WEFT_API weft_status weft_comm_begin(struct weft_comm *comm, const struct weft_c
 enum weft_comm_boxed {
     WEFT_COMM_WITHOUT_BOX, /* not of the operations that an aggregation box sums */
     WEFT_COMM_BOXED,       /* it has summed this one, but for chunks that it cannot sum */
-    WEFT_COMM_FALLBACK,    /* it has failed, so the ranks have: weft_comm_box_failure */
+    WEFT_COMM_FALLBACK,    /* the box has failed, so the ranks have summed this one without it; see
+                            * weft_comm_box_failure */
 };
 
 struct weft_comm_done {

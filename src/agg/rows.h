@@ -95,8 +95,8 @@ WEFT_AGG_INLINE uint32_t weft_agg_rows_each(struct weft_agg_bank *bank, uint32_t
 
 #ifndef __bpf__
 /* The same for floats. Float sums cannot be restored by subtraction, so they are checked before
- * they are stored. If a packet contains a block twice, each part is checked as if the other were
- * not there. A sum that overflows only with both parts becomes infinite; the server refuses it like
+ * they are stored. If a packet contains a block twice, each occurrence is checked without the
+ * other. A sum that overflows only with both becomes infinite; the server refuses it like
  * any infinite value. */
 static inline uint32_t weft_agg_rows_real(struct weft_agg_bank *bank, uint32_t count,
                                           const uint8_t *rows)

@@ -10,8 +10,10 @@
 
 struct weft_recording {
     const char *path; /* NULL = none */
-    bool spool_only;  /* a child of `weft train`, which writes the file */
-    uint32_t window_us;
+    bool spool_only;  /* in a child of `weft train`: only its parent writes the file, from the
+                       * spools of its children */
+    uint32_t window_us; /* of a server, --active-window-us: width of the windows in which it counts
+                         * the workers that sent a request */
 
     struct weft_node_log log;
     struct weft_recorder *recorder; /* NULL = off; every call then has no effect */
@@ -34,12 +36,14 @@ void weft_recording_command(int argc, char **argv);
 /* A recorder for one thread; NULL = nothing is recorded. */
 struct weft_rpc_record_ring *weft_recording_ring(struct weft_recording *recording);
 
-/* Record the hottest rows of every table of a shard. recorder = NULL: no effect.
+/* Record the hottest rows of every table of a shard, whose number is `number`. recorder = NULL: no
+ * effect.
  * Thread:  the shard's. */
 void weft_recording_hot(struct weft_recorder *recorder, const struct weft_shard *shard,
                         uint32_t number);
 
-/* Stop recording; the rings stay. Returns the number of records. */
+/* Stop recording; the rings stay allocated. Returns the numbers of written and dropped records, and
+ * the recorder's CPU time. */
 struct weft_recorder_counts weft_recording_finish(struct weft_recording *recording);
 
 /* Call after the users of the rings have ended: write the file, unless a parent does or nothing was
