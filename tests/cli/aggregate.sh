@@ -169,7 +169,7 @@ wait "$aggregator"
 kill "$server"
 wait "$server"
 tap_is "a server that takes three has its pushes" "$(($(figure pushes_absorbed aggregate.out) > 5))" 1
-tap_run_fails "none is none" 2 "$WEFT_BIN" server --aggregators 0
+tap_run_fails "--aggregators 0" 2 "$WEFT_BIN" server --aggregators 0
 
 # ---- a tree --------------------------------------------------------------------------------------
 
@@ -386,7 +386,7 @@ tap_is "a little younger: nothing" "$(grep -c 'Lower --flush-age-us' old.err)" 0
 tap_is "without servers: wrong usage" $? 2
 tap_like "it says what is missing" "$(cat usage.err)" '--servers HOST:PORT.*weft server'
 "$WEFT_BIN" aggregate --servers nowhere 2>usage.err
-tap_is "servers that are none: wrong usage" $? 2
+tap_is "servers that are not valid: wrong usage" $? 2
 "$WEFT_BIN" aggregate --servers 127.0.0.1:9 --parent 127.0.0.1:8 2>usage.err
 tap_is "servers and a parent: wrong usage" $? 2
 "$WEFT_BIN" aggregate --parent nowhere 2>usage.err

@@ -34,7 +34,8 @@ tap_like "says what it wrote" "$(cat "$tap_tmp/run.out")" \
     '^server 1: checkpoint [0-9]*: clock [0-9]*, [0-9]* rows that changed, [0-9]* bytes'
 tap_like "and at the end" "$(cat "$tap_tmp/run.out")" '^server 0: checkpoint 96: clock 96'
 # Expected on a fast enough machine: 20 is full, 40 and 60 are deltas of it, 80 is full, 96 is a
-# delta of it.
+# delta of it; 96, 80, 60 and the parts that 60 is based on are kept. On a slow machine some of them are
+# not written, so the number of files varies.
 kept=$(find "$dir" -maxdepth 1 -name '*-0000-*.safetensors' | wc -l)
 tap_is "keeps three, and what they are based on ($kept)" "$((kept >= 2 && kept <= 6))" 1
 tap_run_fails "checkpoints are not written over" 1 train --epochs 3 --checkpoint "$dir"
@@ -62,8 +63,8 @@ else
     tap_skip "a run in one go and one in two: the same rows" "no numpy"
 fi
 
-# ---- kill -9 of everything, at any time ---- Guaranteed: the newest number for which both servers
-# have reported that their part is complete.
+# ---- kill -9 of all servers, at any time ----
+# Guaranteed: the newest number for which both servers have reported that their part is complete.
 promised() {
     sed -n 's/^server [0-9]*: checkpoint \([0-9]*\):.*/\1/p' "$tap_tmp/log" | sort -n | uniq -d |
         tail -n 1 | grep .
@@ -83,7 +84,7 @@ promised=$(promised)
 tap_run "after kill -9: on one server" train --epochs 6 --servers 1 --checkpoint "$dir" --resume
 restored=$(sed -n 's/.*restored from checkpoint \([0-9]*\)$/\1/p' "$tap_tmp/run.out")
 tap_is "nothing that was promised is lost" "$((restored >= promised && promised >= 10))" 1
-tap_is "the same quality as without" \
+tap_is "the same quality as without a kill" \
     "$(train --epochs 6 --servers 1 2>&1 | sed -n 's/^  test AUC *//p')" "$(auc "$tap_tmp/run.out")"
 
 # ---- a server alone: SIGUSR1, SIGTERM, refusals ----
@@ -91,9 +92,9 @@ server() {
     "$WEFT_BIN" server --security none --port 0 "$@"
 }
 tap_run_fails "--restore without a directory" 2 server --restore
-tap_run_fails "an interval that is none" 1 server --checkpoint "$tap_tmp/x" --checkpoint-every 5m
+tap_run_fails "an interval that is not valid" 1 server --checkpoint "$tap_tmp/x" --checkpoint-every 5m
 tap_like "says what is allowed" "$(cat "$tap_tmp/run.out")" 'a number of clocks, or of seconds'
-tap_run_fails "seconds, and not all shards" 1 server --shards 2 --checkpoint "$tap_tmp/x" \
+tap_run_fails "an interval in seconds, and a server with only a part of the shards" 1 server --shards 2 --checkpoint "$tap_tmp/x" \
     --checkpoint-every 5s
 tap_run_fails "nothing to restore" 1 server --checkpoint "$tap_tmp/x" --restore
 tap_like "says so" "$(cat "$tap_tmp/run.out")" 'holds no checkpoint to restore from'
@@ -140,7 +141,7 @@ tap_like "and moved away, not removed" "$(find "$dir/quarantine" -name '*.safete
         "$tap_tmp/full" --checkpoint-every 20
 ) >"$tap_tmp/log" 2>&1
 tap_is "a full disk does not end the training" "$?" 0
-tap_like "and is told" "$(cat "$tap_tmp/log")" \
+tap_like "and is reported" "$(cat "$tap_tmp/log")" \
     'checkpoint [0-9]* abandoned: cannot write .*: File too large'
 tap_is "nothing half written is left there" "$(find "$tap_tmp/full" -name '*.tmp')" ""
 tap_done

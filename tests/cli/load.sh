@@ -197,7 +197,7 @@ bad_file() { # bad_file <name> <expected message> <line>
 }
 bad_file "an unknown key" 'bad line 3: unknown key "rowz"' "rowz = 3"
 bad_file "an option that is no part of a workload" 'unknown key "security"' "security = none"
-bad_file "a line that is none" 'line 3 is not' "rows"
+bad_file "a line that is not valid" 'line 3 is not' "rows"
 bad_file "a bad value" 'line 3' "rows = many"
 tap_run_fails "no such file" 1 "$WEFT_BIN" load --workload "$tap_tmp/none" --print-workload
 
@@ -212,12 +212,12 @@ refused() { # refused <name> <expected message> <options...>
 }
 refused "no servers" "--servers or --local is missing" --workers 2
 refused "both kinds of servers" "mutually exclusive" --servers 127.0.0.1:1 --local 1
-refused "servers that are none" "HOST:PORT" --servers nowhere
+refused "servers that are not valid" "HOST:PORT" --servers nowhere
 refused "a mix of nothing" "PUSH:PULL" --local 1 --mix 0:0
 refused "a share that cannot be" "cannot be combined with" --local 1 --zipf-top 100:0.01 --keys 1000
 refused "more popular keys than keys" "cannot be combined with" --local 1 --zipf-top 100:0.5 --keys 50
 refused "aggregators of local shards" "requires --servers" --local 1 --via 127.0.0.1:7800
-refused "an aggregator that is none" 'via "nowhere" is not allowed' --servers 127.0.0.1:1 --via nowhere
+refused "an aggregator that is not valid" 'via "nowhere" is not allowed' --servers 127.0.0.1:1 --via nowhere
 refused "evictions behind an aggregator" "eviction lru cannot be combined with --via" --servers 127.0.0.1:1 \
     --via 127.0.0.1:7800 --eviction lru
 refused "an eviction that there is not" "lru" --local 1 --eviction oldest

@@ -318,7 +318,7 @@ tap_run "the hottest rows, most first" jq -e '.is_declared and .exact and .shard
     ([.rows[].shard] | unique | length) <= 2 and (.rows | map(.id) | unique | length) == 7 and
     .updates >= (.rows | map(.updates) | add)' hot.json
 fetch "${at%/metrics}/hot?table=3" >none.json
-tap_run "a table that is none" jq -e '(.is_declared | not) and .rows == [] and .updates == 0' none.json
+tap_run "a table that does not exist" jq -e '(.is_declared | not) and .rows == [] and .updates == 0' none.json
 
 # ---- refusals ----------------------------------------------------------------------------------
 

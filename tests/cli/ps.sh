@@ -68,9 +68,9 @@ both "ps_train, once more on the same table," ./ps_train
 tap_is "both know it already" "$(accuracy)" 2
 
 WEFT_WORKERS=2 WEFT_RANK=2 ./ps_train 2>run.err
-tap_like "a rank beyond the workers is told" "$(cat run.err)" 'rank 2 (from WEFT_RANK) does not exist in a job of 2 workers'
+tap_like "a rank beyond the workers is reported" "$(cat run.err)" 'rank 2 (from WEFT_RANK) does not exist in a job of 2 workers'
 WEFT_PEER_TIMEOUT_S=5 WEFT_JOB_KEY=$(cat other.key) ./ps_train 2>run.err
-tap_like "another key is told" "$(cat run.err)" "127.0.0.1:[0-9]* refused the connection: .*reports another job key"
+tap_like "another key is reported" "$(cat run.err)" "127.0.0.1:[0-9]* refused the connection: .*reports another job key"
 env -u WEFT_SERVERS ./ps_train 2>run.err
 tap_like "no servers named" "$(cat run.err)" 'WEFT_SERVERS'
 env WEFT_COORDINATOR=nowhere ./ps_train 2>run.err
@@ -141,7 +141,7 @@ if command -v g++ >/dev/null; then
     DMLC_ROLE=server ./kv_worker >0.out 2>0.err
     tap_like "a server of ps-lite is told" "$(cat 0.err)" 'start `weft server` in place'
     DMLC_RANK=x ./kv_worker >0.out 2>0.err
-    tap_like "a wrong rank is told" "$(cat 0.err)" 'DMLC_RANK is "x"; it must be a whole number'
+    tap_like "a wrong rank is reported" "$(cat 0.err)" 'DMLC_RANK is "x"; it must be a whole number'
     env WEFT_RANK=1 DMLC_RANK=0 DMLC_NUM_WORKER=2 ./kv_worker >0.out 2>0.err
     tap_is "weft's variables come first" "$? $(cat 0.err)" "0 "
     kill "$server"

@@ -34,12 +34,12 @@ tap_is "its version" "weft $("$python" -c 'import weft; print(weft.__version__)'
     "$("$WEFT_BIN" --version)"
 tap_is "a worker in under 40 lines" "$(($(wc -l <"$root/examples/ps_train.py") < 40))" 1
 WEFT_LIBRARY=/none.so "$python" -c 'import weft' 2>run.err
-tap_like "a library that is not there is told" "$(tail -n 1 run.err)" \
+tap_like "a missing library is reported" "$(tail -n 1 run.err)" \
     'ImportError: libweft.so is not found: .*/none.so.*WEFT_LIBRARY'
 
 echo "no library" >text.so
 WEFT_LIBRARY=$tap_tmp/text.so "$python" -c 'import weft' 2>run.err
-tap_like "and one that is none" "$(tail -n 1 run.err)" \
+tap_like "and a file that is not a library" "$(tail -n 1 run.err)" \
     'ImportError: libweft.so does not load: .*/text.so.*WEFT_LIBRARY'
 
 # A library of another release, or one without a release.
@@ -50,7 +50,7 @@ for release in other earlier; do
     WEFT_LIBRARY=$tap_tmp/$release.so "$python" -c 'import weft' 2>"$release.err"
 done
 ours=$("$WEFT_BIN" --version)
-tap_like "a library of another release is told" "$(tail -n 1 other.err)" \
+tap_like "a library of another release is reported" "$(tail -n 1 other.err)" \
     "ImportError: the library .*/other.so is weft 9.9.9, but this Python package is $ours, .*; "
 tap_like "and one of an earlier release" "$(tail -n 1 earlier.err)" \
     "ImportError: the library .*/earlier.so is weft of an earlier release, but .* $ours, .*; "

@@ -72,7 +72,8 @@ tap_run "a bound of 5: nothing counts twice" tallied asp 5
 tap_run "and what is missing is within it" awk "BEGIN { exit !(sqrt($(
     sed -n 's/.* rows, \([0-9]*\) absent.*/\1/p' job/check.out | tail -n 1 | grep . || echo 0)) <= 4 * 5 / sqrt(2)) }"
 
-# ---- with a scheduler ---- The promoted server connects to the scheduler, and its workers are
+# ---- with a scheduler ----
+# The promoted server connects to the scheduler, and its workers are
 # served.
 scheduled() {
     rm -rf job && mkdir -p job/log && cd job || return 1
@@ -121,7 +122,8 @@ tap_like "replicas are processes of a role of their own" "$(cat job/metrics.out)
     '^weft_run_starts_total{role="replica"} [1-9]'
 tap_like "whose metrics the run has the address of" "$(cat job/metrics.out)" 'weft_replica_transfers_total{[^}]*} [1-9]'
 
-# ---- a training ---- Long enough not to end before the server is killed; six epochs were too few
+# ---- a training ----
+# Long enough not to end before the server is killed; six epochs were too few
 # once.
 epochs=40
 trained() {
@@ -142,7 +144,8 @@ tap_like "its replica took its place" "$(cat job.log)" 'which was its replica, a
 tap_run "have about the same loss ($calm, $(loss))" awk \
     "BEGIN { d = $(loss) - ${calm:-9}; exit !(d < 0.01 && d > -0.01) }"
 
-# ---- the report ---- It contains the replicas and a promotion; afterwards the server's counters
+# ---- the report ----
+# It contains the replicas and a promotion; afterwards the server's counters
 # are those of the promoted process.
 reported() {
     timeout $patience "$weft" train --data "$WEFT_SOURCE_ROOT/data/adult/adult.data.zst" \

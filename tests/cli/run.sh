@@ -157,7 +157,7 @@ tap_like "in words" "$(cat needed.out)" \
     '^weft run: server 0 was killed by signal 9 (Killed); stopped all processes$'
 background cause "$weft" run -n 1 -- sh -c './kills_server cause.out 0.5; exit 3'
 wait $last
-tap_like "and is the cause that is told, not the worker that fails after it" "$(cat cause.out)" \
+tap_like "and is the cause that is reported, not the worker that fails after it" "$(cat cause.out)" \
     '^weft run: server 0 was killed by signal 9 (Killed); stopped all processes$'
 background kept "$weft" run -n 1 --server-options "--checkpoint $PWD/kept" -- sh -c \
     './kills_server kept.out 0.2; exit 0'

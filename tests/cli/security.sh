@@ -30,7 +30,7 @@ for mode in auth seal none; do
         '.counters | .bad_tag + .bad_key + .bad_mode + .crypto_failures == 0' "$tap_tmp/$mode.json"
 done
 tap_is "loss under seal: all arrives" "$(jq .delivered_fraction "$tap_tmp/seal.json")" 1
-tap_run_fails "train with a key that is none" 1 "$WEFT_BIN" train --key-file "$tap_tmp/rows.csv"
+tap_run_fails "train with a file that is not a key" 1 "$WEFT_BIN" train --key-file "$tap_tmp/rows.csv"
 tap_run_fails "a bad variable" 1 env WEFT_JOB_KEY=123 "$WEFT_BIN" train
 tap_like "is named" "$(cat "$tap_tmp/run.out")" 'WEFT_JOB_KEY is cut short: 3 '
 

@@ -13,7 +13,7 @@ tap_at_exit 'kill $one $two 2>/dev/null; wait'
 
 "$WEFT_BIN" top --once ./server.prom ./worker.prom ./nobody.prom >seen.txt
 tap_is "it ends well" "$?" 0
-tap_is "the picture of two processes and one that is none" "$(cat seen.txt)" "$(cat "$here/expected.txt")"
+tap_is "the view of two processes and of a file that does not exist" "$(cat seen.txt)" "$(cat "$here/expected.txt")"
 "$WEFT_BIN" top --once ./aggregate.prom >aggregate.txt
 tap_is "an aggregator, and what it saves the servers" "$(sed -n '/^AGG/,/^$/p' aggregate.txt)" \
 "AGGREGATOR         shards workers push/s pull/s rows/s saved% direct cpu%    mem
@@ -116,8 +116,8 @@ tap_run_fails "nobody answers" 1 "$WEFT_BIN" top --once "$port"
 
 tap_run_fails "nobody named" 2 "$WEFT_BIN" top --once
 tap_like "is said" "$(cat run.out)" "target is missing: the \[HOST:\]PORT"
-tap_run_fails "a port that is none" 2 "$WEFT_BIN" top --once 70000
-tap_run_fails "a name that is none" 2 "$WEFT_BIN" top --once 127.0.0.1:
+tap_run_fails "a port that is not valid" 2 "$WEFT_BIN" top --once 70000
+tap_run_fails "an address without a port" 2 "$WEFT_BIN" top --once 127.0.0.1:
 echo '{}' >bad.json
 tap_run_fails "a file that names nobody" 1 "$WEFT_BIN" top --once --targets bad.json
 tap_run_fails "no terminal" 1 "$WEFT_BIN" top ./server.prom

@@ -117,7 +117,7 @@ if dctcp; then
     tap_is "although a SYN was lost" "$(lost_syns)" 1
     "$WEFT_BIN" lab exec $lab 1 -- sysctl -q net.ipv4.tcp_ecn_fallback=1
     dctcp
-    tap_like "one connection that has Reno is told" "$(jq -r .cc "$tap_tmp/json")" \
+    tap_like "one connection that has Reno is reported" "$(jq -r .cc "$tap_tmp/json")" \
         '^\(dctcp-\)\{0,1\}reno$' # the kernel's own DCTCP has a name for it
 else
     tap_skip "DCTCP by its name" "$(head -n 1 "$tap_tmp/err")"

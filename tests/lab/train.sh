@@ -11,11 +11,11 @@ unset WEFT_JOB_KEY WEFT_LAB WEFT_DATA_DIR
 lab=train-$$
 tap_at_exit '"$WEFT_BIN" lab down $lab 2>/dev/null'
 
-mark=$((1000000 + $$)) # --inject-seed of our jobs: their processes' name in the process list
+mark=$((1000000 + $$)) # --inject-seed of the jobs of this test, by which members() finds their processes
 members() { ps -e -o args= | grep -c "^weft [sw].*--inject-seed=$mark\( \|\$\)"; }
 nobody() { [ "$(members)" = 0 ]; }
 all_four() { [ "$(members)" = 4 ]; }
-machine() { # the machine's own network, as far as a job could leave something in it
+machine() { # what a job could leave behind in the network of the machine itself
     ip -o link | sed 's/ mtu .*//'
     ip route show table all
     tc qdisc show
@@ -73,12 +73,12 @@ holds "the report names the network" weft '
     .lab.topology == "star" and .transport == "weft" and .injected_drops == 0'
 # 3 epochs of 32 steps, 3 workers, some 2,200 weights of 4 bytes a push.
 tap_is "the gradients crossed host 0's cable" "$(($(received 0) - down_0 > 2000000))" 1
-tap_is "and the weights those of the workers" "$(($(received 3) - down_3 > 500000))" 1
+tap_is "and the weights that of a worker's host" "$(($(received 3) - down_3 > 500000))" 1
 train whole --loss-bound 0 --until-loss 0.3 --check-steps 8 --epochs 9
 train tcp --transport tcp --tcp-cc reno --tcp-rto-min 5 --security none --loss-bound 0.1 \
     --until-loss 0.3 --check-steps 8 --epochs 9
 for name in whole tcp; do
-    holds "all was delivered, lost packets again" $name \
+    holds "all was delivered, lost packets by retransmission" $name \
         '.delivered_fraction == 1 and .retransmitted_packets > 0 and .until.reached'
 done
 tap_is "over TCP the same steps with the same losses" \
@@ -92,7 +92,7 @@ tap_run "more processes than hosts" "$WEFT_BIN" train --lab $lab --servers 3 --w
 tap_like "servers from host 0 on" "$(cat "$tap_tmp/run.out")" \
     '^shards: 10.77.0.1:[0-9]*,10.77.0.2:[0-9]*,10.77.0.3:[0-9]*$'
 
-# ---- other ends of a job ------------------------------------------------------------------------
+# ---- jobs that end early ------------------------------------------------------------------------
 begin() { # starts an endless job in the background; $job is its process
     "$WEFT_BIN" train --lab $lab --workers 3 --servers 1 --inject-seed $mark --epochs 10000 \
         --report "$tap_tmp/cut.json" >"$tap_tmp/out" 2>"$tap_tmp/err" &
@@ -126,7 +126,7 @@ tap_is "no report of a job that was cut" "$(find "$tap_tmp" -name 'cut.json*')" 
 tap_run "compare jobs" "$WEFT_BIN" perf compare --train --workers 2 --epochs 1 --rate 200mbit \
     --loss 0.01 --background none --repetitions 1 --transports weft:0,tcp:reno:rto5:none \
     --out "$tap_tmp/results" --json -- --format adult
-tap_run "has both over its network" jq -e '.networks | length == 1 and .[0].loss == 0.01 and
+tap_run "has a run of both transports over its network" jq -e '.networks | length == 1 and .[0].loss == 0.01 and
     (.[0].cells | map(.runs[0].lab.loss) == [0.01, 0.01]) and all(.[0].cells[];
         .dnf == 0 and .delivered_fraction == 1 and .retransmitted_packets > 0)' "$tap_tmp/run.out"
 tap_is "the machine's network is as before" "$(machine)" "$before"

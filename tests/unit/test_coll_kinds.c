@@ -393,9 +393,9 @@ static void test_refused(void **state)
         const char *what;
         struct weft_coll_call call;
     } bad[] = {
-        {"a kind that is none", {.kind = WEFT_COLL_KINDS, .count = 2, .in = in, .out = out}},
-        {"a type that is none", {.type = WEFT_COLL_TYPES, .count = 2, .in = in, .out = out}},
-        {"a group that is none", {.group = 1, .count = 2, .in = in, .out = out}},
+        {"a kind that is not valid", {.kind = WEFT_COLL_KINDS, .count = 2, .in = in, .out = out}},
+        {"a type that is not valid", {.type = WEFT_COLL_TYPES, .count = 2, .in = in, .out = out}},
+        {"a group that is not valid", {.group = 1, .count = 2, .in = in, .out = out}},
         {"a root outside", {.kind = WEFT_COLL_REDUCE, .root = 3, .count = 2, .in = in, .out = out}},
         {"no in", {.count = 2, .out = out}},
         {"no out", {.count = 2, .in = in}},
