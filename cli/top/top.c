@@ -35,7 +35,8 @@ struct top {
 
 /* ---- targets --------------------------------------------------------------------------------- */
 
-/* Add the target unless it is already listed. False: the text is not a valid target. */
+/* Add the target unless it is already listed. False: the text is not a valid target, or the table
+ * is full. */
 static bool add_target(struct top *top, const char *text)
 {
     struct weft_top_target target;
@@ -167,6 +168,10 @@ static int show_live(struct top *top)
 
 static int check(const struct weft_command *command, struct top *top)
 {
+    if (top->word_count > WEFT_TOP_TARGETS_MAX) {
+        return weft_options_usage(command, "%u targets; the maximum is %u", top->word_count,
+                                  (unsigned)WEFT_TOP_TARGETS_MAX);
+    }
     for (uint32_t i = 0; i < top->word_count; i++) {
         if (!add_target(top, top->words[i])) {
             return weft_options_usage(command,
@@ -178,7 +183,7 @@ static int check(const struct weft_command *command, struct top *top)
     if (top->word_count == 0 && top->targets_file == NULL) {
         return weft_options_usage(command,
                                   "a target is missing: the [HOST:]PORT of --metrics of one or "
-                                  "more processes, or of weft train");
+                                  "more processes, or of weft train or run");
     }
     return WEFT_OPTIONS_RUN;
 }
@@ -226,13 +231,13 @@ int weft_cli_top(int argc, char **argv)
         .operands = &top.words,
         .operand_count = &top.word_count,
         .description =
-        "Scrapes the --metrics addresses of servers, workers and `weft train`. Give one or more\n"
-        "processes; `weft train` provides the addresses of its processes. A process that no\n"
-        "longer replies is shown as gone. The bar of an RPC shows the time by stage: n network, q\n"
-        "server queue, w wait for slower workers, p server processing, u worker queue, c worker\n"
-        "processing. The column \"workers\" has two numbers: workers active in the last second /\n"
-        "workers connected, including those that send only through an aggregator and have closed\n"
-        "their connection.\n"
+        "Scrapes the --metrics addresses of a job's processes. Give one or more\n"
+        "processes; `weft train` and `weft run` provide the addresses of their processes. A\n"
+        "process that no longer replies is shown as gone. The bar of an RPC shows the time by\n"
+        "stage: n network, q server queue, w wait for slower workers, p server processing, u\n"
+        "worker queue, c worker processing. The column \"workers\" has two numbers: workers\n"
+        "active in the last second / workers connected or parked (they send only through an\n"
+        "aggregator, and have closed their connection).\n"
         "Keys: q quits, space refreshes. With --once the exit status is 1 if no process replied.",
         .example = "  weft train --metrics 9100 --epochs 100 &\n"
                    "  weft top 9100\n"

@@ -182,5 +182,7 @@ refused 'host "9" does not exist' lab run --on 9 -- true
 refused 'the command is missing' lab exec x 0 --
 refused "the lab's name or the host is missing" lab exec x
 refused 'the name of a lab' lab down
+# shellcheck disable=SC2046
+refused '129 targets; the maximum is 128' top --once $(seq 1 129)
 
 tap_done
