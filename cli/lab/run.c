@@ -1,14 +1,14 @@
 /* `weft lab exec`: runs a command on a host. `weft lab run`: creates a lab for one command.
  *
- * `run` has three processes, so that cleanup does not depend on any one of them exiting in order:
+ * Two processes can clean up after `run`, so that either of them may be killed:
  *
- * weft lab run --- guard --+-- holder (process 1 of the lab)
- * +-- the command
+ *     weft lab run --- guard --+-- holder (process 1 of the lab)
+ *                              `-- the command
  *
- * The kernel signals the guard when weft ends (PR_SET_PDEATHSIG), and both adopt the orphans of
- * their descendants (PR_SET_CHILD_SUBREAPER). If weft is killed by SIGKILL, the guard ends the lab,
- * the command and all processes started by it; if the guard is killed, weft does. Signals are
- * forwarded to the command; the terminal's own (Ctrl-C) reach it directly. */
+ * The kernel signals the guard when weft ends (PR_SET_PDEATHSIG). Both weft and the guard adopt the
+ * orphans of their descendants (PR_SET_CHILD_SUBREAPER). If weft is killed by SIGKILL, the guard
+ * ends the lab, the command and all processes started by it; if the guard is killed, weft does.
+ * Signals are forwarded to the command; the terminal's own (Ctrl-C) reach it directly. */
 #define _GNU_SOURCE
 #include "cli/lab/options.h"
 #include "cli/lab/verbs.h"
@@ -75,8 +75,9 @@ bool weft_cli_lab_wait(pid_t child, int signal_fd, pid_t parent, int *exit_statu
     }
 }
 
-/* SIGKILL every child, and adopted ones, until none is left. On a kernel without the list
- * (CONFIG_PROC_CHILDREN) this still ends the holder and the command, which die with the guard. */
+/* SIGKILL every child, and adopted ones, until none is left. A kernel without
+ * CONFIG_PROC_CHILDREN does not list them: then only the holder and the command end, by the signal
+ * that the kernel sends to them when the guard exits. */
 static void end_descendants(void)
 {
     char path[64];
@@ -172,7 +173,7 @@ int weft_cli_lab_exec(int argc, char **argv)
     }
     int words = argc > 3 && strcmp(argv[3], "--") == 0 ? 4 : 3;
     if (words >= argc) {
-        return weft_options_usage(&exec_command, "the command is missing: after NAME HOST --");
+        return weft_options_usage(&exec_command, "the command is missing; it follows NAME HOST --");
     }
     struct weft_lab_info info;
     struct weft_error error = {.text = ""};
@@ -274,7 +275,8 @@ static int guard_run(struct run *run, pid_t parent)
 }
 
 /* After the guard was killed, its descendants are children of this process, except the holder,
- * which the kernel ends with the guard; its directory entry remains. */
+ * which the kernel ends with the guard. The lab's file in the registry remains, and get removes it,
+ * because its holder has ended. */
 static void clean_up_after_guard(const char *name)
 {
     end_descendants();
@@ -352,7 +354,7 @@ int weft_cli_lab_run(int argc, char **argv)
     int dashes = find_dashes(argc, argv);
     int status = weft_options_parse(&command, dashes, argv);
     if (status == WEFT_OPTIONS_RUN && dashes + 1 >= argc) {
-        status = weft_options_usage(&command, "the command is missing: after --");
+        status = weft_options_usage(&command, "the command is missing; it follows --");
     }
     if (status == WEFT_OPTIONS_RUN) {
         run.words = argv + dashes + 1;

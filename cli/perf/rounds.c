@@ -46,7 +46,7 @@ struct pattern {
     "for all, to the end of the last message at its receiver. Contents and masks are checked\n"    \
     "after each round. ideal is the time of a round in which every packet, with its headers,\n"    \
     "crosses the busiest link once without a gap. A round that does not complete within\n"         \
-    "--give-up s ends the run as DNF."
+    "--give-up seconds ends the run, which is reported as DNF (did not finish)."
 
 static const struct pattern patterns[] = {
     {.pattern = WEFT_PERF_PINGPONG,

@@ -181,7 +181,7 @@ int weft_cli_sim_compression(int argc, char **argv)
          .max = 1000},
         {"batch", "N", "documents per worker and step", WEFT_OPTION_U32, &c.config.batch_rows,
          .min = 1, .max = 1000000},
-        {"topics", "K", "one number of topics; 0 = 5, 10, 25, 50, 100, ... 250", WEFT_OPTION_U32,
+        {"topics", "K", "one number of topics; 0 = 5, 10, 25, 50, 100, 150, 200 and 250", WEFT_OPTION_U32,
          &c.config.topics, .max = WEFT_ML_FACTORS_MAX},
         {"epochs", "N", "passes over the documents; the last one is measured", WEFT_OPTION_U32,
          &c.config.epochs, .min = 1, .max = 10000},
