@@ -15,9 +15,14 @@
 /* ---- security -------------------------------------------------------------------------------- */
 
 const char *weft_security_parse_mode(const char *text, void *value);
-#define WEFT_SECURITY_ROWS(security)                                                               \
+#define WEFT_SECURITY_ROWS(security) WEFT_SECURITY_ROWS_WITH(security, ", loopback only")
+
+/* For verbs with endpoints only on loopback and in labs, where every mode is allowed. */
+#define WEFT_SECURITY_LAB_ROWS(security) WEFT_SECURITY_ROWS_WITH(security, "")
+
+#define WEFT_SECURITY_ROWS_WITH(security, none_where)                                              \
     {"security", "MODE", "auth = packets are authenticated, the payload is readable; seal =\n"     \
-                         "authenticated and encrypted; none = neither, loopback only",             \
+                         "authenticated and encrypted; none = neither" none_where,                 \
                          WEFT_OPTION_CUSTOM,                                                       \
      .value = &(security)->mode, .parse = weft_security_parse_mode, .fallback = "auth"},           \
     {"key-file", "FILE", "file with the job key, from `weft keygen`. Default: the variable\n"      \

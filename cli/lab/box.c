@@ -241,8 +241,8 @@ int weft_cli_lab_box(int argc, char **argv)
          .max = UINT16_MAX, .fallback = "unchanged; at first 1"},
         {"epoch", "N",
          "begin this epoch, whose rounds begin at 0. Packets of earlier epochs are\n"
-         "dropped; the first packet of a later one begins that. A later epoch or\n"
-         "--reset is required with other --members",
+         "dropped; the first packet of a later epoch begins that epoch. With other\n"
+         "--members, --reset or a later epoch is required",
          WEFT_OPTION_U64, .value = &verb.epoch, .max = UINT32_MAX,
          .fallback = "unchanged; at first 0"},
         {"exponent", "E", "a value is its integer x 2^E; packets with another E are not added",

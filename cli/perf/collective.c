@@ -596,7 +596,7 @@ int weft_perf_collective(int argc, char **argv)
         {"hosts", "LIST", "hosts of the lab, such as 0,3-5", WEFT_OPTION_STRING, &o.hosts,
          .fallback = "the first ones"},
         WEFT_PERF_BOX_ROWS(&o.box),
-        WEFT_SECURITY_ROWS(&o.security),
+        WEFT_SECURITY_LAB_ROWS(&o.security),
         {"json", NULL, "print the result as one JSON object", WEFT_OPTION_FLAG, .value = &o.json},
         {0},
     };
@@ -611,8 +611,8 @@ int weft_perf_collective(int argc, char **argv)
          "of --lab. A round starts with the first call and ends when the last rank is done. algbw\n"
          "= bytes / time in GB/s; busbw = algbw x (bytes on each link / bytes of the vector), as\n"
          "in nccl-tests: compare it with the link rate. CPU ms is the sum over all ranks for one\n"
-         "round, without the box. Results are checked. bench/torch_allreduce.py is the same\n"
-         "measurement through PyTorch, compared with Gloo.",
+         "round; a --box is not included. Results are checked. bench/torch_allreduce.py is the\n"
+         "same measurement through PyTorch, compared with Gloo.",
         .example = "  weft perf allreduce --ranks 4 --to 4194304\n"
                    "  weft perf allgather --ranks 4 --to 4194304\n"
                    "  weft perf allreduce --lab demo --ranks 8 --loss-bound 0.1 --feedback\n"

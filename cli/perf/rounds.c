@@ -377,7 +377,7 @@ int weft_perf_rounds(int argc, char **argv)
          &o.job.tcp_rto_min_ms, .min = 1, .max = 10000, .fallback = "the kernel's, 200"},
         {"drop-at-sender", "F", "tcp-raw: omit this fraction of a message's chunks, at random",
          WEFT_OPTION_PPM, .value = &o.job.drop_ppm},
-        WEFT_SECURITY_ROWS(&o.security),
+        WEFT_SECURITY_LAB_ROWS(&o.security),
         WEFT_METRICS_OPTIONS(&o.metrics),
         {"packet-bytes", "N", "UDP payload of a full packet; TCP chooses for itself",
          WEFT_OPTION_U32, &o.job.packet_bytes, .min = PACKET_BYTES_MIN, .max = PACKET_BYTES_MAX},

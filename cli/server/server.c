@@ -216,8 +216,9 @@ int weft_cli_server(int argc, char **argv)
                           "none",
          WEFT_OPTION_U32, .value = &shard->list_ids, .max = 1u << 30},
         {"aggregators", "N",
-         "accept sums from the aggregators with --number 0 to N-1; each shard\n"
-         "uses up to 32 MiB for the sums of each, and memory for 4 pulls",
+         "accept connections of the aggregators with --number 0 to N-1; each\n"
+         "shard uses up to 32 MiB for the sums of each aggregator, and memory\n"
+         "for 4 of its pulls",
          WEFT_OPTION_U32, .value = &shard->aggregators_max,
          .min = 1, .max = WEFT_SHARD_AGGREGATORS_MAX},
         {"dim-max", "N", "floats in the longest row of any table", WEFT_OPTION_U32,
@@ -236,7 +237,7 @@ int weft_cli_server(int argc, char **argv)
          "outstanding replies. Choose N larger than the longest step of a\n"
          "worker, or use --progress-thread engine in the workers",
          WEFT_OPTION_U32, .value = &server.keepalive_ms, .max = WEFT_JOB_SPAN_MS_MAX,
-         .fallback = "0; with --on-worker-death shrink or fail 5000"},
+         .fallback = "0, but 5000 with --on-worker-death shrink or fail"},
         {"idle-timeout-ms", "N",
          "close a worker's connection after N ms without a packet, if nothing is\n"
          "outstanding; 0 = never",
@@ -267,8 +268,9 @@ int weft_cli_server(int argc, char **argv)
          WEFT_OPTION_U32, .value = &shard->hot_top, .max = WEFT_HOT_TOP_MAX},
         {"hot-rows", "N",
          "select the N rows of each table per shard with the most updates as hot.\n"
-         "Workers with --hot-rows send hot rows through aggregators, and all\n"
-         "others to this server. 0 = workers send whole pushes through aggregators",
+         "Workers with --hot-rows send hot rows through aggregators, and other\n"
+         "rows directly to this server. 0 = workers send whole pushes through\n"
+         "aggregators",
          WEFT_OPTION_U32, .value = &shard->hot_rows, .max = WEFT_HOT_ROWS_MAX},
         {"hot-epoch-ms", "N", "with --hot-rows: select the hot rows at most once in N ms",
          WEFT_OPTION_U32, .value = &server.hot_epoch_ms, .min = 1, .max = WEFT_JOB_SPAN_MS_MAX},

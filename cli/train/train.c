@@ -558,7 +558,7 @@ int weft_cli_train(int argc, char **argv)
         WEFT_JOB_OPTIONS(&train.job),
         WEFT_RECORDING_WINDOW_ROW(&train.job.recording),
         WEFT_OPTIONS_HEADING("security"),
-        WEFT_SECURITY_ROWS(&train.job.security),
+        WEFT_SECURITY_LAB_ROWS(&train.job.security),
         WEFT_OPTIONS_HEADING("process"),
         {"servers", "N", "number of server processes", WEFT_OPTION_U32, .value = &train.servers, .min = 1,
          .max = WEFT_JOB_SHARDS_MAX},
