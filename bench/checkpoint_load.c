@@ -1,5 +1,5 @@
 /* Load for servers that write checkpoints: one worker pushes -1 to every row of a large BSP table
- * in every clock, and prints the rate of every window. At the end of clock c every weight is c, so
+ * in every clock, and prints the rate of every 250 ms. At the end of clock c every weight is c, so
  * a checkpoint in which two rows differ is torn.
  *
  *     weft server --security none --port 7800 --shards-per-server 2 --workers 1 --checkpoint DIR \
@@ -188,7 +188,7 @@ static void run(struct load *load, uint32_t clocks, uint32_t expect, bool checks
         while (weft_ps_clock(load->client, 0, weft_clock_now_ns()) == WEFT_AGAIN) {
             step(load);
         }
-        while (!weft_ps_clock_known(load->client, 0)) {
+        while (!weft_ps_clock_accepted(load->client, 0)) {
             step(load);
         }
     }

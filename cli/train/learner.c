@@ -454,7 +454,7 @@ static weft_status begin_next(struct weft_learner *learner, uint32_t s, uint32_t
     struct weft_learner_step *now = &learner->steps[learner->step_at];
     struct weft_learner_step *next = &learner->steps[1 - learner->step_at];
     weft_status status = finish_push(learner);
-    while (status == WEFT_OK && !weft_ps_clock_known(client, TABLE)) {
+    while (status == WEFT_OK && !weft_ps_clock_accepted(client, TABLE)) {
         status = progress(learner, step_timeout_ns);
     }
     if (status != WEFT_OK || weft_ps_op_done(client, now->pull, NULL)) {
@@ -559,7 +559,7 @@ static weft_status check_loss(struct weft_learner *learner, double loss)
 weft_status weft_learner_settle(struct weft_learner *learner)
 {
     weft_status status = finish_push(learner);
-    while (status == WEFT_OK && !weft_ps_clock_known(learner->worker.client, TABLE)) {
+    while (status == WEFT_OK && !weft_ps_clock_accepted(learner->worker.client, TABLE)) {
         status = progress(learner, step_timeout_ns);
     }
     return status;

@@ -7,7 +7,7 @@
  *   ps_metrics.c   /metrics of a worker
  *   ps_records.c   records of its RPCs, for `weft trace`
  *   ps_missed.c    rows missed by an operation
- *   ps_op.c        wait, test, both in one, clock, flush
+ *   ps_op.c        wait, test, begin and wait in one call, clock, flush
  *
  * The interface adds no protocol (ps/client.h) and no connections (node/worker.h). It adds the
  * caller's structs, unique handles, and timeouts of calls.

@@ -90,8 +90,8 @@ static weft_status end(struct weft_ps *ps, weft_ps_op op, const struct weft_ps_r
     return weft_worker_refused(&ps->worker, what, result);
 }
 
-/* A shard is lost, or accepts no clocks. The operation may still wait at another shard for a slow
- * worker; the caller need not wait for that. */
+/* A shard is lost, or refuses the CLOCKs of this worker (weft_worker_is_lost). The operation may
+ * still wait at another shard for a slow worker; the caller need not wait for that. */
 static weft_status give_up(struct weft_ps *ps, weft_ps_op op, uint32_t shard,
                            struct weft_result *result_p)
 {
@@ -117,8 +117,8 @@ static weft_status under_way(struct weft_ps *ps, weft_ps_op op)
     char name[LISTS_NAME_BYTES];
     if (about.is_checkpoint) {
         return weft_fail(&ps->worker.error, WEFT_TIMEOUT,
-                         "the checkpoint is still in progress; continue, then wait again (the "
-                         "snapshot of a \"bsp\" table is taken at the end of a clock)");
+                         "the checkpoint is still in progress; continue with the next step, then wait "
+                         "again (the snapshot of a \"bsp\" table is taken at the end of a clock)");
     }
     name_lists(ps, &about, name, sizeof(name));
     return weft_fail(&ps->worker.error, WEFT_TIMEOUT,
@@ -127,8 +127,9 @@ static weft_status under_way(struct weft_ps *ps, weft_ps_op op)
                      about.is_push ? "the push to" : "the pull of", name);
 }
 
-/* A caller that waits for an operation may end its clock only afterwards, so the update is
- * completed now. */
+/* In a job with a transfer scheduler the pushes of an update are sent when the update is complete,
+ * usually when its clock ends (ps/update.h). A caller that waits for an operation may end its clock
+ * only afterwards, so this declares the update complete. */
 static void update_end(struct weft_ps *ps)
 {
     if (weft_ps_update_gathers(ps->worker.client)) {
@@ -181,7 +182,7 @@ weft_status weft_test(struct weft_ps *ps, uint64_t handle, struct weft_result *r
     return end(ps, op, &result, result_p);
 }
 
-/* ---- both in one ----------------------------------------------------------------------------- */
+/* ---- begin and wait -------------------------------------------------------------------------- */
 
 static void result_add(struct weft_result *sum, const struct weft_result *part, bool is_first)
 {
@@ -207,7 +208,7 @@ static weft_status begin_patiently(struct weft_ps *ps, const struct ps_call *cal
     return status;
 }
 
-/* Rows at .. at + count - 1 of a list. NULL stays NULL. */
+/* `count` rows of a list, from row number `at` on. NULL stays NULL. */
 static struct weft_ps_list part_of(const struct weft_ps_list *whole, uint32_t dim, size_t at,
                                    size_t count)
 {
@@ -372,7 +373,7 @@ bool weft_api_ps_is_flushed(const struct weft_ps *ps)
         }
     }
     for (uint32_t t = 0; t < ps->tables_max; t++) {
-        if (ps->tables[t].open && !weft_ps_clock_known(ps->worker.client, (uint16_t)t)) {
+        if (ps->tables[t].open && !weft_ps_clock_accepted(ps->worker.client, (uint16_t)t)) {
             return false;
         }
     }

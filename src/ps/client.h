@@ -393,9 +393,9 @@ weft_status weft_ps_clock(struct weft_ps_client *client, uint16_t table, uint64_
 uint32_t weft_ps_client_hot_epoch(const struct weft_ps_client *client, uint16_t table,
                                   uint32_t shard);
 
-/* Clocks finished, and whether all shards have accepted the last CLOCK. */
+/* Number of clocks ended, and whether all shards have accepted the CLOCK of the last one. */
 uint32_t weft_ps_clock_now(const struct weft_ps_client *client, uint16_t table);
-bool weft_ps_clock_known(const struct weft_ps_client *client, uint16_t table);
+bool weft_ps_clock_accepted(const struct weft_ps_client *client, uint16_t table);
 
 /* A connected shard no longer accepts CLOCKs of this rank. Operations that wait for its clock will
  * never complete. */

@@ -60,7 +60,7 @@ weft_status weft_ps_clock(struct weft_ps_client *client, uint16_t index, uint64_
             return WEFT_PEER;
         }
     }
-    if (!weft_ps_clock_known(client, index)) {
+    if (!weft_ps_clock_accepted(client, index)) {
         if (weft_ps_update_waited_for(client,
                                       index)) { /* its CLOCK may wait for other tables' ends */
             weft_ps_client_progress(client, now_ns);
@@ -84,7 +84,7 @@ uint32_t weft_ps_clock_now(const struct weft_ps_client *client, uint16_t table)
     return table < client->config.tables_max ? client->tables[table].clock : 0;
 }
 
-bool weft_ps_clock_known(const struct weft_ps_client *client, uint16_t table)
+bool weft_ps_clock_accepted(const struct weft_ps_client *client, uint16_t table)
 {
     if (table >= client->config.tables_max) {
         return false;

@@ -312,7 +312,7 @@ static void adder_begin(struct cluster *c, struct adder *a, uint32_t w)
 {
     static const uint64_t id = 7;
     static const float row = -SSP_WORKERS;
-    if (!weft_ps_clock_known(c->client[w], 0)) {
+    if (!weft_ps_clock_accepted(c->client[w], 0)) {
         return;
     }
     for (int i = 0; i < 2; i++, a->made++) {

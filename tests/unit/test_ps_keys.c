@@ -428,7 +428,7 @@ static void too_late_for_the_list(void **state)
     }
     cluster_clock(&c, 0, 0);
     cluster_run(&c);
-    assert_true(weft_ps_clock_known(c.client[0], 0));
+    assert_true(weft_ps_clock_accepted(c.client[0], 0));
     cluster_stop(&c);
     free(memory);
 }
@@ -517,7 +517,7 @@ static void no_list_so_with_ids(void **state)
         assert_int_equal(counted(&c)->replies_malformed, 0);
         cluster_clock(&c, 0, 0);
         cluster_run(&c);
-        assert_true(weft_ps_clock_known(c.client[0], 0));
+        assert_true(weft_ps_clock_accepted(c.client[0], 0));
         assert_false(weft_ps_client_busy(c.client[0]));
         c.net->invalid_op = 0;
         float one[1];
@@ -762,7 +762,7 @@ static void begun_and_no_list(void **state)
         assert_int_equal(counted(&c)->feedback_stored, 0);
         cluster_clock(&c, 0, 0);
         cluster_run(&c);
-        assert_true(weft_ps_clock_known(c.client[0], 0));
+        assert_true(weft_ps_clock_accepted(c.client[0], 0));
         assert_false(weft_ps_client_busy(c.client[0]));
         cluster_stop(&c);
         free(kept);

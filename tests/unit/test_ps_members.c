@@ -535,7 +535,7 @@ static void walk(struct cluster *c, struct walker *walker, uint32_t w,
     if (!walker->ready) {
         walker->opening = true;
         assert_int_equal(weft_ps_table_open(client, spec, c->net->now_ns, &walker->op), WEFT_OK);
-    } else if (weft_ps_clock_known(client, 0)) {
+    } else if (weft_ps_clock_accepted(client, 0)) {
         walker->pushing = true;
         assert_int_equal(weft_ps_push(client, 0, &id, &gradient, 1, 0, c->net->now_ns, &walker->op),
                          WEFT_OK);
