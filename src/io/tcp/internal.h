@@ -305,9 +305,9 @@ void weft_tcp_noise_begin(struct weft_tcp *t, const uint8_t *hello, struct weft_
 weft_status weft_tcp_keys_begin(struct weft_tcp *t, struct tcp_conn *c,
                                 const struct weft_noise *noise, bool initiator);
 void weft_tcp_keys_clear(struct weft_tcp *t, struct tcp_conn *c);
-/* The phase of the next record to send, after a change if one is due. False: the provider
- * failed. */
-bool weft_tcp_keys_turn(struct weft_tcp *t, struct tcp_conn *c, uint8_t *flags);
+/* Update the keys of the send direction if that is due, and add the key phase of the next record to
+ * *flags. False: the provider failed. */
+bool weft_tcp_keys_update(struct weft_tcp *t, struct tcp_conn *c, uint8_t *flags);
 /* The tag of a record whose parts are spans (mode auth), or the record behind its head (seal). */
 weft_status weft_tcp_seal(struct weft_tcp *t, struct tcp_conn *c,
                           const struct weft_crypto_span *head, const struct weft_crypto_span *text,

@@ -6,7 +6,7 @@
  * auth, and is encrypted in mode seal.
  *
  * The keys of a direction are replaced after rekey_records, announced by KEY_PHASE. TCP does not
- * reorder, so the old keys are not kept. The key schedule is that of packets.
+ * reorder, so the old keys are not kept. The key schedule is that of the UDP transport.
  *
  * Source: docs/PROTOCOL.md sections 8.4 and 10.3.
  */
@@ -71,7 +71,7 @@ void weft_tcp_keys_clear(struct weft_tcp *t, struct tcp_conn *c)
     crypto->ops->wipe(crypto->self, &c->noise, sizeof(c->noise));
 }
 
-/* The next secret of a direction: HKDF-Expand of one block, as for packets. */
+/* The next secret of a direction: HKDF-Expand of one block, as for UDP. */
 static weft_status phase_next(struct weft_tcp *t, struct tcp_keys *keys)
 {
     static const char info[] = "weft key phase\x01";
@@ -86,7 +86,7 @@ static weft_status phase_next(struct weft_tcp *t, struct tcp_keys *keys)
     return keys_set(t, keys);
 }
 
-bool weft_tcp_keys_turn(struct weft_tcp *t, struct tcp_conn *c, uint8_t *flags)
+bool weft_tcp_keys_update(struct weft_tcp *t, struct tcp_conn *c, uint8_t *flags)
 {
     if (c->mode == WEFT_MODE_NONE) {
         return true;

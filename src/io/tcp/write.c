@@ -283,7 +283,7 @@ static bool record_build(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns
     if (flags == 0) {
         return false;
     }
-    *failed_p = !weft_tcp_keys_turn(t, p->conn, &flags) || !record_finish(t, p, &b, flags);
+    *failed_p = !weft_tcp_keys_update(t, p->conn, &flags) || !record_finish(t, p, &b, flags);
     return !*failed_p;
 }
 
