@@ -12,24 +12,25 @@ static u128 work_of(uint64_t bytes)
     return (u128)bytes * (8 * WEFT_NS_PER_S);
 }
 
-/* ceil(work / rate); WEFT_NEVER when it does not fit. */
-static uint64_t duration_of(u128 work, uint64_t rate_bps)
+/* ceil(work / divisor): divided by a rate, work gives a duration; divided by a duration, a rate.
+ * UINT64_MAX (WEFT_NEVER) when it does not fit. */
+static uint64_t work_div_ceil(u128 work, uint64_t divisor)
 {
-    if (work <= UINT64_MAX) { /* 2.3 GB: avoids the library's 128-bit division */
-        return weft_div_ceil_u64((uint64_t)work, rate_bps);
+    if (work <= UINT64_MAX) { /* up to 2.3 GB, without the slow 128-bit division */
+        return weft_div_ceil_u64((uint64_t)work, divisor);
     }
-    u128 ns = (work + rate_bps - 1) / rate_bps;
-    return ns >= WEFT_NEVER ? WEFT_NEVER : (uint64_t)ns;
+    u128 quotient = (work + divisor - 1) / divisor;
+    return quotient >= UINT64_MAX ? UINT64_MAX : (uint64_t)quotient;
 }
 
 uint64_t weft_transfer_ns(uint64_t bytes, uint64_t rate_bps)
 {
-    return rate_bps == 0 ? WEFT_NEVER : duration_of(work_of(bytes), rate_bps);
+    return rate_bps == 0 ? WEFT_NEVER : work_div_ceil(work_of(bytes), rate_bps);
 }
 
 uint64_t weft_rate_bps(uint64_t bytes, uint64_t span_ns)
 {
-    return duration_of(work_of(bytes), span_ns);
+    return work_div_ceil(work_of(bytes), span_ns);
 }
 
 void weft_timeline_init(struct weft_timeline *line, uint64_t capacity_bps)
@@ -81,7 +82,8 @@ void weft_timeline_trim(struct weft_timeline *line, uint64_t now_ns)
 
 /* ---- fit ------------------------------------------------------------------------------------- */
 
-/* The rate of a path at a given time, and the end of that rate. step[i] is a hint for link i. */
+/* The rate of a path at a given time, and the time until which it is valid. step[i] is a step of
+ * link i that begins at or before at_ns, or 0; it is advanced to the step that contains at_ns. */
 static uint64_t path_rate(const struct weft_path *path, uint64_t at_ns, uint64_t cap_bps,
                           uint32_t *step, uint64_t *until_ns_p)
 {
@@ -137,7 +139,7 @@ bool weft_path_fit(const struct weft_path *path, uint64_t bytes, uint64_t from_n
         }
         u128 can = (u128)rate_bps * (until_ns - at_ns);
         bool is_last = until_ns == WEFT_NEVER || left <= can;
-        uint64_t to_ns = is_last ? weft_time_add(at_ns, duration_of(left, rate_bps)) : until_ns;
+        uint64_t to_ns = is_last ? weft_time_add(at_ns, work_div_ceil(left, rate_bps)) : until_ns;
         if (to_ns == WEFT_NEVER) {
             return false;
         }
@@ -266,6 +268,7 @@ bool weft_path_reserve(const struct weft_path *path, const struct weft_booking *
 bool weft_path_release(const struct weft_path *path, const struct weft_booking *booking,
                        uint64_t from_ns)
 {
+    /* Only a release may use the additional steps. */
     if (!has_room(path, booking, from_ns, WEFT_ARRAY_COUNT(path->links[0]->steps))) {
         return false;
     }
