@@ -2,7 +2,7 @@
  * packets, or increased by one packet. Loss above the path's floor reduces it in proportion, too.
  *
  * Many Ethernet switches do not mark packets, and an endpoint cannot detect that. On a path that
- * has never marked a packet, the target delay of "delay" therefore applies, too.
+ * has never marked a packet, the target delay of the algorithm "delay" therefore applies, too.
  *
  * Source: DCTCP (Alizadeh et al., SIGCOMM 2010; RFC 8257) with g = 1/16. It differs in the response
  * to loss: RFC 8257 halves.

@@ -3,8 +3,9 @@
  *
  * As text it is 64 hexadecimal digits; a file holds them and a newline. The bytes are in memory
  * that a fork does not inherit and a core dump leaves out (crypto/fork_guard.h), and no function
- * here prints them. The fingerprint can be printed: it distinguishes two keys and reveals nothing
- * else about them.
+ * here prints them. In a process that was forked after the key was made, functions that need the
+ * bytes return WEFT_STATE ("forked", below). The fingerprint can be printed: it distinguishes two
+ * keys and reveals nothing else about them.
  *
  * The caller chooses the source. Weft's own programs use, in this order, a file, the environment
  * variable WEFT_JOB_KEY, or (only if all processes have one parent) a new random key.
@@ -52,8 +53,8 @@ weft_status weft_job_key_read_fd(int fd, const char *name, struct weft_job_key *
 /* Read a key from WEFT_JOB_KEY, and overwrite and unset the variable, also if it is not a key:
  * neither child processes nor /proc/self/environ have it then.
  *
- * Errors:  WEFT_NOTFOUND  not set, which may be valid: no text.   WEFT_DATA  not a key.
- *          WEFT_NOMEM.
+ * Errors:  WEFT_NOTFOUND  not set, which may be valid: error->text is not written.
+ *          WEFT_DATA      not a key.   WEFT_NOMEM.
  * Thread:  before other threads use the environment. */
 weft_status weft_job_key_take_environment(struct weft_job_key **key_p, struct weft_error *error);
 
@@ -72,7 +73,7 @@ weft_status weft_job_key_write_fd(const struct weft_job_key *key, int fd);
 /* Copy the bytes to struct weft_ep_config; wipe that copy (weft_job_key_wipe) once the endpoint is
  * open.
  *
- * Errors:  WEFT_STATE  this process was forked after the key was made: it does not have the key. */
+ * Errors:  WEFT_STATE  forked. */
 weft_status weft_job_key_copy(const struct weft_job_key *key, uint8_t bytes_p[WEFT_PSK_BYTES]);
 
 /* Overwrite, in a way that no compiler optimizes away. */
