@@ -23,8 +23,9 @@
  *     WEFT_JOB_KEY (man weft_ps). If one is not set, the DMLC variables are used: DMLC_PS_ROOT_URI
  *     and DMLC_PS_ROOT_PORT, the address of a `weft coordinator`; DMLC_WORKER_ID or DMLC_RANK;
  *     DMLC_NUM_WORKER.
- *   - Values are floats, the same number for each key of a table. The first push or pull of the
- *     table sets the number: values / keys of its vectors, or 1 for a pull into an empty vector.
+ *   - Values are floats, and all keys of a table have the same number of values. The first push or
+ *     pull of the table sets that number: values / keys of its vectors, or 1 for a pull into an
+ *     empty vector.
  *     `lens` of a push, if given, must match; a pull writes its `lens`.
  *   - Keys may have any order and may repeat. cmd and priority are ignored.
  *   - Callbacks run in the thread that calls Wait (or Push, Pull, Finalize).
@@ -255,8 +256,9 @@ inline void Start(int customer_id, const char *argv0 = nullptr)
     if (!IsWorker()) {
         throw Error(WEFT_UNSUPPORTED, "DMLC_ROLE is " + weft_detail::role() +
                                           ", and this program is a worker only: start `weft "
-                                          "server` in place of servers, and nothing in place of "
-                                          "the scheduler");
+                                          "server` in place of servers, and `weft coordinator` "
+                                          "(not needed with WEFT_SERVERS) in place of the "
+                                          "scheduler");
     }
     if (node.ps != nullptr) {
         return;
@@ -354,7 +356,7 @@ template <typename Val> class KVWorker
         Table &table = table_of(node, app_id_, dim);
         int timestamp = begin_request(node, callback, nullptr);
         push_parts(node, table, timestamp, keys, vals);
-        return end_begin(node, timestamp);
+        return all_begun(node, timestamp);
     }
 
     /* Fetch the values of keys. An empty vals is resized. vals must stay valid until Wait returns
@@ -372,7 +374,7 @@ template <typename Val> class KVWorker
         Table &table = prepare_pull(node, keys, vals, lens);
         int timestamp = begin_request(node, callback, &keys);
         pull_parts(node, table, timestamp, vals->data());
-        return end_begin(node, timestamp);
+        return all_begun(node, timestamp);
     }
 
     /* Push, then pull: outs gets the values after this push and after earlier pushes of other
@@ -392,7 +394,7 @@ template <typename Val> class KVWorker
         int timestamp = begin_request(node, callback, &keys);
         push_parts(node, table, timestamp, keys, vals);
         pull_parts(node, table, timestamp, outs->data());
-        return end_begin(node, timestamp);
+        return all_begun(node, timestamp);
     }
 
     /* Wait until the push or the pull is complete. Returns immediately if it is. Throws
@@ -432,7 +434,7 @@ template <typename Val> class KVWorker
         return timestamp;
     }
 
-    static int end_begin(weft_detail::Node &node, int timestamp)
+    static int all_begun(weft_detail::Node &node, int timestamp)
     {
         node.requests[timestamp].begun = true;
         weft_detail::part_done(node, timestamp, WEFT_OK, "");
