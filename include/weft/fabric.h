@@ -12,7 +12,7 @@
  *     weft_fabric_server_address          for weft_ps_config.servers of the workers
  *     ...                                 weft_fabric_server_close
  *
- *     weft_ps_config_init, scheduler, tau_max       weft_ps_connect -> ps; weft_table_open
+ *     weft_ps_config_init; set scheduler, tau_max   weft_ps_connect -> ps; weft_table_open
  *     in each step:   weft_fabric_get               the model
  *                     weft_fabric_push              the update, with its norm: COMMITTED or DROPPED
  *
@@ -118,8 +118,8 @@ struct weft_fabric_committed {
     uint64_t clock;
     uint64_t number; /* sequence number, in the order in which this shard opened updates; of a late
                       * update, that of the last one opened */
-    uint64_t base;   /* base version, the model that it was computed from: number of updates
-                      * opened until then */
+    uint64_t base;   /* base version: number of updates that this shard had opened when the worker
+                      * read the model from which it computed this update */
     uint64_t opened; /* number of updates opened so far, without late ones */
     uint64_t closed; /* of `opened`, the number closed, including this one unless it is late */
     uint32_t late;   /* 1: refused because its delay exceeded tau_max; none of it was applied */

@@ -3,14 +3,14 @@
  * Add the values of a packet to sums, in blocks of eight.
  *
  * int32 addition wraps around, and each addition reports whether it overflowed. A wrapped sum is
- * restored exactly by subtraction, so only the rare refusal needs a second pass. A float sum cannot
- * be restored, so it is checked before it is stored. Floats are supported on the host only; the
- * kernel has none.
+ * restored exactly by subtraction, so a second pass is needed only if a packet is refused because a
+ * sum would overflow, which is rare. A float sum cannot be restored, so it is checked before it is
+ * stored. Floats are supported on the host only; the kernel has none.
  *
  * Shape:   sums (count,), values (count,) little-endian; count is a multiple of WEFT_AGG_BLOCK and
  *          at most max, which is a constant in calls from the kernel's program. `end` is the end of
- *          the packet. A decoded packet never reaches it, but the kernel's verifier requires a
- *          comparison for each block.
+ *          the packet. The values of a decoded packet do not extend beyond it, but the kernel's
+ *          verifier requires a comparison for each block.
  */
 #ifndef WEFT_AGG_ADD_H
 #define WEFT_AGG_ADD_H

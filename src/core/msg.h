@@ -76,9 +76,9 @@ struct weft_msg_pace {
     uint64_t rate_bps; /* maximum rate of its packets: UDP payload, retransmissions included. Any
                         * interval may exceed it by a burst of one millisecond or one packet. Window
                         * and credit may allow less. 0 = no limit */
-    uint8_t rank; /* among paced messages of one priority, lower ranks are sent first, after the
-                   * messages that are not paced. The priority announced to the receiver, for
-                   * credit, is priority + rank, at most 7 */
+    uint8_t rank; /* send rank: among paced messages of one priority, lower ranks are sent first,
+                   * after the messages that are not paced. The priority announced to the
+                   * receiver, for credit, is priority + rank, at most 7 */
 };
 
 struct weft_msg_expect {

@@ -6,11 +6,11 @@
  * largest allowed size is probed first, together with that of standard Ethernet, so that on most
  * networks one round trip is enough. Then the usual sizes are probed downwards, then the remaining
  * interval is halved. A size is abandoned after three tries. A black hole is suspected if packets
- * longer than the base are lost in two consecutive rounds, while in each round shorter packets pass
- * and no packet of that length does. The cause may be a smaller path MTU, but also a receiver
- * without posted memory for these packets, or a full switch buffer. The size in use is therefore
- * probed like a new size. If the probe fails, the packet size is set to the base, and the search
- * starts again. Open messages keep their grid; their packets may then be fragmented.
+ * longer than the base are lost twice, sent at least a round trip apart, while shorter packets pass
+ * each time and no packet of that length does. The cause may be a smaller path MTU, but also a
+ * receiver without posted memory for these packets, or a full switch buffer. The size in use is
+ * therefore probed like a new size. If the probe fails, the packet size is set to the base, and the
+ * search starts again. Open messages keep their grid; their packets may then be fragmented.
  *
  * ECN. Marks are used once the peer has counted as many marked packets as it has acknowledged.
  * If the counts decrease or are too small, a node on the path clears the marks. If no packet of the
