@@ -23,7 +23,7 @@ struct server {
     struct weft_credit_share credit_share;
     uint32_t keepalive_ms;
     uint32_t idle_timeout_ms;
-    uint32_t hot_epoch_ms; /* with hot rows */
+    uint32_t hot_epoch_ms; /* minimum time between two selections of the hot rows */
     bool restarted;        /* replaces a process that died */
     const char *trace;
     struct weft_recording recording;
@@ -41,7 +41,7 @@ struct server {
     struct weft_launch_address replicated[WEFT_JOB_SHARDS_MAX];
     uint32_t coordinate_port; /* UINT32_MAX = run no coordinator */
     const char *ports;        /* "p,p,...", from `weft run`; NULL = use `port` */
-    const char *advertise;    /* address given to workers; NULL = host */
+    const char *advertise;    /* address given to workers; NULL = each.driver.udp.host */
     struct weft_metrics_options metrics_options;
 
     struct weft_server_metrics metrics;
@@ -49,14 +49,15 @@ struct server {
     struct weft_coordinator coordinator;
     struct weft_tracing tracing;
     struct weft_channel channel;
-    uint32_t started;
+    uint32_t started; /* threads that have been started */
     struct weft_shard_thread threads[WEFT_JOB_SHARDS_MAX];
 };
 
 /* ---- start.c --------------------------------------------------------------------------------- */
 
-/* Start the coordinator, the lease, checkpoints, shards and metrics. A signal on signal_fd ends the
- * wait. The caller stops whatever was started, also after an error. */
+/* Start the coordinator, acquire the lease, then start checkpoints, shards and metrics. A signal on
+ * signal_fd ends the wait for the lease. The caller stops whatever was started, also after an
+ * error. */
 weft_status weft_server_start(struct server *server, int signal_fd, struct weft_error *error);
 
 /* Acquire the lease. Errors: WEFT_PEER. */
@@ -69,7 +70,7 @@ weft_status weft_server_publish(struct server *server, struct weft_error *error)
 /* The parent's request to promote this replica. */
 struct weft_server_promotion {
     uint32_t restart; /* number of starts of the server's slot */
-    uint64_t died_ns; /* the server was dead at this time, by the machine's clock; 0 = unknown */
+    uint64_t died_ns; /* a time at which the server had died, CLOCK_MONOTONIC; 0 = unknown */
 };
 bool weft_server_is_promotion(const cJSON *message, struct weft_server_promotion *promotion_p);
 /* Report to the parent, once, that this replica can be promoted. */
