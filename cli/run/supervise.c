@@ -15,7 +15,7 @@ static const uint64_t ready_patience_ns = 120 * WEFT_NS_PER_S;
  * have finished their work can exit. */
 static const uint64_t gone_patience_ns = WEFT_NS_PER_S;
 
-/* After a stall of the whole host all leases lapse at once, but running processes renew theirs
+/* After a stall of the whole host all leases expire at once, but running processes renew theirs
  * soon. Wait for this fraction of the lease. */
 enum { REPLACE_AFTER_DIVISOR = 2 };
 

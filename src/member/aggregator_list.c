@@ -48,7 +48,7 @@ uint16_t weft_aggregator_list_join(struct weft_aggregator_list *list,
 {
     struct weft_aggregator_entry *a = &list->entries[request->rank];
     if (request->count > 0 && request->count != shards) {
-        return shards == 0 ? WEFT_MEMBER_UNTOLD : WEFT_MEMBER_OTHER_SHARDS;
+        return shards == 0 ? WEFT_MEMBER_SIZE_UNKNOWN : WEFT_MEMBER_OTHER_SHARDS;
     }
     if (a->member == request->member && request->incarnation < a->incarnation) {
         return WEFT_MEMBER_SUPERSEDED;

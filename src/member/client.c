@@ -192,8 +192,8 @@ static void refused(struct weft_member_client *client, const struct weft_member_
                     uint64_t now_ns)
 {
     bool is_claim = reply->status == WEFT_MEMBER_CLAIMED || reply->status == WEFT_MEMBER_FULL;
-    bool may_wait =
-        is_claim || reply->status == WEFT_MEMBER_UNTOLD || reply->status == WEFT_MEMBER_UNAVAILABLE;
+    bool may_wait = is_claim || reply->status == WEFT_MEMBER_SIZE_UNKNOWN ||
+                    reply->status == WEFT_MEMBER_UNAVAILABLE;
     client->state.refusal = *reply;
     if (reply->status == WEFT_MEMBER_SUPERSEDED) {
         client->state.phase = WEFT_MEMBER_REPLACED;

@@ -57,7 +57,7 @@ enum weft_member_op {
     X(UNKNOWN_MEMBER, "not registered, or the lease has ended and was given away")                 \
     X(FULL, "every rank or shard is taken")                                                        \
     X(RANGE, "the job has no such rank or shard")                                                  \
-    X(UNTOLD, "the number of workers or shards of the job is not known yet")                       \
+    X(SIZE_UNKNOWN, "the number of workers or shards of the job is not known yet")                 \
     X(UNAVAILABLE, "the coordinator cannot write its journal")
 
 enum weft_member_status {

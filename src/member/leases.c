@@ -48,7 +48,7 @@ struct weft_lease *weft_leases_find_worker(const struct weft_leases *leases, uin
     return NULL;
 }
 
-struct weft_lease *weft_leases_next_to_lapse(const struct weft_leases *leases)
+struct weft_lease *weft_leases_next_to_expire(const struct weft_leases *leases)
 {
     struct weft_lease *next = NULL;
     for (uint32_t i = 0; i < leases->members_max; i++) {
@@ -127,8 +127,8 @@ uint32_t weft_leases_choose_first(const struct weft_leases *leases, uint32_t spa
 
 /* ---- changes --------------------------------------------------------------------------------- */
 
-struct weft_lease *weft_leases_clear_way(struct weft_leases *leases, uint32_t rank, uint32_t first,
-                                         uint32_t span, uint32_t *detail_p)
+struct weft_lease *weft_leases_remove_expired(struct weft_leases *leases, uint32_t rank,
+                                              uint32_t first, uint32_t span, uint32_t *detail_p)
 {
     for (uint32_t s = first; span > 0 && s < first + span; s++) {
         struct weft_lease *holder = leases->shards[s].holder;
@@ -165,16 +165,16 @@ struct weft_lease *weft_leases_make_room(struct weft_leases *leases)
     return entry;
 }
 
-void weft_leases_grant(struct weft_leases *leases, struct weft_lease *rack,
+void weft_leases_grant(struct weft_leases *leases, struct weft_lease *entry,
                        const struct weft_lease *holder)
 {
-    *rack = *holder;
+    *entry = *holder;
     weft_leases_note_epoch(leases, holder->epoch);
-    for (uint32_t s = 0; s < rack->span; s++) {
-        leases->shards[rack->first + s] = (struct weft_lease_shard){.holder = rack};
+    for (uint32_t s = 0; s < entry->span; s++) {
+        leases->shards[entry->first + s] = (struct weft_lease_shard){.holder = entry};
     }
-    if (rack->role != WEFT_ROLE_SERVER) {
-        weft_leases_set_done(leases, rack->rank, false);
+    if (entry->role != WEFT_ROLE_SERVER) {
+        weft_leases_set_done(leases, entry->rank, false);
     }
 }
 
@@ -196,15 +196,15 @@ void weft_leases_note_epoch(struct weft_leases *leases, uint64_t epoch)
     leases->epoch_last = epoch > leases->epoch_last ? epoch : leases->epoch_last;
 }
 
-void weft_leases_set_all_lapsed(struct weft_leases *leases, bool expired)
+void weft_leases_set_all_expired(struct weft_leases *leases, bool expired)
 {
     for (uint32_t i = 0; i < leases->members_max; i++) {
         leases->entries[i].expired = expired && leases->entries[i].member != 0;
     }
 }
 
-bool weft_leases_place_shards(struct weft_leases *leases, const struct weft_lease *lease,
-                              const struct weft_member_request *request)
+bool weft_leases_set_addresses(struct weft_leases *leases, const struct weft_lease *lease,
+                               const struct weft_member_request *request)
 {
     bool changed = false;
     for (uint32_t i = 0; i < request->count; i++) {

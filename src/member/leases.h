@@ -51,7 +51,7 @@ void weft_leases_fini(struct weft_leases *leases);
 struct weft_lease *weft_leases_find(const struct weft_leases *leases, uint64_t member);
 struct weft_lease *weft_leases_find_worker(const struct weft_leases *leases, uint32_t rank);
 /* The holder whose lease ends first, of those that have not expired. */
-struct weft_lease *weft_leases_next_to_lapse(const struct weft_leases *leases);
+struct weft_lease *weft_leases_next_to_expire(const struct weft_leases *leases);
 /* When the next lease of that role ends; WEFT_NEVER = there is none. */
 uint64_t weft_leases_next_end_ns(const struct weft_leases *leases, uint8_t role);
 uint32_t weft_leases_count(const struct weft_leases *leases);
@@ -67,13 +67,14 @@ uint32_t weft_leases_choose_first(const struct weft_leases *leases, uint32_t spa
 
 /* Remove the expired holders of this rank (span 0) or of these shards. If a holder has not expired,
  * it is returned, with its rank or shard in *detail_p, and nothing was removed. */
-struct weft_lease *weft_leases_clear_way(struct weft_leases *leases, uint32_t rank, uint32_t first,
-                                         uint32_t span, uint32_t *detail_p);
+struct weft_lease *weft_leases_remove_expired(struct weft_leases *leases, uint32_t rank,
+                                              uint32_t first, uint32_t span, uint32_t *detail_p);
 /* An entry for a new member: a free one, else that of an expired worker, which nothing depends on.
  * NULL: the table is full. */
 struct weft_lease *weft_leases_make_room(struct weft_leases *leases);
-/* Give the holder this entry, and its rank or its shards, which clear_way has freed. */
-void weft_leases_grant(struct weft_leases *leases, struct weft_lease *rack,
+/* Copy `holder` into this entry, and give it its rank or its shards, which remove_expired has
+ * freed. */
+void weft_leases_grant(struct weft_leases *leases, struct weft_lease *entry,
                        const struct weft_lease *holder);
 /* Free its entry, rank and shards. */
 void weft_leases_remove(struct weft_leases *leases, struct weft_lease *lease);
@@ -82,10 +83,11 @@ void weft_leases_set_done(struct weft_leases *leases, uint32_t rank, bool done);
 /* This epoch was granted: the next one is larger. */
 void weft_leases_note_epoch(struct weft_leases *leases, uint64_t epoch);
 /* While a journal is restored: later grants replace all leases, or none. */
-void weft_leases_set_all_lapsed(struct weft_leases *leases, bool expired);
-/* Set the addresses of its shards from a request. False: they are unchanged, or it has none. */
-bool weft_leases_place_shards(struct weft_leases *leases, const struct weft_lease *lease,
-                              const struct weft_member_request *request);
+void weft_leases_set_all_expired(struct weft_leases *leases, bool expired);
+/* Set the addresses of its shards from a request. False: they are unchanged, or the request has
+ * none. */
+bool weft_leases_set_addresses(struct weft_leases *leases, const struct weft_lease *lease,
+                               const struct weft_member_request *request);
 
 /* ---- the list of all shards ------------------------------------------------------------------ */
 

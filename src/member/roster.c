@@ -89,7 +89,7 @@ uint16_t weft_roster_in_range(const struct weft_roster *roster,
     uint32_t wanted = is_server ? request->first : request->rank;
     uint32_t span = is_server ? request->span : 1;
     if (count == 0) {
-        return WEFT_MEMBER_UNTOLD;
+        return WEFT_MEMBER_SIZE_UNKNOWN;
     }
     bool fits = span <= count && (wanted == WEFT_MEMBER_NONE || wanted <= count - span);
     return fits ? WEFT_MEMBER_OK : WEFT_MEMBER_RANGE;
@@ -125,7 +125,7 @@ uint16_t weft_roster_grant(struct weft_roster *roster, const struct weft_member_
         }
     }
     struct weft_lease *holder =
-        weft_leases_clear_way(leases, rank, first, request->span, &reply->detail);
+        weft_leases_remove_expired(leases, rank, first, request->span, &reply->detail);
     if (holder != NULL) {
         reply->retry_ms = ms_until(holder->until_ns, now_ns);
         if (is_server && leases->shards[reply->detail].address.port != 0) {
@@ -197,7 +197,7 @@ static uint16_t join(struct weft_roster *roster, const struct weft_member_reques
         *changed_p = status == WEFT_MEMBER_OK;
     }
     if (status == WEFT_MEMBER_OK) {
-        *changed_p |= weft_leases_place_shards(&roster->leases, entry, request);
+        *changed_p |= weft_leases_set_addresses(&roster->leases, entry, request);
         *entry_p = entry;
     }
     return status;
@@ -293,7 +293,7 @@ static uint16_t aggregator_handle(struct weft_roster *roster, uint8_t op,
     return status;
 }
 
-void weft_roster_expire(struct weft_roster *roster, uint64_t now_ns)
+void weft_roster_remove_silent(struct weft_roster *roster, uint64_t now_ns)
 {
     weft_aggregator_list_expire(&roster->aggregators, now_ns);
 }
@@ -374,15 +374,15 @@ bool weft_roster_list(const struct weft_roster *roster, struct weft_member_reply
 
 uint64_t weft_roster_deadline(const struct weft_roster *roster)
 {
-    const struct weft_lease *next = weft_leases_next_to_lapse(&roster->leases);
+    const struct weft_lease *next = weft_leases_next_to_expire(&roster->leases);
     uint64_t first_ns = next != NULL ? next->until_ns : WEFT_NEVER;
     return weft_min_u64(first_ns, weft_aggregator_list_deadline(&roster->aggregators));
 }
 
-bool weft_roster_lapse(struct weft_roster *roster, uint64_t now_ns,
-                       struct weft_member_request *who_p)
+bool weft_roster_expire_next(struct weft_roster *roster, uint64_t now_ns,
+                             struct weft_member_request *who_p)
 {
-    struct weft_lease *next = weft_leases_next_to_lapse(&roster->leases);
+    struct weft_lease *next = weft_leases_next_to_expire(&roster->leases);
     if (next == NULL || next->until_ns > now_ns) {
         return false;
     }

@@ -85,14 +85,14 @@ void weft_roster_aggregator(const struct weft_roster *roster, uint32_t rank, uin
 uint64_t weft_roster_version(const struct weft_roster *roster);
 
 /* Remove aggregators that have been silent for a lease. */
-void weft_roster_expire(struct weft_roster *roster, uint64_t now_ns);
+void weft_roster_remove_silent(struct weft_roster *roster, uint64_t now_ns);
 
 /* When the next lease expires, or the next aggregator is removed; WEFT_NEVER = none. */
 uint64_t weft_roster_deadline(const struct weft_roster *roster);
 
 /* Let one overdue lease expire, and return its holder; false when there is none. */
-bool weft_roster_lapse(struct weft_roster *roster, uint64_t now_ns,
-                       struct weft_member_request *who_p);
+bool weft_roster_expire_next(struct weft_roster *roster, uint64_t now_ns,
+                             struct weft_member_request *who_p);
 
 /* Apply a record of the journal, oldest first; leases begin at now_ns.
  * Errors:  WEFT_DATA  it does not fit this roster (a journal of another job). */

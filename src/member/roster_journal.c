@@ -63,13 +63,13 @@ weft_status weft_roster_restore(struct weft_roster *roster, uint8_t op,
     if (entry != NULL) {
         weft_leases_remove(leases, entry);
     }
-    weft_leases_set_all_lapsed(leases, true);
+    weft_leases_set_all_expired(leases, true);
     uint16_t status = weft_roster_grant(roster, record, record->epoch, now_ns, &reply, &entry);
-    weft_leases_set_all_lapsed(leases, false);
+    weft_leases_set_all_expired(leases, false);
     if (status != WEFT_MEMBER_OK) {
         return WEFT_DATA;
     }
-    (void)weft_leases_place_shards(leases, entry, record);
+    (void)weft_leases_set_addresses(leases, entry, record);
     weft_roster_renew(roster, entry, now_ns);
     return WEFT_OK;
 }

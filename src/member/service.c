@@ -319,10 +319,10 @@ static void tell_near(struct weft_member_service *service)
 void weft_member_service_progress(struct weft_member_service *service, uint64_t now_ns)
 {
     struct weft_member_request who;
-    while (weft_roster_lapse(service->config.roster, now_ns, &who)) {
+    while (weft_roster_expire_next(service->config.roster, now_ns, &who)) {
         note(service, WEFT_MEMBER_NOTE_EXPIRED, &who, WEFT_MEMBER_OK);
     }
-    weft_roster_expire(service->config.roster, now_ns);
+    weft_roster_remove_silent(service->config.roster, now_ns);
     tell_list(service);
     tell_near(service);
     if (service->is_dirty && service->config.sync != NULL && !service->is_broken) {

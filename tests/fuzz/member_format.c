@@ -45,7 +45,7 @@ static void ask(uint8_t op, const struct weft_member_request *q)
     memcpy(first.job, q->job, sizeof(first.job));
     (void)weft_roster_handle(roster, WEFT_MEMBER_REGISTER, &first, 0, &a, &record);
     for (uint64_t now_ns = 0; now_ns < 3 * config.lease_ns; now_ns += config.lease_ns) {
-        while (weft_roster_lapse(roster, now_ns, &who)) {
+        while (weft_roster_expire_next(roster, now_ns, &who)) {
         }
         bool changed = weft_roster_handle(roster, op, q, now_ns, &a, &record);
         size_t count = weft_member_reply_pack(&a, bytes);

@@ -69,7 +69,7 @@ static uint16_t ask(struct bench *b, uint8_t op, const struct weft_member_reques
                     uint64_t now_ns)
 {
     struct weft_member_request who;
-    while (weft_roster_lapse(b->roster, now_ns, &who)) {
+    while (weft_roster_expire_next(b->roster, now_ns, &who)) {
     }
     b->changed = weft_roster_handle(b->roster, op, q, now_ns, &b->reply, &b->record);
     assert_int_equal(b->reply.rpc_id, q->rpc_id);
@@ -99,7 +99,7 @@ static void ranks_are_given(void **state)
     assert_true(b->reply.epoch > epoch);
     q = worker(12, WEFT_MEMBER_NONE);
     assert_int_equal(join(b, &q, 2), WEFT_MEMBER_FULL);
-    assert_int_equal(b->reply.retry_ms, 5000); /* the first lease to lapse is that of member 10, at
+    assert_int_equal(b->reply.retry_ms, 5000); /* the first lease to expire is that of member 10, at
                                                 * 5 s + 1 ns */
     q = worker(12, 2);
     assert_int_equal(join(b, &q, 2), WEFT_MEMBER_RANGE);
@@ -135,14 +135,14 @@ static void numbers_may_come_from_members(void **state)
     weft_roster_config_default(&config);
     assert_int_equal(weft_roster_new(&config, &b->roster), WEFT_OK);
     struct weft_member_request q = worker(10, 0);
-    assert_int_equal(join(b, &q, 0), WEFT_MEMBER_UNTOLD);
+    assert_int_equal(join(b, &q, 0), WEFT_MEMBER_SIZE_UNKNOWN);
     q.workers = 65;
     assert_int_equal(join(b, &q, 0), WEFT_MEMBER_RANGE); /* more than this coordinator accepts */
     q.workers = 3;
     assert_int_equal(join(b, &q, 0), WEFT_MEMBER_OK);
     assert_int_equal(weft_roster_workers(b->roster), 3);
     q = server(20, 0, 0);
-    assert_int_equal(join(b, &q, 0), WEFT_MEMBER_UNTOLD);
+    assert_int_equal(join(b, &q, 0), WEFT_MEMBER_SIZE_UNKNOWN);
     q.shards = 2;
     assert_int_equal(join(b, &q, 0), WEFT_MEMBER_OK);
     weft_roster_free(b->roster);
@@ -165,7 +165,7 @@ static void shards_have_one_server(void **state)
     assert_int_equal(b->reply.first, 2); /* the free slot */
     q = server(22, WEFT_MEMBER_NONE, 0);
     assert_int_equal(join(b, &q, 1 * (uint64_t)S), WEFT_MEMBER_FULL);
-    /* The lease of member 20 lapses at 5 s; that of 21 does not. */
+    /* The lease of member 20 expires at 5 s; that of 21 does not. */
     assert_int_equal(join(b, &q, 5 * (uint64_t)S), WEFT_MEMBER_OK);
     assert_int_equal(b->reply.first, 0);
     assert_true(b->reply.epoch > epoch);
@@ -180,7 +180,7 @@ static void shards_have_one_server(void **state)
     assert_int_equal(join(b, &q, 5 * (uint64_t)S), WEFT_MEMBER_RANGE); /* 3 and 4 */
 }
 
-static void a_lapsed_lease_comes_back(void **state)
+static void an_expired_lease_comes_back(void **state)
 {
     struct bench *b = *state;
     struct weft_member_request who;
@@ -189,10 +189,10 @@ static void a_lapsed_lease_comes_back(void **state)
     q.epoch = b->reply.epoch;
     q.count = 0;
     assert_int_equal(weft_roster_deadline(b->roster), 5 * (uint64_t)S);
-    assert_false(weft_roster_lapse(b->roster, 5 * (uint64_t)S - 1, &who));
-    assert_true(weft_roster_lapse(b->roster, 5 * (uint64_t)S, &who));
+    assert_false(weft_roster_expire_next(b->roster, 5 * (uint64_t)S - 1, &who));
+    assert_true(weft_roster_expire_next(b->roster, 5 * (uint64_t)S, &who));
     assert_int_equal(who.member, 20);
-    assert_false(weft_roster_lapse(b->roster, 9 * (uint64_t)S, &who)); /* reported once */
+    assert_false(weft_roster_expire_next(b->roster, 9 * (uint64_t)S, &who)); /* reported once */
     assert_int_equal(weft_roster_deadline(b->roster), WEFT_NEVER);
     assert_int_equal(ask(b, WEFT_MEMBER_HEARTBEAT, &q, 10 * (uint64_t)S), WEFT_MEMBER_OK);
     assert_int_equal(b->reply.epoch, q.epoch);
@@ -220,7 +220,7 @@ static void list_is_whole_or_nothing(void **state)
     assert_int_equal(list.count, 4);
     assert_int_equal(list.addresses[1].port, 7701);
     assert_int_equal(list.addresses[3].port, 7801);
-    assert_true(weft_roster_lapse(b->roster, 5 * (uint64_t)S, &who));
+    assert_true(weft_roster_expire_next(b->roster, 5 * (uint64_t)S, &who));
     assert_false(weft_roster_list(b->roster, &list)); /* a new member waits for shard 0 */
     q = server(22, 0, 7900);
     assert_int_equal(join(b, &q, 5 * (uint64_t)S), WEFT_MEMBER_OK);
@@ -382,7 +382,7 @@ static void a_journal_with_an_absurd_epoch_is_not_taken(void **state)
 static void table_is_bounded(void **state)
 {
     struct bench *b = *state;
-    for (uint64_t m = 0; m < 40; m++) { /* each lease lapses before the next member joins */
+    for (uint64_t m = 0; m < 40; m++) { /* each lease expires before the next member joins */
         struct weft_member_request q = worker(100 + m, m % 2);
         assert_int_equal(join(b, &q, m * 10 * S), WEFT_MEMBER_OK);
     }
@@ -558,13 +558,13 @@ static void aggregators(void **state)
     q = aggregator(102, 6, 8, 6500);
     q.span = q.count = 3;
     assert_int_equal(join(b, &q, 0), WEFT_MEMBER_OTHER_SHARDS);
-    /* If it is silent, its lease lapses, and another member may get the number; its later messages
+    /* If it is silent, its lease expires, and another member may get the number; its later messages
      * are unknown. */
     q = aggregator(100, 3, 7, 5000);
     weft_roster_aggregator(b->roster, 0, 7, &before);
     assert_int_equal(weft_roster_deadline(b->roster), UINT64_C(5) * S);
     assert_int_equal(ask(b, WEFT_MEMBER_HEARTBEAT, &q, UINT64_C(4) * S), WEFT_MEMBER_OK);
-    weft_roster_expire(b->roster, UINT64_C(6) * S);
+    weft_roster_remove_silent(b->roster, UINT64_C(6) * S);
     assert_int_equal(aggregator_of(b, 1, 0), 3);
     q = aggregator(102, 5, 8, 6500);
     assert_int_equal(join(b, &q, UINT64_C(6) * S), WEFT_MEMBER_OK);
@@ -612,7 +612,7 @@ int main(void)
                                        TEST(job_must_agree),
                                        TEST(numbers_may_come_from_members),
                                        TEST(shards_have_one_server),
-                                       TEST(a_lapsed_lease_comes_back),
+                                       TEST(an_expired_lease_comes_back),
                                        TEST(list_is_whole_or_nothing),
                                        TEST(aggregators),
                                        TEST(a_later_incarnation_takes_over),

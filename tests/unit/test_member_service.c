@@ -314,7 +314,7 @@ static void registers_again(void **state)
     bench_free(&b);
 }
 
-/* The lease of a suspended server lapses, and its next message renews it. If another process has
+/* The lease of a suspended server expires, and its next message renews it. If another process has
  * the slot meanwhile, the reply to the next heartbeat reports that. */
 static void a_server_sleeps(void **state)
 {

@@ -1,5 +1,5 @@
-/* The coordinator in its thread: log lines, the journal's contents, a lapsed lease, the end of the
- * work. */
+/* The coordinator in its thread: log lines, the journal's contents, an expired lease, the end of
+ * the work. */
 #include "node/coordinator.h"
 
 #include "io/member_thread.h"
@@ -25,7 +25,7 @@ enum { PATIENCE_MS = 120000 };
 struct heard {
     pthread_mutex_t lock;
     char text[4096];
-    int lapsed_fd[2]; /* a pipe: the rank of each whose lease expired */
+    int expired_fd[2]; /* a pipe: the rank of each whose lease expired */
 };
 
 static void hear(void *arg, enum weft_node_level level, const char *text)
@@ -42,7 +42,7 @@ static void expired(void *arg, const struct weft_member_request *who, bool is_la
 {
     struct heard *heard = arg;
     if (is_lapsed) {
-        assert_int_equal(write(heard->lapsed_fd[1], &who->rank, sizeof(who->rank)),
+        assert_int_equal(write(heard->expired_fd[1], &who->rank, sizeof(who->rank)),
                          sizeof(who->rank));
     }
 }
@@ -198,7 +198,7 @@ static void a_lease_lapses(void **state)
         _exit(1);
     }
     must_start(&c, &heard, NULL);
-    assert_int_equal(pipe(heard.lapsed_fd), 0);
+    assert_int_equal(pipe(heard.expired_fd), 0);
     uint16_t port = weft_coordinator_port(&c);
     assert_int_equal(write(port_fd[1], &port, sizeof(port)), sizeof(port));
     for (uint32_t members = 0; members == 0; (void)usleep(1000)) {
@@ -206,14 +206,14 @@ static void a_lease_lapses(void **state)
     }
     assert_int_equal(kill(pid, SIGKILL), 0);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
-    must_be_readable(heard.lapsed_fd[0]);
-    assert_int_equal(read(heard.lapsed_fd[0], &rank, sizeof(rank)), sizeof(rank));
+    must_be_readable(heard.expired_fd[0]);
+    assert_int_equal(read(heard.expired_fd[0], &rank, sizeof(rank)), sizeof(rank));
     assert_int_equal(rank, 0);
     weft_coordinator_stop(&c);
     assert_string_equal(heard.text, "! worker 0 has been silent for its lease; its slot is free\n");
     for (int i = 0; i < 2; i++) {
         (void)close(port_fd[i]);
-        (void)close(heard.lapsed_fd[i]);
+        (void)close(heard.expired_fd[i]);
     }
 }
 
