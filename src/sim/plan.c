@@ -91,7 +91,7 @@ static void draw_hosts(struct weft_prng *prng, struct weft_plan *plan)
         uint8_t ecn = host->ep.ecn;
         weft_ep_config_default(&host->ep);
         host->ep.ecn = ecn;
-        host->ep.name = 1000 + i;
+        host->ep.name = WEFT_PLAN_NAME_FIRST + i;
         host->ep.packet_bytes = (uint16_t)packet_bytes;
         host->ep.peers_max = 2 * plan->hosts + 2; /* crossing connections count twice */
         draw_endpoint(prng, &host->ep);

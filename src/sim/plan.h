@@ -17,6 +17,7 @@ enum {
     WEFT_PLAN_CHUNKS_MAX = 6000, /* of all messages together */
     WEFT_PLAN_BYTES_MAX = 4 * 1000000,
     WEFT_PLAN_CLOSES_MAX = 8,
+    WEFT_PLAN_NAME_FIRST = 1000, /* name of host 0 in HELLO; host i has this + i */
     WEFT_PLAN_STREAMS_MAX = 16, /* streams whose loss fractions an endpoint stores */
 };
 

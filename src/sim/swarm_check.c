@@ -57,7 +57,7 @@ bool weft_swarm_all_closed(struct swarm *s, bool complain)
             }
             return false;
         }
-        if (s->host[i].anew) {
+        if (s->host[i].reconnecting) {
             if (complain) {
                 weft_world_fail(s->world, "host %" PRIu32 " did not reconnect", i);
             }

@@ -6,19 +6,21 @@
 static void on_peer_up(struct swarm *s, uint32_t host, const struct weft_msg_event *event)
 {
     struct swarm_host *h = &s->host[host];
-    uint64_t other = event->name - 1000;
-    bool named = event->name >= 1000 && other < s->plan.hosts;
-    uint64_t second = named ? event->incarnation - s->plan.host[other].ep.incarnation : 2;
-    if (second > (s->reborn && other == s->plan.victim)) {
+    uint64_t other = event->name - WEFT_PLAN_NAME_FIRST;
+    bool named = event->name >= WEFT_PLAN_NAME_FIRST && other < s->plan.hosts;
+    /* The victim's new process has the next incarnation. */
+    uint64_t restarts = named ? event->incarnation - s->plan.host[other].ep.incarnation : 0;
+    bool may_restart = s->reborn && other == s->plan.victim;
+    if (!named || restarts > may_restart) {
         weft_world_fail(s->world, "host %" PRIu32 ": PEER_UP with a wrong name or incarnation",
                         host);
         return;
     }
-    if (second == 1) {
-        h->anew = false;
+    if (restarts == 1) {
+        h->reconnecting = false;
         if (h->peer_of[other] == event->peer) {
-            /* Started with the old process and completed with the new one, which waits for no
-             * message. */
+            /* The handshake began with the old process and was completed by the new one, to which
+             * the plan has no messages. */
             weft_ep_close(weft_world_ep(s->world, host), event->peer, event->at_ns);
         }
     }
@@ -35,7 +37,7 @@ static void on_peer_up(struct swarm *s, uint32_t host, const struct weft_msg_eve
 }
 
 /* As a higher layer does when its server restarts: connect at once. */
-static void connect_anew(struct swarm *s, uint32_t host, uint32_t to, uint64_t now_ns)
+static void reconnect(struct swarm *s, uint32_t host, uint32_t to, uint64_t now_ns)
 {
     struct weft_addr addr = weft_world_addr(to);
     weft_peer peer;
@@ -45,10 +47,11 @@ static void connect_anew(struct swarm *s, uint32_t host, uint32_t to, uint64_t n
     }
     s->host[host].host_of[peer] = to;
     weft_cuts_made(&s->cuts, host, peer, to, true);
-    s->host[host].anew = true;
+    s->host[host].reconnecting = true;
 }
 
-/* This end of a connection that the plan has closed is gone; its opener opens a new one. */
+/* A connection that the plan has closed has ended at this host. The host that opened it opens a new
+ * one. */
 static void replace_cut(struct swarm *s, uint32_t host, uint32_t other,
                         const struct weft_msg_event *event)
 {
@@ -73,13 +76,13 @@ static bool down_allowed(const struct swarm *s, uint32_t host, uint32_t other,
                          const struct weft_msg_event *event)
 {
     bool restarted = event->down == WEFT_DOWN_RESTARTED;
-    bool left = event->down == WEFT_DOWN_LOCAL;
+    bool closed_here = event->down == WEFT_DOWN_LOCAL;
     bool silent = event->down == WEFT_DOWN_SILENT;
     if (swarm_may_end(s, host, event->peer, other)) {
-        return restarted || left || silent || event->down == WEFT_DOWN_CLOSED;
+        return restarted || closed_here || silent || event->down == WEFT_DOWN_CLOSED;
     }
     return other != NOBODY && swarm_died(s, other) &&
-           (silent || (s->reborn && (restarted || left)));
+           (silent || (s->reborn && (restarted || closed_here)));
 }
 
 /* A peer may go down only if it died or the plan closed the connection, and only after its messages
@@ -98,8 +101,8 @@ static void on_peer_down(struct swarm *s, uint32_t host, const struct weft_msg_e
     h->streams[event->peer] = (struct weft_oracle_streams){0}; /* the next connection starts from
                                                                 * zero */
     bool mine = h->peer_of[other] == event->peer;
-    if ((restarted || h->anew) && swarm_connects(s, host, other) && !s->draining) {
-        connect_anew(s, host, other, event->at_ns);
+    if ((restarted || h->reconnecting) && swarm_connects(s, host, other) && !s->draining) {
+        reconnect(s, host, other, event->at_ns);
     }
     if (swarm_may_end(s, host, event->peer, other)) {
         replace_cut(s, host, other, event);
@@ -144,7 +147,8 @@ static void on_open(struct swarm *s, uint32_t host, const struct weft_msg_event 
     }
 }
 
-/* The message of a transfer event; this host must be the matching end. */
+/* The message of a CHUNK, RECEIVED or SENT. This host must be its sender for SENT, else its
+ * receiver. */
 static struct weft_oracle_msg *msg_of(struct swarm *s, uint32_t host,
                                       const struct weft_msg_event *event)
 {
@@ -208,13 +212,15 @@ void weft_swarm_on_event(void *self, uint32_t host, const struct weft_msg_event 
     }
     if (swarm_died(s, host)) {
         if (event->type != WEFT_EVENT_PEER_UP && event->type != WEFT_EVENT_PEER_DOWN) {
-            weft_world_fail(s->world, "host %" PRIu32 ", a new process: event %d", host,
-                            (int)event->type);
+            weft_world_fail(s->world,
+                            "host %" PRIu32 ": event %d at the new process, which has no messages",
+                            host, (int)event->type);
         }
         return;
     }
-    bool again = event->type == WEFT_EVENT_PEER_UP && s->plan.closes > 0;
-    if (s->draining && event->type != WEFT_EVENT_PEER_DOWN && !again) {
+    /* A connection that replaces one that the plan has closed may come up late. */
+    bool is_replacement = event->type == WEFT_EVENT_PEER_UP && s->plan.closes > 0;
+    if (s->draining && event->type != WEFT_EVENT_PEER_DOWN && !is_replacement) {
         weft_world_fail(s->world, "host %" PRIu32 ": event %d after everything was closed", host,
                         (int)event->type);
         return;

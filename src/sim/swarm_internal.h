@@ -35,7 +35,7 @@ struct swarm_host {
     struct weft_oracle_streams *streams;    /* by peer: streams of the data sent to it */
     bool connecting[WEFT_PLAN_HOSTS_MAX];
     bool down[WEFT_PLAN_HOSTS_MAX]; /* PEER_DOWN was received; do not retry */
-    bool anew;                      /* a new connection to the restarted host is needed */
+    bool reconnecting;              /* to the restarted host, until PEER_UP of its new process */
     bool close_done[WEFT_PLAN_CLOSES_MAX];
     float *accumulator;
     uint64_t accumulator_bytes;
@@ -55,7 +55,7 @@ struct swarm {
     uint8_t flows[WEFT_PLAN_HOSTS_MAX][WEFT_PLAN_HOSTS_MAX]; /* [src][dst]: whether there are
                                                               * messages */
     uint64_t closed_ns;
-    uint64_t cut;
+    uint64_t cut; /* this and the next two: see struct weft_swarm_result */
     uint64_t cut_messages;
     uint64_t noticed;
     bool draining;
