@@ -46,7 +46,8 @@ struct eval {
      WEFT_OPTION_STRING,                                                                           \
      .value = &(e)->data, .fallback = ""},                                                         \
     {"format", "NAME", "format of the data", WEFT_OPTION_CUSTOM, .value = &(e)->format_name,       \
-     .parse = weft_job_parse_format, .fallback = "that of the training data"},                     \
+     .parse = weft_job_parse_format,                                                               \
+     .fallback = "that of a saved model; required for a checkpoint"},                              \
     {"rows", "WHICH", "rows to use: test (not used for training), train or all",                   \
      WEFT_OPTION_CHOICE, .value = &(e)->which, .choices = which_names}
 
