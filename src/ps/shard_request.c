@@ -382,7 +382,7 @@ static bool is_hot_set(const struct shard_slot *slot)
            (slot->request.flags & WEFT_RPC_HOT) != 0;
 }
 
-/* The head is written last, because it contains the time of departure. */
+/* The head is written last, because it contains the times in the shard until departure. */
 static weft_status reply_send(struct weft_shard *shard, struct shard_slot *slot, uint64_t now_ns)
 {
     bool rows = slot->op == WEFT_RPC_PULL &&
