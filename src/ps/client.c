@@ -97,8 +97,8 @@ static weft_status members_init(struct weft_ps_client *client)
     client->clock_probes_first = config->ops_max * client->parts_per_op;
     client->resumes_first = client->clock_probes_first + (uint32_t)links;
     client->log.first = client->resumes_first + (uint32_t)links;
-    client->log.places = config->replay_bytes > 0 ? config->replay_messages_max : 0;
-    client->parts_total = client->log.first + client->log.places;
+    client->log.slots = config->replay_bytes > 0 ? config->replay_messages_max : 0;
+    client->parts_total = client->log.first + client->log.slots;
     client->ends = calloc(config->shards, sizeof(*client->ends));
     client->tables = calloc(config->tables_max, sizeof(*client->tables));
     client->links = calloc(links, sizeof(*client->links));

@@ -85,7 +85,7 @@ void weft_ps_hots_fini(struct weft_ps_client *client)
     free(hots);
 }
 
-/* ---- routes ---------------------------------------------------------------------------------- */
+/* ---- shard or aggregator --------------------------------------------------------------------- */
 
 static struct ps_hot_link *hot_link(const struct weft_ps_client *client, uint16_t table,
                                     uint32_t shard)

@@ -130,7 +130,7 @@ static inline uint32_t ps_op_part(const struct weft_ps_client *client, uint32_t 
 {
     const struct ps_op *o = &client->ops[op];
     return o->logged
-               ? client->log.first + (o->log_first - client->log.first + i) % client->log.places
+               ? client->log.first + (o->log_first - client->log.first + i) % client->log.slots
                : op * client->parts_per_op + i;
 }
 

@@ -34,7 +34,7 @@ void weft_ps_log_fini(struct weft_ps_client *client)
 static struct ps_part *part_at(const struct weft_ps_client *client, uint32_t i)
 {
     const struct ps_log *log = &client->log;
-    return &client->parts[log->first + (log->head + i) % log->places];
+    return &client->parts[log->first + (log->head + i) % log->slots];
 }
 
 #define FOR_LOG(client, i) for (uint32_t i = 0; i < (client)->log.count; i++)
@@ -60,7 +60,7 @@ static uint64_t used(const struct weft_ps_client *client)
 bool weft_ps_log_filling(const struct weft_ps_client *client)
 {
     return ps_log_on(client) &&
-           (used(client) > client->log.bytes / 2 || client->log.count > client->log.places / 2);
+           (used(client) > client->log.bytes / 2 || client->log.count > client->log.slots / 2);
 }
 
 /* Upper bounds for the parts of these lists: total bytes, number, and largest part. */
@@ -128,14 +128,14 @@ weft_status weft_ps_log_room(struct weft_ps_client *client, const struct weft_ps
     if (parts == 0) {
         return WEFT_OK;
     }
-    if (bytes + largest > log->bytes || parts > log->places) {
+    if (bytes + largest > log->bytes || parts > log->slots) {
         return WEFT_NOMEM;
     }
-    if (after > log->bytes || log->count + parts > log->places) {
+    if (after > log->bytes || log->count + parts > log->slots) {
         return full(client, now_ns);
     }
     log->full_ns = 0;
-    if (after <= log->bytes / 4 * 3 && log->count + parts <= log->places / 4 * 3) {
+    if (after <= log->bytes / 4 * 3 && log->count + parts <= log->slots / 4 * 3) {
         log->slow_ns = 0;
         return WEFT_OK;
     }
@@ -152,7 +152,7 @@ weft_status weft_ps_log_room(struct weft_ps_client *client, const struct weft_ps
 
 struct ps_part *weft_ps_log_take(struct weft_ps_client *client)
 {
-    WEFT_ASSERT(client->log.count < client->log.places);
+    WEFT_ASSERT(client->log.count < client->log.slots);
     return part_at(client, client->log.count++);
 }
 
@@ -186,7 +186,7 @@ static void pop(struct weft_ps_client *client)
 {
     struct ps_log *log = &client->log;
     while (log->count > 0 && part_at(client, 0)->state == PART_FREE) {
-        log->head = (log->head + 1) % log->places;
+        log->head = (log->head + 1) % log->slots;
         log->count--;
     }
     client->counters.replay_bytes_now = used(client);

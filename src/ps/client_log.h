@@ -11,7 +11,7 @@ struct ps_log {
     uint64_t bytes;
     uint64_t end;   /* offset of the next request, if it fits before the end of the memory */
     uint32_t first; /* part index of the ring's first slot */
-    uint32_t places;
+    uint32_t slots;
     uint32_t head; /* slot of the oldest */
     uint32_t count;
     uint64_t slow_ns; /* nearly full: no push before this time; 0 = not nearly full */

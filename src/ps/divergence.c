@@ -10,11 +10,11 @@ static const double way_max = 1e18;
 /* Far more than the rounding errors of the sums below. */
 static const double rounding = 1e-9;
 
-weft_status weft_divergence_init(struct weft_divergence *divergence, uint32_t places)
+weft_status weft_divergence_init(struct weft_divergence *divergence, uint32_t slots)
 {
-    *divergence = (struct weft_divergence){.places = places};
-    divergence->since = calloc(places, sizeof(*divergence->since));
-    divergence->sent = calloc(places, sizeof(*divergence->sent));
+    *divergence = (struct weft_divergence){.slots = slots};
+    divergence->since = calloc(slots, sizeof(*divergence->since));
+    divergence->sent = calloc(slots, sizeof(*divergence->sent));
     if (divergence->since == NULL || divergence->sent == NULL) {
         weft_divergence_fini(divergence);
         return WEFT_NOMEM;
@@ -42,9 +42,9 @@ static double square(double value)
 }
 
 /* Returns the increase of the sum of squares. */
-static double walk(struct weft_divergence *divergence, uint32_t place, double squares)
+static double walk(struct weft_divergence *divergence, uint32_t slot, double squares)
 {
-    float *way = &divergence->since[place];
+    float *way = &divergence->since[slot];
     double before = *way;
     if (squares == 0) {
         return 0;
@@ -53,18 +53,18 @@ static double walk(struct weft_divergence *divergence, uint32_t place, double sq
     double after = before + step;
     after = after <= way_max ? after : way_max; /* also replaces NaN */
     *way = round_up(after);
-    divergence->since_end = place >= divergence->since_end ? place + 1 : divergence->since_end;
+    divergence->since_end = slot >= divergence->since_end ? slot + 1 : divergence->since_end;
     return square(*way) - square(before);
 }
 
-void weft_divergence_add(struct weft_divergence *divergence, uint32_t place, double squares)
+void weft_divergence_add(struct weft_divergence *divergence, uint32_t slot, double squares)
 {
-    divergence->since_squares += walk(divergence, place, squares);
+    divergence->since_squares += walk(divergence, slot, squares);
 }
 
-void weft_divergence_add_later(struct weft_divergence *divergence, uint32_t place, double squares)
+void weft_divergence_add_later(struct weft_divergence *divergence, uint32_t slot, double squares)
 {
-    divergence->later_squares += walk(divergence, place, squares);
+    divergence->later_squares += walk(divergence, slot, squares);
 }
 
 void weft_divergence_settle(struct weft_divergence *divergence)

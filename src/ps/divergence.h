@@ -30,10 +30,10 @@
 #include <stdbool.h>
 
 struct weft_divergence {
-    uint32_t places;    /* all row numbers are smaller */
-    float *since;       /* (places,): lengths of paths since the last cut */
-    float *sent;        /* (places,): lengths in the cut in progress, else zero */
-    uint32_t since_end; /* `since` is zero from here on; a table may have many unused places */
+    uint32_t slots;     /* all row numbers are smaller */
+    float *since;       /* (slots,): lengths of paths since the last cut */
+    float *sent;        /* (slots,): lengths in the cut in progress, else zero */
+    uint32_t since_end; /* `since` is zero from here on; a table may have many unused slots */
     uint32_t sent_end;
     double since_squares;
     double sent_squares;
@@ -41,16 +41,16 @@ struct weft_divergence {
 };
 
 /* Owns:    allocates memory for so many rows. Errors: WEFT_NOMEM: nothing stays allocated. */
-weft_status weft_divergence_init(struct weft_divergence *divergence, uint32_t places);
+weft_status weft_divergence_init(struct weft_divergence *divergence, uint32_t slots);
 void weft_divergence_fini(struct weft_divergence *divergence);
 
-/* The weights of the row at this place have changed; squares = the sum of the squares of the
+/* The weights of the row at this slot have changed; squares = the sum of the squares of the
  * changes. A value that is not finite, or is very large, counts as very large. */
-void weft_divergence_add(struct weft_divergence *divergence, uint32_t place, double squares);
+void weft_divergence_add(struct weft_divergence *divergence, uint32_t slot, double squares);
 
 /* The same for a change that cannot be in a cut now: it enters the bound at weft_divergence_settle
  * or at a cut. */
-void weft_divergence_add_later(struct weft_divergence *divergence, uint32_t place, double squares);
+void weft_divergence_add_later(struct weft_divergence *divergence, uint32_t slot, double squares);
 void weft_divergence_settle(struct weft_divergence *divergence);
 
 /* The rows are cut: the lengths counted so far become those of the cut. Not while a cut is in

@@ -19,9 +19,9 @@ weft_status weft_hot_init(struct weft_hot *hot, uint32_t top)
     if (top > WEFT_HOT_TOP_MAX) {
         return WEFT_INVALID;
     }
-    hot->places = calloc(2 * (size_t)top, sizeof(*hot->places));
+    hot->slots = calloc(2 * (size_t)top, sizeof(*hot->slots));
     hot->counts = calloc(2 * (size_t)top, sizeof(*hot->counts));
-    if (hot->places == NULL || hot->counts == NULL) {
+    if (hot->slots == NULL || hot->counts == NULL) {
         weft_hot_fini(hot);
         return WEFT_NOMEM;
     }
@@ -30,7 +30,7 @@ weft_status weft_hot_init(struct weft_hot *hot, uint32_t top)
 
 void weft_hot_fini(struct weft_hot *hot)
 {
-    free(hot->places);
+    free(hot->slots);
     free(hot->counts);
     *hot = (struct weft_hot){0};
 }
@@ -41,9 +41,9 @@ static const struct weft_table_row *listed_row(const struct weft_table *table, u
 {
     const struct weft_hot *hot = &table->hot;
     if (i + PREFETCH_ROWS < hot->listed) {
-        weft_prefetch(table_row_at(table, hot->places[i + PREFETCH_ROWS]));
+        weft_prefetch(table_row_at(table, hot->slots[i + PREFETCH_ROWS]));
     }
-    return table_row_at(table, hot->places[i]);
+    return table_row_at(table, hot->slots[i]);
 }
 
 /* 0 if the slot no longer has a row. */
@@ -95,9 +95,9 @@ static void keep(struct weft_table *table)
         bool below = hot->counts[i] + UINT64_C(1) == hot->threshold && hot->counts[i] > 0;
         if (hot->counts[i] >= hot->threshold || (below && room > 0)) {
             room -= below;
-            hot->places[kept++] = hot->places[i];
+            hot->slots[kept++] = hot->slots[i];
         } else {
-            table_row_at(table, hot->places[i])->number &= ~TABLE_ROW_HOT;
+            table_row_at(table, hot->slots[i])->number &= ~TABLE_ROW_HOT;
         }
     }
     hot->listed = kept;
@@ -125,7 +125,7 @@ void weft_table_hot_add(struct weft_table *table, struct weft_table_row *row)
     }
     WEFT_ASSERT(hot->listed < 2 * hot->top);
     row->number |= TABLE_ROW_HOT;
-    hot->places[hot->listed++] = table_row_number(row);
+    hot->slots[hot->listed++] = table_row_number(row);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */

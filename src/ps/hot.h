@@ -32,7 +32,7 @@ enum { WEFT_HOT_TOP_MAX = 1 << 24 };
 
 struct weft_hot {
     /* private */
-    uint32_t *places; /* (2 x top,): numbers of the marked places, rows or free */
+    uint32_t *slots; /* (2 x top,): numbers of the marked row slots, in use or free */
     uint32_t *counts; /* (2 x top,) scratch of a rise */
     uint32_t top;     /* 0: nothing is listed; updates are counted */
     uint32_t listed;

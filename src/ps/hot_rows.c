@@ -29,28 +29,28 @@ weft_status weft_hot_set_init(struct weft_hot_set *set, uint32_t rows_max, uint6
     if (rows_max == 0 || rows_max > WEFT_HOT_ROWS_MAX) {
         return WEFT_INVALID;
     }
-    uint32_t places = 2;
-    while (places < 2 * rows_max) {
-        places *= 2;
+    uint32_t slots = 2;
+    while (slots < 2 * rows_max) {
+        slots *= 2;
     }
     *set = (struct weft_hot_set){.key = weft_hash_key(key),
-                                 .places = calloc(places, sizeof(*set->places)),
+                                 .slots = calloc(slots, sizeof(*set->slots)),
                                  .unpacked = unpacked,
-                                 .mask = places - 1,
+                                 .mask = slots - 1,
                                  .rows_max = rows_max};
-    return set->places == NULL ? WEFT_NOMEM : WEFT_OK;
+    return set->slots == NULL ? WEFT_NOMEM : WEFT_OK;
 }
 
 void weft_hot_set_fini(struct weft_hot_set *set)
 {
-    free(set->places);
+    free(set->slots);
     *set = (struct weft_hot_set){0};
 }
 
 void weft_hot_set_clear(struct weft_hot_set *set)
 {
     if (set->rows > 0) { /* else its memory may never have been touched */
-        memset(set->places, 0, ((size_t)set->mask + 1) * sizeof(*set->places));
+        memset(set->slots, 0, ((size_t)set->mask + 1) * sizeof(*set->slots));
     }
     set->rows = set->epoch = 0;
     set->has_zero = false;
@@ -63,10 +63,10 @@ static void add(struct weft_hot_set *set, uint64_t id)
         return;
     }
     uint32_t at = (uint32_t)weft_hash_keyed(&set->key, id) & set->mask;
-    while (set->places[at] != 0 && set->places[at] != id) {
+    while (set->slots[at] != 0 && set->slots[at] != id) {
         at = (at + 1) & set->mask;
     }
-    set->places[at] = id;
+    set->slots[at] = id;
 }
 
 weft_status weft_hot_set_take(struct weft_hot_set *set, uint32_t rows, const uint8_t *bytes,

@@ -7,7 +7,8 @@
  *
  * No ids follow if the worker already has the set of this epoch; epoch 0 means that no set exists.
  *
- * Not here: the selection (agg/hot_set.h, shard_hot.c), and the routes (client_hot.c).
+ * Not here: the selection (agg/hot_set.h, shard_hot.c), and the choice between shard and aggregator
+ * (client_hot.c).
  *
  * Source: docs/PROTOCOL.md section 7, "Hot rows". */
 #ifndef WEFT_PS_HOT_ROWS_H
@@ -19,7 +20,8 @@
 #include "rpc/head.h"
 
 enum {
-    WEFT_HOT_ROWS_MAX = 65536, /* ids in a set; weft_ids_unpack needs 16 bytes for each */
+    WEFT_HOT_ROWS_MAX = 65536, /* ids in a set: packed, 16 bytes each at most, so 1 MiB, which is as
+                                * much as weft_ids_unpack accepts */
     WEFT_HOT_HEAD_BYTES = 8,
 };
 
@@ -38,7 +40,7 @@ size_t weft_hot_reply_pack(uint32_t epoch, uint32_t period_ms, const uint64_t *i
 /* Hash set with open addressing, at most half full. */
 struct weft_hot_set {
     struct weft_hash_key key;
-    uint64_t *places;   /* (mask + 1,); 0 = free */
+    uint64_t *slots;    /* of the hash table (mask + 1,); 0 = free */
     uint64_t *unpacked; /* (rows_max,) scratch; borrowed */
     uint32_t mask;
     uint32_t rows_max;
@@ -69,10 +71,10 @@ static inline bool weft_hot_set_has(const struct weft_hot_set *set, uint64_t id)
         return set->has_zero;
     }
     uint32_t at = (uint32_t)weft_hash_keyed(&set->key, id) & set->mask;
-    while (set->places[at] != 0 && set->places[at] != id) {
+    while (set->slots[at] != 0 && set->slots[at] != id) {
         at = (at + 1) & set->mask;
     }
-    return set->places[at] == id;
+    return set->slots[at] == id;
 }
 
 #endif
