@@ -183,24 +183,25 @@ weft_status weft_wire_refused_decode(const void *bytes, size_t count,
     return WEFT_OK;
 }
 
-static void short_head_write(struct weft_writer *w, enum weft_wire_class klass, uint32_t id)
+static void short_head_write(struct weft_writer *w, enum weft_wire_class klass)
 {
     weft_write_u8(w, first_byte(klass));
     weft_write_u8(w, 0);
     weft_write_u16(w, 0);
-    weft_write_u32(w, id);
 }
 
 void weft_wire_cookie_encode(struct weft_writer *w, const struct weft_wire_cookie *cookie)
 {
-    short_head_write(w, WEFT_CLASS_COOKIE, cookie->connection_id);
+    short_head_write(w, WEFT_CLASS_COOKIE);
+    weft_write_u32(w, cookie->connection_id);
     weft_write_bytes(w, cookie->cookie, sizeof(cookie->cookie));
     weft_write_bytes(w, cookie->mac, sizeof(cookie->mac));
 }
 
 void weft_wire_unknown_encode(struct weft_writer *w, const struct weft_wire_unknown *unknown)
 {
-    short_head_write(w, WEFT_CLASS_UNKNOWN, unknown->connection_id);
+    short_head_write(w, WEFT_CLASS_UNKNOWN);
+    weft_write_u32(w, unknown->connection_id);
     weft_write_u64(w, unknown->number);
     weft_write_bytes(w, unknown->mac, sizeof(unknown->mac));
 }
