@@ -56,7 +56,7 @@ static bool read_names(int fd, const char *interface, struct names *names)
     return ethtool(fd, interface, names);
 }
 
-static bool set_features(int fd, const char *interface, bool keep)
+static bool set_features(int fd, const char *interface, bool keep_offloads)
 {
     static struct names names;
     if (!read_names(fd, interface, &names)) {
@@ -78,22 +78,23 @@ static bool set_features(int fd, const char *interface, bool keep)
     for (uint32_t i = 0; i < names.count; i++) {
         uint32_t bit = 1U << (i % 32);
         bool gro = strcmp(names.text[i], "rx-gro") == 0;
-        if ((keep ? gro : joins_packets(names.text[i])) &&
+        if ((keep_offloads ? gro : joins_packets(names.text[i])) &&
             (now.blocks[i / 32].available & bit) != 0 &&
             (now.blocks[i / 32].never_changed & bit) == 0) {
             set.blocks[i / 32].valid |= bit;
             if (gro) {
-                set.blocks[i / 32].requested |= bit; /* it also enables NAPI: build.c, gro_limit */
+                set.blocks[i / 32].requested |= bit; /* GRO enables NAPI: build.c, gro_limit */
             }
         }
     }
     return ethtool(fd, interface, &set);
 }
 
-weft_status weft_lab_offload_set(const char *interface, bool keep, struct weft_error *error)
+weft_status weft_lab_offload_set(const char *interface, bool keep_offloads,
+                                 struct weft_error *error)
 {
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    bool good = fd >= 0 && set_features(fd, interface, keep);
+    bool good = fd >= 0 && set_features(fd, interface, keep_offloads);
     int why = errno;
     if (fd >= 0) {
         close(fd);

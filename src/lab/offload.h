@@ -13,10 +13,10 @@
 
 #include <stdbool.h>
 
-/* keep: leave segmentation at the kernel's default, which is on.
+/* keep_offloads: leave segmentation at the kernel's default, which is on, and set only GRO.
  *
  * Errors:  WEFT_IO  the kernel rejected the change; the text has the reason. */
-[[nodiscard]] weft_status weft_lab_offload_set(const char *interface, bool keep,
+[[nodiscard]] weft_status weft_lab_offload_set(const char *interface, bool keep_offloads,
                                                struct weft_error *error);
 
 #endif
