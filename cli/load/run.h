@@ -33,8 +33,8 @@ weft_status weft_load_run(struct weft_load *load, struct weft_load_outcome *outc
                           struct weft_error *error);
 
 /* Print the result on standard output, as one JSON object or as a text table (report.c).
- * docs/LOAD.md defines every field; bench/METRICS.md the formulas. Returns false if memory is
- * exhausted or standard output is closed. */
+ * docs/LOAD.md defines every field; bench/METRICS.md the formulas. _json returns false if memory
+ * is exhausted or standard output is closed. */
 bool weft_load_report_json(const struct weft_load *load, const struct weft_load_outcome *outcome);
 void weft_load_report_text(const struct weft_load *load, const struct weft_load_outcome *outcome);
 

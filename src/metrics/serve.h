@@ -34,8 +34,8 @@ struct weft_targets;
 
 struct weft_metrics_source {
     const char *role; /* "server" */
-    void *arg;        /* borrowed until stop; passed to the functions, which run in the server's
-                       * thread */
+    void *arg;        /* borrowed until stop; passed to the functions, which run in the HTTP
+                       * server's thread */
     /* The families of this role. */
     void (*families)(void *arg, struct weft_exposition *text);
     /* The k hottest rows of a table as JSON, from malloc; a NULL function: not supported. */

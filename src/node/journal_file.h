@@ -37,8 +37,8 @@ struct weft_journal_options {
 struct weft_journal_names {
     uint32_t shard;
     uint64_t claim;  /* claim of this process; unique */
-    uint64_t former; /* claim of the predecessor, whose journal is read. 0 = none; a file of the
-                      * last release, named after the shard alone, may exist */
+    uint64_t former; /* claim of the predecessor, whose journal is read. 0 = none; a file of
+                      * release 0.1.0, named after the shard alone, may exist */
     bool fresh;      /* no journal is to be read */
     bool doubtful;   /* a damaged record may have said that another process served after `former`:
                       * while that one's journal exists, the one to read is unknown */

@@ -7,7 +7,7 @@
 
 enum { JOURNAL_PAGE_BYTES = 4096, JOURNAL_PATH_BYTES = 4096 };
 
-/* DIR/journal-SSSS-CCCCCCCCCCCC; for claim 0 the name that the last release used. */
+/* DIR/journal-SSSS-CCCCCCCCCCCC; for claim 0 the name that release 0.1.0 used. */
 weft_status weft_journal_path(const struct weft_journal_options *options, uint32_t shard,
                               uint64_t claim, char path_p[JOURNAL_PATH_BYTES],
                               struct weft_error *error);
