@@ -96,7 +96,7 @@ struct weft_comm_config {
                                    * the kernel's TCP, without loss */
     uint32_t socket_buffer_bytes;
     uint32_t busy_poll_us; /* busy-poll the socket for up to this time before sleeping;
-                            * done only rarely while few polls find a packet; 0 = never;
+                            * while few polls find a packet, only one in 16 is made; 0 = never;
                             * default 50 */
     uint32_t inject_loss_ppm;
     uint32_t inject_seed;

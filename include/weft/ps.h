@@ -113,8 +113,8 @@ struct weft_ps_config {
     uint32_t missed_max;          /* for each table: number of ids that the worker remembers as
                                    * missed, separately for pushes and pulls; default 65,536 */
     uint32_t busy_poll_us;        /* busy-poll the socket for up to this time before sleeping;
-                                   * done only rarely while few polls find a packet; default 0 =
-                                   * never */
+                                   * while few polls find a packet, only one in 16 is made;
+                                   * default 0 = never */
     uint64_t connect_timeout_ns;  /* how long to wait for servers that are not running yet, and
                                    * for the reply of weft_table_open; default 60 s */
     uint64_t peer_timeout_ns;     /* declare a server down after this time without a reply;
