@@ -349,7 +349,7 @@ int weft_perf_rounds(int argc, char **argv)
         {"parallel", "K", "messages of one mapper in flight", WEFT_OPTION_U32, &o.parallel,
          .min = 1, .max = 256},
         {"senders", "W",
-         which == WEFT_PERF_OUTCAST    ? "receivers of the one sender"
+         which == WEFT_PERF_OUTCAST    ? "number of receivers; outcast has one sender"
          : which == WEFT_PERF_ALLTOALL ? "participants"
          : which == WEFT_PERF_SHUFFLE  ? "mappers"
                                        : "senders",
@@ -387,7 +387,7 @@ int weft_perf_rounds(int argc, char **argv)
          WEFT_OPTION_U32, &o.job.quiet_ms, .min = 1, .max = 10000},
         {"seed", "N", "seed of drops at the sender and of send orders", WEFT_OPTION_U64,
          .value = &o.job.seed},
-        {"give-up", "S", "time limit of a round; then the run ends as DNF (did not finish)",
+        {"give-up", "S", "time limit of a round; then the run ends as DNF",
          WEFT_OPTION_U32, &o.job.round_s, .min = 1, .max = 3600},
         {"lab", "NAME", "run on the hosts of this lab (`weft lab up`)", WEFT_OPTION_STRING, &o.lab,
          .fallback = "loopback"},

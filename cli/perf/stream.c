@@ -328,9 +328,9 @@ int weft_perf_stream(int argc, char **argv)
         .description =
             "A sender and a receiver, two threads of this process, move vectors of floats over\n"
             "127.0.0.1, or from host to host of --lab; the receiver adds them up, and the sum is\n"
-            "checked. goodput_gbps counts only floats added, cpu_s the CPU time of both ends and\n"
-            "of the kernel's work for them in the timed part of a round; both are medians over\n"
-            "the rounds.\n"
+            "checked. goodput_gbps counts only floats added. cpu_s is the CPU time of both ends,\n"
+            "including the kernel's work for them, in the timed part of a round. Both are medians\n"
+            "over the rounds.\n"
             "With other load on the machine only the ratios of --transport all are comparable.",
         .example = "  weft perf stream --transport all --rounds 11\n"
                    "  weft perf stream --transport weft --packet-bytes 65000 --json",

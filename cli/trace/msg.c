@@ -245,7 +245,8 @@ int weft_cli_trace_msg(int argc, char **argv)
             "Each sender numbers its messages to each receiver from 1, so one number may match\n"
             "several messages; each gets a table. `weft trace summary` lists the slowest "
             "messages.\n"
-            "Times are us since the first line.",
+            "Times are us since the first line of the table, which is message_opened unless it\n"
+            "was overwritten.",
         .example = "  weft trace summary t.worker-0\n  weft trace msg t.worker-0 --msg 17 --peer 0",
         .options = options,
     };
