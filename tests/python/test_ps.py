@@ -24,7 +24,7 @@ WEFT = os.environ["WEFT_BIN"]
 
 
 class Servers:
-    """`weft server` with a job key of its own, in the environment of this process, too."""
+    """`weft server`, with a new job key unless `key` names a file."""
 
     def __init__(self, shards=2, workers=2, arguments=(), full_disk=False, key=None):
         self.folder = tempfile.TemporaryDirectory()
@@ -56,7 +56,7 @@ class Servers:
 
 
 def push_whole_numbers(table, ids):
-    """Five pushes of rows of 4 that float32 sums exactly; returns the sum."""
+    """Pushes five times, whole numbers that float32 adds exactly; returns the sum of the pushes."""
     random, pushed = np.random.default_rng(1), np.zeros((len(ids), 4))
     for _ in range(5):
         rows = random.integers(-9000, 9000, pushed.shape).astype(np.float32)
@@ -123,12 +123,12 @@ class PushAndPull(unittest.TestCase):
         with self.assertRaisesRegex(weft.InvalidError, "rows_max"):
             self.table.push_async(ids, rows)
 
-    def test_nothing_is_allowed(self):
+    def test_empty_lists_are_allowed(self):
         empty = np.array([], dtype=np.uint64)
         self.assertEqual(self.table.pull(empty).shape, (0, 4))
         self.table.push(empty, np.zeros((0, 4), dtype=np.float32))
 
-    def test_arrays_are_used_as_they_lie(self):
+    def test_arrays_are_used_without_a_copy(self):
         ids = ids_of(10) + 3 * 10**6
         self.table.push(ids, np.ones((10, 4), dtype=np.float32))
         out = np.full((10, 4), -1, dtype=np.float32)
@@ -138,7 +138,7 @@ class PushAndPull(unittest.TestCase):
         self.table.pull(ids.astype(np.int64), out=whole[5:15])  # a view; int64 ids
         self.assertEqual(whole.sum(), 40)
 
-    def test_wrong_arrays_are_told_what_to_do(self):
+    def test_errors_of_wrong_arrays_name_the_remedy(self):
         ids, rows = ids_of(3), np.zeros((3, 4), dtype=np.float32)
         wrong = [
             ([1, 2, 3], rows, "ids is a list; make it np.asarray"),
@@ -174,14 +174,15 @@ class PushAndPull(unittest.TestCase):
             self.ps.progress(0.01)
         self.assertTrue(late.done())
 
-    def test_all_places_taken(self):
+    def test_all_operation_slots_in_use(self):
         ids = ids_of(5)
         ops = [self.table.pull_async(ids) for _ in range(8)]
         with self.assertRaisesRegex(weft.AgainError, "ops_max"):
             self.table.pull_async(ids)
         for op in ops:
             op.wait()
-        # Dropped without a wait: their places come back, and their arrays live until they are over.
+        # Handles dropped without a wait: their slots are freed, and their arrays are kept until the
+        # operations have ended.
         for _ in range(30):
             self.table.pull_async(ids)
         gc.collect()
@@ -234,7 +235,7 @@ class PushAndPull(unittest.TestCase):
         self.assertEqual(self.table.pull(ids)[0, 0], 60)
 
 
-class PiecesAndLists(unittest.TestCase):
+class RangesAndLists(unittest.TestCase):
     """A vector of 1,030 floats in rows of 4, and a sparse table beside it."""
 
     @classmethod
@@ -261,7 +262,7 @@ class PiecesAndLists(unittest.TestCase):
         np.testing.assert_array_equal(self.dense.pull_range(), self.before + self.values)
         self.assertEqual(self.dense.last_result.rows_missed, 0)
 
-    def test_pieces(self):
+    def test_ranges(self):
         self.dense.push_range(self.values[:8].reshape(2, 4), first=3)
         self.dense.push_range_async(self.values[:2], first=257).wait()
         want = self.before.copy()
@@ -393,7 +394,7 @@ class TablesAndClocks(unittest.TestCase):
                 missed = table.last_result.missed
                 np.testing.assert_array_equal(missed, np.flatnonzero(out[:, 0] == -7))
 
-    def test_what_is_lost_reads_as_before(self):
+    def test_missing_rows_have_the_last_pulled_or_initial_values(self):
         arguments = ["--inject-loss", "0.2"]
         with Servers(shards=2, workers=1, arguments=arguments) as servers:
             with servers.connect(rows_max=7000, inject_loss_ppm=200000) as ps:
@@ -423,7 +424,7 @@ class TablesAndClocks(unittest.TestCase):
                 )
                 np.testing.assert_array_equal(got, want[:7000])
                 table.pull(ids)
-                # Of several tables; `out` keeps what it holds.
+                # A pull of several tables: missing rows keep the values that `out` had before.
                 out = np.full((3000, 4), 9, dtype=np.float32)
                 got, kept = ps.pull([(table, ids[:3000]), (few, ids[:3000], out)], bound=0.4)
                 missed = ps.last_result.missed
@@ -431,7 +432,7 @@ class TablesAndClocks(unittest.TestCase):
                 np.testing.assert_array_equal(got, first[:3000] + 1)
                 late = np.isin(np.arange(3000), missed - 3000)
                 self.assertTrue((kept[late] == 9).all() and (kept[~late] == 0).all())
-                # More rows than are remembered: those forgotten read as they begin.
+                # More rows than last_values_max: missing rows not stored have initial values.
                 few.push(ids, rows)
                 few.pull(ids)
                 few.pull(ids[:100])
@@ -443,7 +444,7 @@ class TablesAndClocks(unittest.TestCase):
                 self.assertGreater(dense.last_result.rows_missed, 0)
                 np.testing.assert_array_equal(first, dense.pull_range())
 
-    def test_what_is_lost_is_pushed_later(self):
+    def test_lost_gradients_are_pushed_later(self):
         with Servers(shards=2, workers=1, arguments=["--inject-loss", "0.2"]) as servers:
             with servers.connect(rows_max=7000) as ps:
                 table = ps.table(
@@ -466,7 +467,7 @@ class TablesAndClocks(unittest.TestCase):
                 self.assertEqual(len(table.residuals()[0]), 0)
                 np.testing.assert_array_equal(table.pull(ids), pushed)
 
-    def test_what_rounding_takes_is_pushed_later(self):
+    def test_rounding_errors_are_pushed_later(self):
         with Servers(shards=2, workers=1) as servers:
             with servers.connect(rows_max=7000) as ps:
                 table = ps.table(
@@ -481,7 +482,7 @@ class TablesAndClocks(unittest.TestCase):
                 kept_ids, kept = table.residuals()
                 self.assertGreater(len(kept_ids), 1900)
                 self.assertLess(np.abs(kept).max(), 33)
-                while len(kept_ids) > 0:  # what is left of zeros needs fewer bits each time
+                while len(kept_ids) > 0:  # zeros leave residuals with fewer bits each time
                     table.push(kept_ids, np.zeros_like(kept))
                     kept_ids, kept = table.residuals()
                 there = table.pull(ids)
@@ -514,7 +515,7 @@ class TablesAndClocks(unittest.TestCase):
                 with self.assertRaisesRegex(weft.InvalidError, "int8 is for gradients alone"):
                     ps.table(1, pull_value_type="int8")
 
-    def test_on_time(self):
+    def test_deadlines(self):
         arguments = ["--inject-loss", "0.2"]
         with Servers(shards=2, workers=2, arguments=arguments) as servers:
             ps = servers.connect(workers=2, inject_loss_ppm=200000)
@@ -543,9 +544,9 @@ class TablesAndClocks(unittest.TestCase):
             # A pull that waits for another worker; the default deadline is the table's.
             late.clock()
             for _ in range(3):
-                begins = late.pull(ids[:100])
+                initial = late.pull(ids[:100])
                 self.assertEqual(late.last_result.rows_missed, 100)
-                self.assertTrue((begins != 0).all())
+                self.assertTrue((initial != 0).all())
             with self.assertRaises(weft.WaitTimeoutError):
                 late.pull_async(ids[:100], deadline=60).wait(timeout=0.2)
             with self.assertRaisesRegex(weft.InvalidError, "deadline is -1"):
@@ -576,11 +577,11 @@ class TablesAndClocks(unittest.TestCase):
 
 
 class Checkpoints(unittest.TestCase):
-    """What was pushed is in the files: whole, and as deltas; what is damaged is told."""
+    """Full checkpoints and deltas contain all pushes; damage is reported."""
 
     def save(self, ps):
-        """Ask for a checkpoint that holds all that was pushed, and wait until it counts; nobody
-        ends a clock meanwhile."""
+        """Request a checkpoint that contains all pushes, and wait until it is valid. No worker may
+        end a clock meanwhile."""
         ps.flush(timeout=120)
         before = checkpoint.numbers(self.folder)
         asked = ps.checkpoint()
@@ -626,7 +627,7 @@ class Checkpoints(unittest.TestCase):
                     table.push(ids, np.ones((1000, 4), dtype=np.float32))
                     with self.assertRaisesRegex(weft.DataError, "disk full or failed"):
                         ps.checkpoint().wait(timeout=120)
-                    self.assertEqual(table.pull(ids).sum(), 4000)  # nothing else happened
+                    self.assertEqual(table.pull(ids).sum(), 4000)  # the server continues
                     self.assertEqual(checkpoint.numbers(folder + "/ckpt"), [])
 
     def test_a_server_ends_while_a_request_waits(self):
@@ -692,7 +693,7 @@ class Checkpoints(unittest.TestCase):
         np.testing.assert_array_equal(first.tables[0].weights, rows)
 
     def admission_keys(self, table):
-        """What the shards of the newest checkpoint counted this table's ids with."""
+        """The admission keys of this table, one for each shard of the newest checkpoint."""
         keys, newest = [], checkpoint.numbers(self.folder)[-1]
         for path in sorted(glob.glob(f"{self.folder}/{newest:012d}-*.safetensors")):
             with open(path, "rb") as file:
@@ -701,8 +702,8 @@ class Checkpoints(unittest.TestCase):
             self.assertRegex(keys[-1], "^[0-9a-f]{64}$")
         return keys
 
-    def test_ids_on_probation(self):
-        """An id that was pushed twice of three times before a restart needs one push behind it."""
+    def test_admission_counts_are_restored(self):
+        """An id that needs three pushes, and got two before a restart, needs one more after it."""
         with tempfile.TemporaryDirectory() as folder:
             self.folder = os.path.join(folder, "ckpt")
             arguments = ["--checkpoint", self.folder, "--checkpoint-every", "3600s"]
@@ -805,7 +806,7 @@ class Updates(unittest.TestCase):
         return result
 
 
-class WhoIsThere(unittest.TestCase):
+class Connections(unittest.TestCase):
     def test_configuration(self):
         for config, kind, words in [
             ({"servers": "nowhere"}, weft.InvalidError, "host:port"),
@@ -862,9 +863,8 @@ class WhoIsThere(unittest.TestCase):
                 table.pull(ids_of(3))  # waits for a worker that never comes
             ps.close()
 
-
-    def test_control_c_while_a_server_is_away(self):
-        """Whatever is called then can be interrupted, although the server may take its time."""
+    def test_control_c_while_a_server_is_disconnected(self):
+        """While a worker waits to reconnect, Ctrl-C interrupts every call."""
         with Servers(shards=1, workers=1) as servers:
             ps = servers.connect(
                 peer_timeout_ns=10**9, keepalive_ns=2 * 10**8, reconnect_timeout_ns=10**12
@@ -876,7 +876,7 @@ class WhoIsThere(unittest.TestCase):
             while ps.counters()["server_disconnects"] == 0:
                 ps.progress(0.1)
                 if waiting.done():
-                    waiting = table.pull_async(ids)  # something must be owed, or it is not missed
+                    waiting = table.pull_async(ids)  # detection needs an outstanding reply
             table.clock()
             for call in (
                 lambda: table.push(ids, row),
