@@ -411,7 +411,7 @@ weft_status weft_coll_begin(struct weft_coll *c, const struct weft_coll_call *ca
         .shape = shape,
         .work = work,
         .lossy = weft_coll_shape_lossy(&shape, plain.bound_ppm),
-        .doubt_rank = NONE,
+        .unknown_rank = NONE,
         .begun_ns = now_ns,
         .deadline_ns = weft_time_add(now_ns, plain.timeout_ns),
         .ask_ns = pair ? WEFT_NEVER : weft_time_add(now_ns, ask_first(c)),
@@ -494,7 +494,7 @@ bool weft_coll_op_needs(const struct op *op, uint32_t index)
 void weft_coll_op_check(struct weft_coll *c, struct op *op)
 {
     bool failed = coll_failed(c);
-    bool all = op->left2 == 0 && op->unsent_all == 0 && !op->broken && op->doubts == 0 &&
+    bool all = op->left2 == 0 && op->unsent_all == 0 && !op->broken && op->unknown == 0 &&
                (op->segments_left == 0 || op->shape.count == 0);
     if (op->state != OP_OPEN || op->unconfirmed > 0 || !(all || failed)) {
         return;

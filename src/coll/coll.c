@@ -293,7 +293,8 @@ static void on_up(struct weft_coll *c, const struct weft_msg_event *event)
     c->dirty = true;
 }
 
-/* The operation that still needs the rank and must fail without it, if any. */
+/* The operation that must fail because this rank has left, if any: one that still needs it, or one
+ * that fails in any case (`broken`). */
 static struct op *op_needing(struct weft_coll *c, uint32_t rank)
 {
     for (uint32_t i = c->open_head; i != NONE; i = c->op[i].next) {
@@ -306,17 +307,17 @@ static struct op *op_needing(struct weft_coll *c, uint32_t rank)
     return NULL;
 }
 
-/* The rank had received the messages that it did not acknowledge; otherwise it would not have
- * closed. */
-static void doubts_end(struct weft_coll *c, uint32_t rank)
+/* Count the messages to a rank whose outcome is UNKNOWN as delivered: a rank closes its connection
+ * only after it has received all that it needs. */
+static void unknown_delivered(struct weft_coll *c, uint32_t rank)
 {
     uint32_t next;
     for (uint32_t i = c->open_head; i != NONE; i = next) {
         struct op *op = &c->op[i];
         next = op->next;
-        if (op->doubt_rank == rank) {
-            op->doubts = 0;
-            op->doubt_rank = NONE;
+        if (op->unknown_rank == rank) {
+            op->unknown = 0;
+            op->unknown_rank = NONE;
             weft_coll_op_check(c, op);
         }
     }
@@ -340,21 +341,23 @@ static void on_down(struct weft_coll *c, const struct weft_msg_event *event)
     r->down = event->down;
     WEFT_ASSERT(r->inflight == 0);
     if (coll_failed(c)) {
-        doubts_end(c, rank);
+        unknown_delivered(c, rank);
         return;
     }
     struct op *op = op_needing(c, rank);
     /* RESTARTED: the peer has no state of the connection; its CLOSE may have been lost. */
     bool closed = event->down == WEFT_DOWN_CLOSED || event->down == WEFT_DOWN_RESTARTED;
     if ((closed || event->down == WEFT_DOWN_LOCAL) && op == NULL) {
-        doubts_end(c, rank);
+        unknown_delivered(c, rank);
         return;
     }
     if (closed) { /* another rank may still report the reason */
         r->left_ns = weft_time_add(c->now_ns, c->config.abort_ns / 2);
         return;
     }
-    op = op != NULL || c->open_head == NONE ? op : &c->op[c->open_head];
+    if (op == NULL && c->open_head != NONE) {
+        op = &c->op[c->open_head];
+    }
     struct weft_coll_failure failure = {
         .reason = WEFT_COLL_DOWN,
         .rank = rank,
@@ -507,7 +510,7 @@ static uint32_t late_rank(const struct weft_coll *c, const struct op *op, bool *
 void weft_coll_late(struct weft_coll *c, struct op *op, uint64_t wait_ns)
 {
     uint64_t until_ns = weft_time_add(c->now_ns, wait_ns);
-    if (!op->waits) {
+    if (!op->all_entered) {
         op->deadline_ns = op->overdue ? weft_min_u64(op->deadline_ns, until_ns) : until_ns;
     }
     if (!op->overdue) {
@@ -525,9 +528,8 @@ static void ask_again(struct weft_coll *c, struct op *op)
     op->ask_ns = weft_time_add(c->now_ns, op->ask_step_ns);
 }
 
-/* The other end may itself wait for a third rank, in a collective that is also late. The rank that
- * detects the late collective reports the rank that causes it, so it is given time to do so
- * first. */
+/* The other end may itself wait for a third rank, in a collective that is also late. The ranks
+ * of that collective report the one that delays it: wait for their report first. */
 static void pair_timeout(struct weft_coll *c, struct op *op)
 {
     if (!op->overdue) {
@@ -550,7 +552,7 @@ static void pair_timeout(struct weft_coll *c, struct op *op)
 /* Operations begun together time out together. If a rank has not called an operation, later
  * operations wait for it too, directly or through another rank. So the first operation that it has
  * not called is reported, if that one would also time out soon. */
-static struct op *named_for(struct weft_coll *c, struct op *op)
+static struct op *op_to_report(struct weft_coll *c, struct op *op)
 {
     uint64_t soon_ns = weft_time_add(c->now_ns, c->config.abort_ns / 4);
     for (uint32_t i = c->open_head; i != NONE && &c->op[i] != op; i = c->op[i].next) {
@@ -582,14 +584,14 @@ static void on_timeout(struct weft_coll *c, struct op *op)
     }
     bool entered;
     uint32_t rank = late_rank(c, op, &entered);
-    if (entered && !op->waits) {
-        op->waits = true;
+    if (entered && !op->all_entered) {
+        op->all_entered = true;
         op->deadline_ns = weft_time_add(c->now_ns, c->config.abort_ns);
         return;
     }
-    struct op *named = named_for(c, op);
-    if (named != op) {
-        op = named;
+    struct op *reported = op_to_report(c, op);
+    if (reported != op) {
+        op = reported;
         rank = late_rank(c, op, &entered);
     }
     rank = rank == NONE ? c->config.rank : rank;
@@ -606,13 +608,13 @@ static void on_timeout(struct weft_coll *c, struct op *op)
     weft_coll_fail(c, &failure);
 }
 
-/* No rank has reported the reason for which it closed. */
+/* A rank closed its connection, and no rank has reported a reason in time. */
 static void on_left(struct weft_coll *c, uint32_t rank)
 {
     struct op *op = op_needing(c, rank);
     c->rank[rank].left_ns = WEFT_NEVER;
     if (op == NULL) {
-        doubts_end(c, rank);
+        unknown_delivered(c, rank);
         return;
     }
     struct weft_coll_failure failure = {

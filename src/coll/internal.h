@@ -187,13 +187,14 @@ struct op {
                                           * chunk, as it arrives, instead of being staged */
     uint32_t unsent_all;
     uint32_t unconfirmed;
-    uint32_t doubts; /* messages whose receiver left before acknowledging them */
-    uint32_t doubt_rank;
+    uint32_t unknown; /* messages with outcome UNKNOWN: their receiver left without an
+                       * acknowledgement */
+    uint32_t unknown_rank; /* that receiver; NONE */
     bool broken;  /* the operation will fail; the reason is not known yet */
     bool overdue; /* its timeout has expired; the other ranks have been queried for their
                    * progress */
-    bool waits;   /* all ranks that the operation waits for have entered it, and one of them must
-                   * report the late rank */
+    bool all_entered; /* all ranks that the operation waits for have entered it, and one of them
+                       * must report the late rank */
     uint64_t begun_ns;
     uint64_t deadline_ns;
     uint64_t ask_ns; /* next time to query the ranks that it waits for */

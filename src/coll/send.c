@@ -230,13 +230,13 @@ void weft_coll_send_all(struct weft_coll *c)
  * message; it is unknown which of the chunks that may be missing arrived. */
 static void sent_unknown(struct op *op, uint32_t phase, uint32_t rank)
 {
-    bool one = op->doubt_rank == NONE || op->doubt_rank == rank;
+    bool one = op->unknown_rank == NONE || op->unknown_rank == rank;
     if (!one || (phase == PHASE_1 && op->call.residual != NULL)) {
         op->broken = true;
         return;
     }
-    op->doubts++;
-    op->doubt_rank = rank;
+    op->unknown++;
+    op->unknown_rank = rank;
 }
 
 void weft_coll_sent(struct weft_coll *c, const struct weft_msg_event *event, struct user user,
