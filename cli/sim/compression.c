@@ -196,10 +196,9 @@ int weft_cli_sim_compression(int argc, char **argv)
         .name = "sim compression",
         .summary = "compute how much an aggregator saves: bytes of updates vs. of their sum",
         .description =
-            "Trains a topic model (lda) in one process, in steps of --workers workers, and "
-            "compares\n"
-            "the bytes of the updates of a step with those of their sum, for several numbers of\n"
-            "topics. rows: a word's row of counts is sent as a whole, as weft pushes it. entries:\n"
+            "Trains a topic model (lda) in one process. In each step --workers simulated workers push\n"
+            "one update each. Compares the bytes of these updates with those of their sum, for several\n"
+            "numbers of topics. rows: a word's row of counts is sent as a whole, as weft pushes it. entries:\n"
             "only changed counts are sent, each with its index. The same seed gives the same "
             "result.",
         .example =

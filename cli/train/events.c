@@ -14,9 +14,9 @@ static void note_scheduler(struct train *train, const struct weft_slot *slot, co
         weft_train_metrics_note(&train->metrics, slot, message);
         train->schedulers_ready++;
     } else if (strcmp(event, "done") == 0) {
-        const cJSON *planned = cJSON_GetObjectItemCaseSensitive(message, "scheduler");
-        cJSON_Delete(train->planned);
-        train->planned = planned != NULL ? cJSON_Duplicate(planned, true) : NULL;
+        const cJSON *report = cJSON_GetObjectItemCaseSensitive(message, "scheduler");
+        cJSON_Delete(train->scheduler_report);
+        train->scheduler_report = report != NULL ? cJSON_Duplicate(report, true) : NULL;
     }
 }
 
@@ -76,7 +76,7 @@ static void note_message(struct train *train, struct weft_slot *slot, const cJSO
     } else if (strcmp(event, "check") == 0) {
         weft_until_log_show(&train->results.until, train->progress);
     } else if (strcmp(event, "epoch") == 0) {
-        train->epochs_last_ended += weft_channel_number(message, "epoch") == train->job.epochs;
+        train->last_epoch_workers += weft_channel_number(message, "epoch") == train->job.epochs;
     }
     weft_results_show_epochs(&train->results, train->progress);
 }

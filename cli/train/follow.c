@@ -53,8 +53,8 @@ static void note(void *arg, struct weft_supervisor *supervisor, struct weft_slot
         return;
     }
     if (train_is_scheduler(slot)) {
-        cJSON_Delete(train->planned);
-        train->planned =
+        cJSON_Delete(train->scheduler_report);
+        train->scheduler_report =
             cJSON_Duplicate(cJSON_GetObjectItemCaseSensitive(message, "scheduler"), true);
         return;
     }
@@ -74,7 +74,7 @@ static void note(void *arg, struct weft_supervisor *supervisor, struct weft_slot
         }
     } else if (strcmp(event, "epoch") == 0 &&
                weft_channel_number(message, "epoch") == train->job.epochs) {
-        if (++train->epochs_last_ended == train->job.workers) {
+        if (++train->last_epoch_workers == train->job.workers) {
             tell(supervisor, 0, "test");
         }
     } else if (strcmp(event, "done") == 0) {

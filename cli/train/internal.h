@@ -27,7 +27,7 @@ struct train {
     bool has_own_scheduler; /* --scheduler on */
     uint32_t read_credits;  /* of it; 0 = off */
     uint32_t schedulers_ready;
-    cJSON *planned;    /* final report of the scheduler of this run; NULL = none */
+    cJSON *scheduler_report; /* final report of the scheduler of this run; NULL = none */
     uint32_t restarts; /* 0 = the run ends when a process dies */
     uint32_t replicas; /* as in weft run, like the next two */
     double div_max;
@@ -46,7 +46,7 @@ struct train {
     uint16_t ports[WEFT_JOB_SHARDS_MAX];
     uint32_t servers_ready;
     uint32_t workers_ready;
-    uint32_t epochs_last_ended; /* workers that finished the last epoch */
+    uint32_t last_epoch_workers; /* workers that finished the last epoch */
     uint32_t workers_done;
     uint32_t servers_done;
     uint32_t aggregators_wanted; /* --aggregators */

@@ -168,7 +168,7 @@ static weft_status train_all(struct train *train)
     }
     weft_train_tell(train, "worker", UINT32_MAX, "go");
     weft_status status =
-        weft_train_await(train, &train->epochs_last_ended, workers, WEFT_NEVER, "");
+        weft_train_await(train, &train->last_epoch_workers, workers, WEFT_NEVER, "");
     if (status == WEFT_OK) {
         weft_train_tell(train, "worker", 0, "test");
         status = weft_train_await(train, &train->workers_done, workers, WEFT_NEVER, "");
@@ -220,8 +220,9 @@ static cJSON *scheduler_report(struct train *train)
     cJSON_AddNumberToObject(object, "tau_max", train->job.tau_max);
     cJSON_AddNumberToObject(object, "read_credits", train->read_credits);
     cJSON_AddItemToObject(object, "planned",
-                          train->planned != NULL ? train->planned : cJSON_CreateNull());
-    train->planned = NULL;
+                          train->scheduler_report != NULL ? train->scheduler_report
+                                                          : cJSON_CreateNull());
+    train->scheduler_report = NULL;
     return object;
 }
 

@@ -95,9 +95,9 @@ struct weft_comm_config {
     const char *transport;        /* "weft" (NULL, the default), or "tcp": the same messages over
                                    * the kernel's TCP, without loss */
     uint32_t socket_buffer_bytes;
-    uint32_t busy_poll_us; /* busy-poll the socket for up to this time before sleeping;
-                            * while few polls find a packet, only one in 16 is made; 0 = never;
-                            * default 50 */
+    uint32_t busy_poll_us; /* busy-poll the socket for up to this time before sleeping.
+                            * While few polls find a packet, only one sleep in 16 begins with a
+                            * poll. 0 = never; default 50 */
     uint32_t inject_loss_ppm;
     uint32_t inject_seed;
     const char *box;        /* address of an aggregation box (`weft aggregate --dense`, --xdp), as

@@ -43,15 +43,16 @@
  * then wait. The reply to a pull also contains the number of updates of which its server had
  * received a chunk; the library uses this number as the base version of the next update. If the
  * scheduler limits reads (--read-credits), pulls that begin after weft_clock wait until the
- * scheduler admits the worker; from then on, and from the worker's first push for the clock on, no
+ * scheduler admits the worker. Once it has, or once the worker has begun a push for the clock, no
  * pull waits before the next weft_clock.
  *
  * Progress. By default the calling thread makes progress: packets are sent and received only inside
  * these functions. A program that computes for longer than a server's peer timeout (5 s) between
  * two calls must first call weft_ps_idle, or set config.thread for a progress thread of the
  * library. Without config.thread at most one packet is sent outside these functions: the
- * acknowledgement of the last reply. If the program's last two calls were at most 100 us apart, it
- * is sent with the next request, or some milliseconds later by a thread of the library.
+ * acknowledgement of the last reply. It is sent before the call returns, unless the program's last
+ * two calls were at most 100 us apart. Then it is sent with the next request, or some milliseconds
+ * later by a thread of the library.
  *
  * Structs with a `size` field may grow; see docs/API.md. Initialise them with their _init function,
  * then set the fields that differ. Times are nanoseconds, WEFT_NEVER = no limit; fractions are
@@ -112,9 +113,9 @@ struct weft_ps_config {
                                    * bytes; memory is committed when used */
     uint32_t missed_max;          /* for each table: number of ids that the worker remembers as
                                    * missed, separately for pushes and pulls; default 65,536 */
-    uint32_t busy_poll_us;        /* busy-poll the socket for up to this time before sleeping;
-                                   * while few polls find a packet, only one in 16 is made;
-                                   * default 0 = never */
+    uint32_t busy_poll_us;        /* busy-poll the socket for up to this time before sleeping.
+                                   * While few polls find a packet, only one sleep in 16 begins with
+                                   * a poll. Default 0 = never */
     uint64_t connect_timeout_ns;  /* how long to wait for servers that are not running yet, and
                                    * for the reply of weft_table_open; default 60 s */
     uint64_t peer_timeout_ns;     /* declare a server down after this time without a reply;
@@ -312,9 +313,9 @@ struct weft_table_options {
                                * gradient is a separate step; "none" = 1, for counts and other sums.
                                * NULL (default) = "contributors" for a dense table in "bsp", else
                                * "workers". A zero gradient counts as a gradient: it creates rows
-                               * and counts for admission. Rows that a push lost and error feedback
-                               * keeps are zeros if the push is resent after a reconnection, and
-                               * these zeros count, too */
+                               * and counts for admission. If a push is resent after a
+                               * reconnection, the rows that it had lost, and that error feedback
+                               * keeps, are sent as zeros; these zeros count, too */
 
     /* Local options: not sent to the servers; they may differ between workers. */
     uint32_t last_values_max; /* cache the last pulled value of up to this many rows, FIFO, for
@@ -504,9 +505,9 @@ WEFT_API size_t weft_result_missed(const struct weft_ps *ps, uint64_t *bits_p, s
  *          the status.
  * Owns:    borrows all until return.
  * Errors:  as weft_push and weft_wait, except WEFT_TIMEOUT. Parts before the one that failed are
- *          applied. Each part is a separate update, and only the first one of a clock can be
- *          dropped. If a part was dropped, the other parts are still applied, and the call returns
- *          WEFT_DROPPED. */
+ *          applied. With a scheduler each part is a separate update, because the call waits for it
+ *          before it begins the next. Only the first update of a clock can be dropped. If a part
+ *          was dropped, the other parts are still applied, and the call returns WEFT_DROPPED. */
 WEFT_API weft_status weft_push_wait(struct weft_ps_table *table, const uint64_t *ids,
                                     const float *rows, size_t n, uint32_t bound_ppm,
                                     struct weft_result *result_p);
@@ -515,8 +516,8 @@ WEFT_API weft_status weft_pull_wait(struct weft_ps_table *table, const uint64_t 
 
 /* ---- ranges of a vector, several tables ------------------------------------------------------ */
 
-/* Push or pull a contiguous range of a dense table without a list of ids: rows first .. first + n -
- * 1. Otherwise as weft_push and weft_pull; the blocking forms accept ranges of any length.
+/* Push or pull a contiguous range of a dense table without a list of ids: n rows, from row `first`
+ * on. Otherwise as weft_push and weft_pull; the blocking forms accept ranges of any length.
  *
  * Shape:   values (n, dim) float32, contiguous: n x dim floats of the vector, starting at element
  *          first x dim. A range that includes the last row ends at the `length` of the vector,
@@ -634,9 +635,9 @@ WEFT_API weft_status weft_pull_with(struct weft_ps *ps, const struct weft_pull_l
  * of this clock are acknowledged. The call waits until the CLOCK of the previous clock is
  * acknowledged, not for that of this clock. Servers with --on-worker-death shrink may end a clock
  * without a disconnected worker. When it has reconnected, its unfinished pushes for this clock are
- * not applied (requests_short, pushes_skipped), and weft_clock_ended counts the clock already. If
- * the worker then calls weft_clock before it begins another push to the table, the call belongs to
- * the clock that the servers have ended: it returns WEFT_OK, and ends no clock.
+ * not applied (requests_short, pushes_skipped), and weft_clock_ended includes this clock. The
+ * worker's own weft_clock for it, if it follows before another push to the table, returns WEFT_OK
+ * and has no effect.
  * Errors:  WEFT_PEER     a server is down, or rejects a clock because its count for this worker
  *                        differs. Pending operations fail with the same status.
  *          WEFT_TIMEOUT  config.call_timeout_ns has passed: the clock has not ended. */
@@ -683,7 +684,7 @@ WEFT_API weft_status weft_ps_flush(struct weft_ps *ps, uint64_t timeout_ns);
  * progress. The next call that makes progress ends it. Not needed with config.thread. A worker with
  * config.via closes its connections to servers while all its requests are sent through the
  * aggregator. This call first opens them again, which takes some round trips, at most the peer
- * timeout (counted as 1 s .. 60 s) plus one second. */
+ * timeout, limited to 1 s .. 60 s, plus one second. */
 WEFT_API void weft_ps_idle(struct weft_ps *ps);
 
 /* Cumulative since weft_ps_connect, except missed_ids and those with `_now`. */
@@ -698,7 +699,7 @@ struct weft_ps_counters {
     uint64_t pull_messages_short;
     uint64_t pull_elements_sent;
     uint64_t pull_elements_delivered;
-    uint64_t missed_ids;         /* ids, now, of rows that the last pull of them missed */
+    uint64_t missed_ids;         /* ids whose last pull missed their row; the present number */
     uint64_t missed_ids_dropped; /* ids not remembered, because missed_max was reached */
     uint64_t clocks;             /* acknowledged CLOCKs, counted for each shard */
     uint64_t requests_refused;

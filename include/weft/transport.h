@@ -81,9 +81,9 @@ struct weft_transport_config {
                                    * link shared with TCP */
     uint32_t socket_buffer_bytes; /* size requested from the kernel for each of the two buffers;
                                    * default 4 MiB */
-    uint32_t busy_poll_us;        /* busy-poll the socket for up to this time before sleeping;
-                                   * while few polls find a packet, only one in 16 is made;
-                                   * default 0 = never */
+    uint32_t busy_poll_us;        /* busy-poll the socket for up to this time before sleeping.
+                                   * While few polls find a packet, only one sleep in 16 begins with
+                                   * a poll. Default 0 = never */
     uint32_t inject_loss_ppm;     /* drop received datagrams on purpose, to test a program under
                                    * packet loss; default 0 */
     uint32_t inject_seed;         /* seed of the pseudo-random choice of dropped datagrams */

@@ -124,7 +124,7 @@ static void refused_late(struct weft_ps_client *client, struct ps_part *part)
 
 static void answered(struct weft_ps_client *client, struct ps_part *part,
                      const struct weft_msg_event *event, const struct weft_rpc_reply *reply,
-                     uint64_t taken_ns)
+                     uint64_t dequeued_ns)
 {
     struct ps_link *link = ps_link_of(client, part->table, part->shard);
     const bool is_passed = was_passed(link, part, reply);
@@ -152,7 +152,7 @@ static void answered(struct weft_ps_client *client, struct ps_part *part,
         weft_ps_pull_missed(client, part);
     }
     struct weft_rpc_latency latency =
-        weft_rpc_latency_make(reply, event->at_ns, taken_ns, ps_clock_ns(client));
+        weft_rpc_latency_make(reply, event->at_ns, dequeued_ns, ps_clock_ns(client));
     record(client, part, event, reply, &latency);
     if (part->op != WEFT_PS_NONE) {
         struct weft_ps_result *result = &client->ops[part->op].result;
@@ -198,7 +198,7 @@ void weft_ps_part_reply(struct weft_ps_client *client, uint32_t index,
     /* A shard never ends an answer before it is complete within its bound. */
     bool is_short = event->outcome != WEFT_MSG_COMPLETE;
     bool may_be_short = weft_ps_reply_until(client, part) != 0;
-    uint64_t taken_ns = ps_clock_ns(client);
+    uint64_t dequeued_ns = ps_clock_ns(client);
     struct weft_rpc_reply reply;
     part->answer = ANSWER_CLOSED;
     if (part->kind == WEFT_RPC_PULL) {
@@ -226,7 +226,7 @@ void weft_ps_part_reply(struct weft_ps_client *client, uint32_t index,
             weft_ps_via_answered(client, index, false);
             return;
         }
-        answered(client, part, event, &reply, taken_ns);
+        answered(client, part, event, &reply, dequeued_ns);
         if (ps_part_is_via(part)) {
             weft_ps_via_answered(client, index, true);
             return;

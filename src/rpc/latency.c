@@ -6,7 +6,7 @@ static uint64_t minus(uint64_t a, uint64_t b)
 }
 
 struct weft_rpc_latency weft_rpc_latency_make(const struct weft_rpc_reply *reply, uint64_t t1_ns,
-                                              uint64_t taken_ns, uint64_t handed_ns)
+                                              uint64_t dequeued_ns, uint64_t delivered_ns)
 {
     uint64_t n_tx = minus(t1_ns, reply->t0_ns);
     /* Subtract one at a time: the values come from a peer, and their sum may wrap. */
@@ -14,8 +14,8 @@ struct weft_rpc_latency weft_rpc_latency_make(const struct weft_rpc_reply *reply
     n_tx = minus(n_tx, reply->ps_proc_ns);
     n_tx = minus(n_tx, reply->ps_wait_ns);
     return (struct weft_rpc_latency){
-        .w_proc_ns = minus(handed_ns, taken_ns),
-        .w_queue_ns = minus(taken_ns, t1_ns),
+        .w_proc_ns = minus(delivered_ns, dequeued_ns),
+        .w_queue_ns = minus(dequeued_ns, t1_ns),
         .ps_proc_ns = reply->ps_proc_ns,
         .ps_overlap_ns = reply->ps_overlap_ns,
         .ps_wait_ns = reply->ps_wait_ns,

@@ -1,7 +1,8 @@
 /* Latency breakdown of one RPC: the five components of [imc20] section 2.2, and two parts of them
  * that are measured separately. Durations are in ns. Each is computed from timestamps of one clock.
  *
- * b = arrival of the chunk that completed the request, t1 = arrival of the reply's last chunk.
+ * t0 = when the worker sent the request, b = arrival of the chunk that completed the request,
+ * t1 = arrival of the reply's last chunk.
  *
  * Source: docs/PROTOCOL.md section 7; [imc20] section 2.2.
  */
@@ -20,14 +21,17 @@ struct weft_rpc_latency {
     uint64_t n_tx_ns;       /* network: t1 - t0 - ps_queue - ps_proc - ps_wait */
 };
 
-/* Worker's side. Requires t1_ns <= taken_ns <= handed_ns on the clock of reply->t0_ns. If the
+/* Worker's side. dequeued_ns: when its processing started; delivered_ns: when the result was
+ * delivered. Requires t1_ns <= dequeued_ns <= delivered_ns on the clock of reply->t0_ns. If the
  * server reports more time than elapsed, n_tx is 0. */
 struct weft_rpc_latency weft_rpc_latency_make(const struct weft_rpc_reply *reply, uint64_t t1_ns,
-                                              uint64_t taken_ns, uint64_t handed_ns);
+                                              uint64_t dequeued_ns, uint64_t delivered_ns);
 
-/* Server's side: the processing time of one request in ps, split at b. b is known only when the
- * request is complete, so the latest spans are stored separately until then. Older spans always
- * ended before b, because a driver delivers at most one batch of datagrams at a time. */
+/* Server's side: the processing time of one request in ps, split at b. A span is the processing of
+ * one chunk. b is known only when the request is complete; until then a ring contains the latest
+ * spans. Older spans count as before b. If a driver delivers more chunks of the request after b
+ * than the ring holds (a batch of merged datagrams), ps_overlap is too long by these spans, and
+ * ps_proc too short. */
 enum { WEFT_RPC_SPANS_KEPT = 64 };
 
 struct weft_rpc_spans {

@@ -1,6 +1,5 @@
 #!/bin/sh
-# Rounds with data in both directions of the links are within their limits: mean over ideal, in
-# virtual time.
+# In virtual time, the mean round time divided by the ideal time is at most a limit.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 
@@ -23,7 +22,7 @@ rounds 1.058 exchange --hosts 8 --bytes 500000 --rounds 10 --loss 0.01
 rounds 1.08 exchange --hosts 32 --bytes 500000 --rate-mbps 40000 --rtt-us 10 --rounds 10
 rounds 1.10 exchange --hosts 16 --bytes 100000 --rate-mbps 10000 --rtt-us 10 --rounds 20
 rounds 1.11 exchange --hosts 16 --bytes 100000 --rate-mbps 25000 --rtt-us 10 --rounds 20
-# Words are options.
+# Not quoted, so that the shell splits it into options.
 # shellcheck disable=SC2086
 for rate in 25 50; do
     rounds 1.08 $slow --rate-mbps $rate
@@ -39,7 +38,7 @@ rounds 1.06 allreduce --ranks 8 --bytes 4000000 --rounds 10
 rounds 1.01 allreduce --ranks 8 --bytes 4000000 --rounds 10 --box switch
 rounds 1.12 allreduce --ranks 8 --bytes 4000000 --rounds 10 --box switch --loss 0.01
 tap_like "with a box there is no congestion control" "$(cat "$tap_tmp/run.out")" '"cc": *null'
-tap_like "and the distance of repetition is reported" "$(cat "$tap_tmp/run.out")" '"box_reorder": *8'
+tap_like "and --reorder is reported" "$(cat "$tap_tmp/run.out")" '"box_reorder": *8'
 rounds 1.15 allreduce --ranks 8 --bytes 4000000 --rounds 10 --loss 0.05
 rounds 1.16 allreduce --ranks 64 --bytes 4000000 --rounds 3
 rounds 1.005 exchange --pattern outcast --hosts 8 --bytes 500000 --rounds 10

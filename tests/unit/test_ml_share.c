@@ -96,7 +96,7 @@ static void a_known_order(void **state)
     (void)state;
     struct weft_ml_dataset set = bare_dataset(8);
     struct weft_ml_share share;
-    assert_int_equal(weft_ml_share_init(&share, &set, 0, 1, 1), WEFT_OK);
+    assert_int_equal(weft_ml_share_init(&share, &set, 0, 1, 1), WEFT_OK); /* epoch 0 */
     static const uint32_t whole[] = {0, 12, 9, 21, 6, 15, 3, 18};
     assert_memory_equal(share.order, whole, sizeof(whole));
     weft_ml_share_fini(&share);
