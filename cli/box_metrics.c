@@ -24,8 +24,8 @@ void weft_box_families(struct weft_exposition *text, const struct weft_box_figur
                         "same epoch: two members have one number.",
                         counts->moved);
     weft_exposition_one(text, "weft_box_replies_unnoted_total", "counter",
-                        "Replies of the XDP program to their sender alone, because a driver has no "
-                        "XDP metadata.",
+                        "Replies sent only to the sender of the packet, even complete sums, because "
+                        "a driver has no XDP metadata.",
                         counts->unnoted);
     weft_exposition_one(text, "weft_box_members", "gauge",
                         "Members from which packets were received.", figures->members);

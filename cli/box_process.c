@@ -26,7 +26,7 @@ static void add_families(void *arg, struct weft_exposition *text)
         .counts = counts_of(&stats), .members = stats.members, .epoch = stats.epoch};
     weft_box_families(text, &figures);
     weft_exposition_one(text, "weft_box_sums_unsent_total", "counter",
-                        "Sums not sent to a member, as nothing was received from it.",
+                        "Sums not sent to a member, because its address is not known yet.",
                         stats.unsent);
     weft_exposition_one(text, "weft_box_datagrams_received_total", "counter",
                         "Datagrams received.", stats.socket.datagrams_received);

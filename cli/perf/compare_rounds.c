@@ -419,8 +419,8 @@ int weft_perf_compare(int argc, char **argv)
            "Each combination of --senders, --bytes, --buffer and --loss is a network, created by\n"
            "`weft lab run` (which requires root). On each network the transports are measured in\n"
            "turn, --repetitions times. The table has medians over the repetitions, their ratio to\n"
-           "the ideal time, and weft's p99 relative to that of the best TCP with complete "
-           "delivery.",
+           "the ideal time, and weft's p99 relative to that of the best TCP transport that\n"
+           "delivered all data.",
         .example = "  weft perf compare --loss 0,0.01 --buffer 128kb,450kb --out results\n"
                    "  weft perf compare --lab demo --transports weft:0,tcp-raw:cubic:rto5 --json",
         .options = options,

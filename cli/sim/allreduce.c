@@ -194,9 +194,9 @@ int weft_cli_sim_allreduce(int argc, char **argv)
         {"cc", "NAME", "congestion control", WEFT_OPTION_STRING, &config.cc_name,
          .fallback = weft_cc_all[0]->name},
         {"box", "WHERE",
-         "sum through an aggregation box: in the switch, or a host of its own\n"
-         "(docs/AGGREGATION.md). One exact operation at a time; no --cc, --ecn-kb,\n"
-         "--host-us, --segment-bytes, --receivers, --trace, --pcap",
+         "sum through an aggregation box: switch = in the switch; host = on a\n"
+         "separate host (docs/AGGREGATION.md). Not with --ops, --bound, --feedback,\n"
+         "--cc, --ecn-kb, --host-us, --segment-bytes, --receivers, --trace, --pcap",
          WEFT_OPTION_CHOICE, &config.box, .choices = boxes},
         {"slots", "N", "with --box: packets that a rank has in flight", WEFT_OPTION_U32,
          &config.box_slots, .min = 1, .max = 65536},
@@ -218,8 +218,10 @@ int weft_cli_sim_allreduce(int argc, char **argv)
             "until\n"
             "the last rank is done. ideal = wire time of 2 (n - 1) slices with packet headers + "
             "two\n"
-            "base round trips; with --box: of the vector, both ways at once, + the path to the\n"
-            "box and back. Every round is checked: equal bits at all ranks, and correct sums.\n"
+            "base round trips. With --box switch: wire time of the vector, sent and received at the\n"
+            "same time, + half a base round trip. With --box host: wire time of one vector per\n"
+            "rank on the link of the box, + a base round trip. Every round is checked: equal bits\n"
+            "at all ranks, and correct sums.\n"
             "Exit status 1 if a check fails or a round does not complete.",
         .example = "  weft sim allreduce --ranks 8 --bytes 4000000\n"
                    "  weft sim allreduce --ranks 16 --loss 0.01 --bound 0.1 --feedback\n"

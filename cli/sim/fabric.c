@@ -277,7 +277,7 @@ int weft_cli_sim_fabric(int argc, char **argv)
         {"tau-max", "T", "delay bound, for order+bound and the policies after it", WEFT_OPTION_U64,
          &config->tau_max, .min = 1, .max = 1000000000, .fallback = "twice the workers"},
         {"div-max", "D",
-         "divergence bound of replicas, in mean norms of an update; 0 = no\n"
+         "divergence bound of replicas; 1 = the mean norm of an update, 0 = no\n"
          "replicas. With fair, every update is copied before it is committed",
          WEFT_OPTION_F64, &fabric.div_max, .most = 1e9},
         {"chain", NULL,
@@ -315,9 +315,10 @@ int weft_cli_sim_fabric(int argc, char **argv)
             "simulated\n"
             "links; the planner's grants release held messages.\n"
             "\n"
-            "fair: all hosts send at once and share links. fifo to +admission: the planner of the\n"
-            "transfer scheduler grants transfers. ring, halving-doubling and the planner's tree:\n"
-            "all-reduce, for --mode sync.\n"
+            "Policies: with fair all hosts send at once and share links. With fifo and the five\n"
+            "policies that --policy lists after it the planner of the transfer scheduler grants\n"
+            "transfers. ring, halving-doubling and the planner's tree policies are all-reduce, for\n"
+            "--mode sync.\n"
             "\n"
             "The delay of an update is the number of other updates committed since its worker's "
             "read.\n"

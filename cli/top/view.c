@@ -371,7 +371,7 @@ static void draw_times(const struct picture *p)
 {
     static const char *const kinds[] = {"push", "pull"};
     char bar[WEFT_TOP_WIDTH_MAX + 1];
-    head(p, "TIME OF AN RPC   n network  q queue  w waits for others  p server  u, c worker");
+    head(p, "RPC TIME  n network  q queue  w consistency  p server  u worker queue  c worker");
     for (int k = 0; k < 2; k++) {
         double us[PARTS], total = 0;
         char text[16];
@@ -419,7 +419,7 @@ static void draw_network(const struct picture *p)
         short_text(sum_rate(p, "weft_packets_retransmitted_total"), text[2]),
         short_text(sum_rate(p, "weft_packets_marked_total"), text[3]),
         short_text(sum_rate(p, "weft_datagrams_dropped_total"), text[4]));
-    add(p, "chunks left out/s %s  credit: %s of %s packets out, %s of %s senders wait",
+    add(p, "chunks missing/s %s  credit: %s of %s packets out, %s of %s senders wait",
         short_text(sum_rate(p, "weft_chunks_missing_total"), text[0]),
         short_text(sum_now(p, "weft_credit_outstanding_packets"), text[1]),
         short_text(sum_now(p, "weft_credit_budget_packets"), text[2]),

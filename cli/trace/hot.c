@@ -71,7 +71,8 @@ static bool print_text(const struct weft_recdb_hotness *hotness, const struct qu
     }
     printf("%" PRIu64 " updates; %zu parameters tracked; %s\n", hotness->updates, hotness->count,
            hotness->exact ? "every parameter was counted (exact)"
-                          : "approximate: a count may be too high by its error");
+                          : "approximate: rows that were evicted, and ids without a row, are "
+                            "missing; a count may be too high by its error");
     print_shares(hotness);
     printf("%6s %6s %20s %14s %12s %9s\n", "rank", "table", "id", "updates", "error", "share");
     for (size_t i = 0; i < hotness->count && i < query->top; i++) {
@@ -110,10 +111,9 @@ int weft_cli_trace_hot(int argc, char **argv)
         .summary = "list the most updated parameters, and the share of the top k",
         .description =
             "FILE is a database written by --records; several files are parts of one run. Servers\n"
-            "track their most updated parameters. If a server does not count all parameters, a "
-            "count\n"
-            "may be too high, at most by the value in the column \"error\"; the share therefore\n"
-            "also has a lower bound.",
+            "count the updates of every row, and record the rows with the most. The result is\n"
+            "approximate if rows were evicted, whose counts are lost, or ids had no row. A count may\n"
+            "be too high by the value in the column \"error\", 0 in records of this release.",
         .example = "  weft trace hot run.db\n"
                    "  weft trace hot run.db --json | jq '.shares[] | select(.top == 1000)'",
         .options = options,

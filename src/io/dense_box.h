@@ -30,7 +30,7 @@ struct weft_dense_box_stats {
     struct weft_socket_counters socket;
     uint64_t moved;   /* times that packets of a member began to come from another address in the
                        * same epoch: two members have one number */
-    uint64_t unsent;  /* sums not sent to a member, as nothing was received from it */
+    uint64_t unsent;  /* sums not sent to a member, because its address is not known yet */
     uint32_t members; /* whose address is known */
     uint32_t epoch;
 };

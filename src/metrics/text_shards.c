@@ -56,7 +56,8 @@ static const struct weft_metrics_family shard[] = {
     {"weft_workers_parked_total", "counter", "", SHARD(workers_parked),
      "Connections closed by workers that now send through an aggregator only."},
     {"weft_workers_overdue_total", "counter", "", SHARD(workers_overdue),
-     "Of these, ranks that died: nothing was received from them in time."},
+     "Ranks that died while their connection was parked: no request of theirs arrived through an "
+     "aggregator in time."},
     {"weft_workers_refused_total", "counter", "", SHARD(workers_refused),
      "Connections of processes that had lost their rank to another one."},
     {"weft_aggregates_total", "counter", "", SHARD(aggregates),
@@ -73,9 +74,11 @@ static const struct weft_metrics_family shard[] = {
     {"weft_active_windows_total", "counter", "", SHARD(active_windows),
      "Windows (1 ms, or --active-window-us) with a request."},
     {"weft_active_workers_total", "counter", "", SHARD(active_workers),
-     "Sum over them of the workers with one, also in accepted messages of aggregators."},
+     "Number of workers with a request in a window, summed over the windows; includes workers "
+     "whose requests arrived through an aggregator."},
     {"weft_active_connections_total", "counter", "", SHARD(active_connections),
-     "Sum over them of the connections, of workers and aggregators, with one."},
+     "Number of connections, of workers and aggregators, with a request in a window, summed over "
+     "the windows."},
     {"weft_hot_selections_total", "counter", "", SHARD(hot_selections),
      "Selections of the hot rows of a table."},
     {"weft_hot_epochs_total", "counter", "", SHARD(hot_epochs), "Of these, that changed the set."},
@@ -126,7 +129,7 @@ static const struct weft_metrics_family replication[] = {
     {"weft_replica_transfers_failed_total", "counter", "", REPLICATION(failed),
      "Transfers abandoned: the connection ended, or the memory for copies was exhausted."},
     {"weft_replica_bytes_total", "counter", "", REPLICATION(bytes), "Bytes sent to the replica."},
-    {"weft_replica_rows_total", "counter", "", REPLICATION(rows), "Rows in them."},
+    {"weft_replica_rows_total", "counter", "", REPLICATION(rows), "Rows sent to the replica."},
     {"weft_replica_holds_total", "counter", "", REPLICATION(holds),
      "Times that replies began to wait for the replica."},
     {"weft_replicas_lost_total", "counter", "", REPLICATION(lost),

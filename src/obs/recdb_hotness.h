@@ -15,7 +15,7 @@ struct weft_recdb_hotness {
     struct weft_recdb_hot *list; /* most updated first */
     size_t count;
     uint64_t updates; /* of all parameters */
-    bool exact;       /* every server has counted every parameter */
+    bool exact;       /* at every server each update is in the count of a row that still exists */
     size_t sure;      /* the top k are exact for k up to here; beyond, a server's list may have
                        * ended before */
 };

@@ -113,7 +113,7 @@ struct weft_shard_counters {
     uint64_t clocks_skipped;   /* clocks ended for a worker that died in them */
     uint64_t waits;            /* pulls that had to wait for consistency */
     uint64_t workers_parked;   /* connections ended by PARK; the ranks stay members */
-    uint64_t workers_overdue; /* of these, ranks declared dead because no request arrived in time */
+    uint64_t workers_overdue; /* of their ranks, those declared dead: no request arrived in time */
     uint64_t workers_replaced;
     uint64_t workers_refused;  /* connections of processes whose rank was given to another process,
                                 * or that started before the connected one */
@@ -136,8 +136,8 @@ struct weft_shard_counters {
     uint64_t direct_proc_ns;      /* ps_proc and ps_overlap of pushes outside aggregates */
     uint64_t aggregate_proc_ns;   /* the same of aggregates */
     uint64_t active_windows;      /* windows of active_window_ns with a request */
-    uint64_t active_workers;      /* sum over them of the workers with one */
-    uint64_t active_connections;  /* and of the connections with one */
+    uint64_t active_workers;      /* with a request in a window, summed over the windows */
+    uint64_t active_connections;  /* likewise */
     uint64_t aggregators_refused; /* aggregator connections refused because the number was in use */
     uint64_t hot_selections;      /* selections of hot sets */
     uint64_t hot_epochs;          /* selections that changed a hot set */
