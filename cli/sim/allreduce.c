@@ -221,8 +221,8 @@ int weft_cli_sim_allreduce(int argc, char **argv)
             "base round trips. With --box switch: wire time of the vector, sent and received at the\n"
             "same time, + half a base round trip. With --box host: wire time of one vector per\n"
             "rank on the link of the box, + a base round trip. Every round is checked: equal bits\n"
-            "at all ranks, and correct sums.\n"
-            "Exit status 1 if a check fails or a round does not complete.",
+            "at all ranks, and correct sums. Exit status 1 if a check fails or a round does not\n"
+            "complete.",
         .example = "  weft sim allreduce --ranks 8 --bytes 4000000\n"
                    "  weft sim allreduce --ranks 16 --loss 0.01 --bound 0.1 --feedback\n"
                    "  weft sim allreduce --ranks 8 --loss 0.01 --box switch",

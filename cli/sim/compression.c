@@ -197,10 +197,10 @@ int weft_cli_sim_compression(int argc, char **argv)
         .summary = "compute how much an aggregator saves: bytes of updates vs. of their sum",
         .description =
             "Trains a topic model (lda) in one process. In each step --workers simulated workers push\n"
-            "one update each. Compares the bytes of these updates with those of their sum, for several\n"
-            "numbers of topics. rows: a word's row of counts is sent as a whole, as weft pushes it. entries:\n"
-            "only changed counts are sent, each with its index. The same seed gives the same "
-            "result.",
+            "one update each. Compares the bytes of these updates with those of their sum, for\n"
+            "several numbers of topics. rows: a word's row of counts is sent as a whole, as weft\n"
+            "pushes it. entries: only changed counts are sent, each with its index. The same seed\n"
+            "gives the same result.",
         .example =
             "  weft sim compression --data uci-kos/docword.kos.txt --picture compression.png\n"
             "  weft sim compression --topics 100 --workers 30 --json",
