@@ -1,6 +1,6 @@
-/* Internals of the scheduler's service, shared by service.c (lifecycle, output of plans),
- * service_report.c (input of reports), service_read.c (admission of reads) and service_rate.c (link
- * capacities). Private to these files. */
+/* Internals of the scheduler's service, shared by service.c (lifecycle, decisions), service_plan.c
+ * (output of plans), service_report.c (input of reports), service_read.c (admission of reads) and
+ * service_rate.c (link capacities). Private to these files. */
 #ifndef WEFT_SCHED_SERVICE_INTERNAL_H
 #define WEFT_SCHED_SERVICE_INTERNAL_H
 
