@@ -49,6 +49,7 @@ weft_status weft_sched_service_new(const struct weft_sched_service_config *confi
     for (uint32_t i = 0; i < WEFT_SCHED_WORKERS_MAX; i++) {
         service->workers[i].conn = CONN_NONE;
         service->workers[i].untold_ns = WEFT_NEVER;
+        service->workers[i].limited_ns = WEFT_NEVER;
     }
     for (uint32_t s = 0; s < WEFT_SCHED_SHARDS_MAX; s++) {
         service->shards[s].conn = CONN_NONE;
@@ -400,6 +401,7 @@ static void granted(struct weft_sched_service *service, const struct weft_planne
     }
     w->position = d->is_revised ? w->position : d->position;
     w->revision++;
+    w->limited_ns = WEFT_NEVER;
     w->hop = w->group = w->members = 0;
     w->hop_transfer = 0;
     /* A BSP clock needs all updates: they are granted in order, and sent immediately. */

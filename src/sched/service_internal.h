@@ -81,6 +81,8 @@ struct service_worker {
     bool is_new_member;    /* member of a group of which not all members' decisions have been
                             * processed */
     uint64_t revision;
+    uint64_t limited_ns; /* time of the first plan of this revision with a start that was limited to
+                          * WEFT_SCHED_START_S_MAX; WEFT_NEVER = none */
     uint64_t closed;    /* FLYING: one bit per shard that reported the commit */
     double norm_square; /* square of the norm of the steps closed so far; negative = unknown */
     struct weft_sched_share shares[WEFT_SCHED_SHARDS_MAX];

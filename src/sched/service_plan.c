@@ -12,7 +12,33 @@ static uint32_t rank(const struct weft_sched_service *service, uint64_t position
     return before;
 }
 
-static void tell_worker(const struct weft_sched_service *service, uint32_t index, uint64_t now_ns,
+static const uint64_t latest_ns = WEFT_SCHED_START_S_MAX * WEFT_NS_PER_S;
+
+static bool is_beyond(const struct service_worker *w, uint64_t now_ns)
+{
+    uint64_t last_ns = 0;
+    for (uint32_t s = 0; s < WEFT_SCHED_SHARDS_MAX; s++) {
+        const struct service_grant *grant = &w->grants[s];
+        last_ns = grant->rate_bps != 0 ? weft_max_u64(last_ns, grant->start_ns) : last_ns;
+    }
+    return last_ns > weft_time_add(now_ns, latest_ns);
+}
+
+/* A worker refuses a start more than a minute ahead. A later one is sent as in a minute, and sent
+ * again, as a new revision, when half of that has passed. A worker reports several times a second,
+ * and each report is answered by a plan, so no timer is needed. */
+static void revise_limited(struct service_worker *w, uint64_t now_ns)
+{
+    if (w->limited_ns != WEFT_NEVER && now_ns >= weft_time_add(w->limited_ns, latest_ns / 2)) {
+        w->revision++;
+        w->limited_ns = WEFT_NEVER;
+    }
+    if (w->limited_ns == WEFT_NEVER && is_beyond(w, now_ns)) {
+        w->limited_ns = now_ns;
+    }
+}
+
+static void tell_worker(struct weft_sched_service *service, uint32_t index, uint64_t now_ns,
                         struct weft_sched_plan *plan)
 {
     static const enum weft_sched_verdict verdicts[] = {
@@ -20,7 +46,7 @@ static void tell_worker(const struct weft_sched_service *service, uint32_t index
         [UPDATE_WAITING] = WEFT_SCHED_WAITING, [UPDATE_FLYING] = WEFT_SCHED_GRANTED,
         [UPDATE_DROPPED] = WEFT_SCHED_DROPPED, [UPDATE_UNPLANNED] = WEFT_SCHED_UNPLANNED,
     };
-    const struct service_worker *w = &service->workers[index];
+    struct service_worker *w = &service->workers[index];
     plan->verdict = verdicts[w->state];
     plan->clock = w->state != UPDATE_NONE ? w->clock : 0;
     if (service_admits(service)) {
@@ -31,11 +57,9 @@ static void tell_worker(const struct weft_sched_service *service, uint32_t index
     if (w->state != UPDATE_FLYING) {
         return;
     }
+    revise_limited(w, now_ns);
     for (uint32_t s = 0; s < service->config.shards; s++) {
         const struct service_grant *grant = &w->grants[s];
-        /* A worker refuses a later start. It then begins earlier than booked, and updates that are
-         * booked after the next minute may overlap, out of order. */
-        const uint64_t latest_ns = WEFT_SCHED_START_S_MAX * WEFT_NS_PER_S;
         const uint64_t wait_ns = grant->start_ns > now_ns ? grant->start_ns - now_ns : 0;
         if (grant->rate_bps != 0) { /* delivered shares are included, so that the list does not
                                      * become shorter */

@@ -144,6 +144,7 @@ static void new_update(struct weft_sched_service *service, uint32_t worker,
     w->closed = 0;
     w->norm_square = 0;
     w->revision = 0;
+    w->limited_ns = WEFT_NEVER;
     w->hop = w->group = w->members = 0;
     w->hop_transfer = 0;
     w->why = 0;

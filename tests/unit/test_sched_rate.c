@@ -289,6 +289,52 @@ static void in_bsp_nothing_waits(void **state)
     net_free(&net);
 }
 
+/* Updates that are booked for 32 s each: the third and the fourth are booked more than a minute
+ * ahead, later than a plan can express, and each begins after the one before it nevertheless. */
+static void grants_beyond_a_minute(void **state)
+{
+    (void)state;
+    const uint64_t takes_ns = 31 * WEFT_NS_PER_S, look_ns = 100 * WEFT_NS_PER_MS;
+    uint64_t end_ns = 0;
+    uint32_t begun = 0, ended = 0;
+    struct net net;
+    net_new(&net, WEFT_SCHED_ASP, MBIT);
+    exchange(&net);
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        const struct weft_sched_share share = {.bytes = BYTES};
+        weft_sched_daemon_ask(net.worker[i].daemon, ++net.worker[i].clock, 1, &share, 0);
+        net.worker[i].start_ns = WEFT_NEVER;
+        net.worker[i].phase = ASKING;
+    }
+    for (; ended < WORKERS; net.now_ns += look_ns) {
+        assert_true(net.now_ns < 5 * takes_ns);
+        for (uint32_t i = 0; i < WORKERS; i++) {
+            struct worker *w = &net.worker[i];
+            struct weft_sched_answer answer;
+            while (weft_sched_daemon_answer(w->daemon, net.now_ns, &answer)) {
+                assert_int_equal(answer.kind, WEFT_SCHED_SEND);
+                w->start_ns = answer.start_ns;
+            }
+            if (w->phase == ASKING && net.now_ns >= w->start_ns) {
+                assert_int_equal(begun, ended); /* nothing else is being sent */
+                begun++;
+                w->phase = SENDING;
+                end_ns = net.now_ns + takes_ns;
+                weft_sched_daemon_counts(net.shard, begun, ended);
+            } else if (w->phase == SENDING && net.now_ns >= end_ns) {
+                const struct weft_sched_event event = {.worker = i, .clock = 1, .norm = 1};
+                weft_sched_daemon_committed(net.shard, &event);
+                weft_sched_daemon_counts(net.shard, begun, ++ended);
+                weft_sched_daemon_ended(w->daemon);
+                w->phase = COMPUTING;
+            }
+        }
+        exchange(&net);
+    }
+    assert_int_equal(weft_sched_service_counters(net.service)->ended_untold, 0);
+    net_free(&net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -296,6 +342,7 @@ int main(void)
         cmocka_unit_test(contention_is_noticed_within_a_second),
         cmocka_unit_test(a_server_that_everybody_finds_slow_is),
         cmocka_unit_test(in_bsp_nothing_waits),
+        cmocka_unit_test(grants_beyond_a_minute),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
