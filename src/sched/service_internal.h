@@ -96,6 +96,7 @@ struct service_sample {
     uint64_t at_ns;
     uint64_t bps;
     uint32_t worker;
+    uint64_t sum_ns; /* of a sum: the time that it took; of an update: 0 */
 };
 
 struct service_link {

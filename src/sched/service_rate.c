@@ -4,7 +4,9 @@
  * worker's interval, from the granted start to the shard's acknowledgement, is not used: it
  * includes the delays of both hosts, so the estimate would be lower for shorter transfers. A busy
  * host makes a measurement too low. The estimate is therefore the maximum of the recent
- * measurements, and may be too high where other traffic varies.
+ * measurements, and may be too high where other traffic varies. A sum is sent by an aggregator that
+ * has all of it, so its measurements are also too high as often as too low: if there are recent
+ * ones, the estimate is their mean over time.
  *
  * An uplink is measured by the part of a transfer that arrived while no other transfer did.
  * Otherwise the transfer shares the server's downlink, for example because another transfer ends
@@ -90,18 +92,22 @@ static void set(struct weft_sched_service *service, struct service_link *link, u
 static void learn(struct weft_sched_service *service, struct service_link *link, uint32_t host,
                   bool is_up, struct service_sample sample)
 {
-    uint64_t most_bps = 0;
+    uint64_t found_bps = 0, sums_ns = 0;
+    u128 sums = 0; /* bit/s x ns */
     bool is_of_two = is_up;
     link->samples[link->count++ % SERVICE_SAMPLES] = sample;
     for (uint32_t i = 1; i <= weft_min_u64(link->count, SERVICE_SAMPLES); i++) {
         const struct service_sample *at = &link->samples[(link->count - i) % SERVICE_SAMPLES];
         if (i <= 2 || sample.at_ns - at->at_ns < recent_ns) {
-            most_bps = weft_max_u64(most_bps, at->bps);
+            found_bps = weft_max_u64(found_bps, at->bps);
             is_of_two |= at->worker != sample.worker;
+            sums += (u128)at->bps * at->sum_ns;
+            sums_ns += at->sum_ns;
         }
     }
-    if (link->count >= 2 && (is_of_two || most_bps > link->now_bps)) {
-        set(service, link, host, is_up, most_bps, sample.at_ns);
+    found_bps = sums_ns > 0 ? (uint64_t)(sums / sums_ns) : found_bps;
+    if (link->count >= 2 && (is_of_two || found_bps > link->now_bps)) {
+        set(service, link, host, is_up, found_bps, sample.at_ns);
     }
 }
 
@@ -131,6 +137,15 @@ static bool measures_down(const struct service_link *down, const struct weft_sch
                                   event->all_bps > down->now_bps);
 }
 
+/* Time that a sum took to arrive, at most an hour; 0 = unknown. */
+static uint64_t sum_ns(const struct weft_sched_event *event)
+{
+    const uint64_t most_ns = 3600 * WEFT_NS_PER_S;
+    return event->rate_bps == 0
+               ? 0
+               : weft_min_u64(weft_transfer_ns(event->sum_bytes, event->rate_bps), most_ns);
+}
+
 void service_rate_measured(struct weft_sched_service *service, uint32_t worker, uint32_t shard,
                            const struct weft_sched_event *event, uint64_t now_ns)
 {
@@ -139,7 +154,7 @@ void service_rate_measured(struct weft_sched_service *service, uint32_t worker, 
     if (service->workers[worker].hop > 0 && event->all_bps > 0) { /* a sum: it does not measure a
                                                                    * worker's uplink */
         learn(service, down, service->shards[shard].host_index, false,
-              (struct service_sample){now_ns, event->all_bps, worker});
+              (struct service_sample){now_ns, event->all_bps, worker, sum_ns(event)});
         return;
     }
     if (booked_bps == 0 || service_sends_at_once(service)) {
@@ -147,11 +162,11 @@ void service_rate_measured(struct weft_sched_service *service, uint32_t worker, 
     }
     if (measures_down(down, event, booked_bps)) {
         learn(service, down, service->shards[shard].host_index, false,
-              (struct service_sample){now_ns, event->all_bps, worker});
+              (struct service_sample){now_ns, event->all_bps, worker, 0});
     }
     uint64_t up_bps = uplink_bps(up, event, booked_bps);
     if (up_bps > 0) {
-        learn(service, up, worker, true, (struct service_sample){now_ns, up_bps, worker});
+        learn(service, up, worker, true, (struct service_sample){now_ns, up_bps, worker, 0});
     }
 }
 

@@ -34,6 +34,7 @@ struct worker {
     uint64_t done_ns;   /* arrival time at the shard; 0 = not known yet */
     uint32_t hop, group, members;
     uint64_t sum_bytes; /* of the sum that contained it; 0 = none */
+    uint64_t rate_bps;  /* at which the shard received it */
 };
 
 struct net {
@@ -51,6 +52,7 @@ struct net {
     uint32_t slow_ppm; /* share of steps with three times the computation time */
     bool is_sparse;    /* a sum is larger than one update */
     bool hides_sums;   /* the shard does not report the sizes of sums */
+    bool varies;       /* other traffic leaves each transfer to the shard another rate */
     uint64_t stop_steps; /* all workers stop after each so many steps; 0 = never */
     uint32_t stopped;    /* workers that have stopped */
     uint64_t stops;
@@ -131,12 +133,19 @@ static uint64_t bytes_of_sum(const struct net *net, uint32_t members)
     return bytes;
 }
 
+/* The rate of one transfer to the shard. */
+static uint64_t free_bps(struct net *net)
+{
+    return net->varies ? (7 + 4 * weft_prng_below(&net->prng, 3)) * MBIT : net->down_bps;
+}
+
 static void send(struct net *net, struct worker *w)
 {
     if (w->hop > 0) {
         w->at_hop_ns = passes(&net->hop_ns[w->hop - 1], net->now_ns, BYTES, net->link_bps);
     } else if (w->done_ns == 0 && net->now_ns >= w->begin_ns) {
-        w->done_ns = passes(&net->down_ns, net->now_ns, BYTES, net->down_bps);
+        w->rate_bps = free_bps(net);
+        w->done_ns = passes(&net->down_ns, net->now_ns, BYTES, w->rate_bps);
     }
 }
 
@@ -220,14 +229,15 @@ static void hop_look(struct net *net, const struct worker *of)
         return;
     }
     assert_int_equal(there, of->members);
-    uint64_t bytes = bytes_of_sum(net, there);
-    uint64_t done_ns = passes(&net->down_ns, net->now_ns, bytes, net->down_bps);
+    const uint64_t bytes = bytes_of_sum(net, there), rate_bps = free_bps(net);
+    const uint64_t done_ns = passes(&net->down_ns, net->now_ns, bytes, rate_bps);
     net->sums++;
     for (uint32_t i = 0; i < WORKERS; i++) {
         struct worker *w = &net->worker[i];
         if (w->phase == SENDING && w->hop == of->hop && w->group == of->group) {
             w->done_ns = done_ns;
             w->sum_bytes = bytes;
+            w->rate_bps = rate_bps;
             net->in_sums++;
         }
     }
@@ -249,7 +259,7 @@ static void turn(struct net *net, uint32_t i)
         send(net, w);
     }
     if (w->phase == SENDING && w->done_ns != 0 && net->now_ns >= w->done_ns) {
-        const uint64_t rate = net->down_bps;
+        const uint64_t rate = w->rate_bps;
         const bool is_in_sum = w->sum_bytes > 0 && !net->hides_sums;
         const uint64_t delay = net->opened - w->base;
         net->delay_sum += delay;
@@ -454,6 +464,32 @@ static void sparse_sums(void **state)
     assert_int_equal(overdue(false, false, &sums), 0);
 }
 
+/* Other traffic leaves 7, 11 or 15 Mbit/s to the transfers to the shard, 10 on average over time.
+ * The estimate is that, not the highest of the recent rates. */
+static void rates_vary(void **state)
+{
+    (void)state;
+    enum { LOOKS = 200 };
+    struct net net;
+    uint64_t sum_bps = 0;
+    net_new(&net, WEFT_SCHED_ASP, 3, WEFT_NEVER);
+    net.varies = true;
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        weft_sched_daemon_aggregators(net.worker[i].daemon, 3, 7);
+    }
+    run(&net, 5, false);
+    for (uint32_t i = 0; i < LOOKS; i++) {
+        for (uint32_t t = 0; t < 200; t++) {
+            turns(&net);
+        }
+        sum_bps += weft_sched_service_capacity(net.service, WEFT_SCHED_SERVER, 0);
+    }
+    print_message("# rates of 7, 11 and 15 Mbit/s: estimated as %.2f on average\n",
+                  (double)sum_bps / LOOKS / MBIT);
+    assert_true(sum_bps > LOOKS * 9 * MBIT && sum_bps < LOOKS * 11 * MBIT);
+    net_free(&net);
+}
+
 /* Every commit adds one to the delay of each other worker: all are between read and commit. */
 static void check_conservation(const struct net *net)
 {
@@ -587,6 +623,7 @@ int main(void)
         cmocka_unit_test(clocks_apart),
         cmocka_unit_test_teardown(rounds, print_seed),
         cmocka_unit_test(sparse_sums),
+        cmocka_unit_test(rates_vary),
         cmocka_unit_test_teardown(bounded, print_seed),
         cmocka_unit_test(who_is_reached),
         cmocka_unit_test(who_has_nothing_for_a_shard),
