@@ -400,6 +400,27 @@ static void move_behind(struct weft_planner *planner, struct planner_transfer *s
     }
 }
 
+void planner_sums_follow(struct weft_planner *planner, uint32_t server_host)
+{
+    const uint32_t all = over_link(planner, server_host, false);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < all && !planner_has(planner, WEFT_PLAN_CUT_THROUGH); i++) {
+        struct planner_transfer *sum = &planner->transfers[planner->scratch[i]];
+        if (sum->kind == WEFT_PLANNER_GRANT_GROUP && sum->is_announced &&
+            sum->booking.start_ns > planner->now_ns) {
+            struct weft_path path = planner_path(planner, sum->from_host, sum->to_host);
+            planner->counters.full += !weft_path_release(&path, &sum->booking, planner->now_ns);
+            planner->scratch[count++] = planner->scratch[i];
+        }
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        struct planner_transfer *sum = &planner->transfers[planner->scratch[i]];
+        sum->booking.start_ns = planner->now_ns;
+        planner_rebook(planner, sum, weft_max_u64(sum->bytes - sum->sent, 1));
+        sum->needs_announce = true;
+    }
+}
+
 /* If a transfer should have ended but no report has arrived, an eighth of its bytes is assumed to
  * remain; a quarter if it is overdue again, then a half. */
 void planner_overdue(struct weft_planner *planner)

@@ -191,6 +191,9 @@ void planner_cancel_of(struct weft_planner *planner, uint32_t worker);
 void planner_replan_link(struct weft_planner *planner, uint32_t host, bool is_up);
 void planner_replan_sum(struct weft_planner *planner, uint32_t group); /* if it was announced */
 void planner_overdue(struct weft_planner *planner);
+/* A link to a server is free now: sums that are complete at their aggregators, and were to start
+ * later, start now, in order. Not with cut-through, where they start as granted. */
+void planner_sums_follow(struct weft_planner *planner, uint32_t server_host);
 void planner_count_future(struct weft_planner *planner);
 
 /* Sets of workers: (array, count). */
@@ -266,9 +269,9 @@ void planner_partition(struct weft_planner *planner);
 void planner_group_delivered(struct weft_planner *planner, uint32_t group);
 /* A sum arrived at one server. */
 void planner_group_at_server(struct weft_planner *planner, uint32_t group);
-/* A member was committed. When all members are committed, so is the group, even without a report of
- * its sum. */
-void planner_group_committed(struct weft_planner *planner, uint32_t group);
+/* A member was committed; is_in_sum: it was at the aggregator, so the sum is at the servers. When
+ * all members are committed, so is the group. */
+void planner_group_committed(struct weft_planner *planner, uint32_t group, bool is_in_sum);
 /* A member left before its update arrived at the aggregator. */
 void planner_group_left(struct weft_planner *planner, uint32_t group);
 /* The aggregator failed: its members wait again, or with members_resend stay in flight. */

@@ -261,7 +261,7 @@ weft_status weft_planner_committed(struct weft_planner *planner, uint32_t worker
         planner_group_left(planner, group); /* its delivery was not reported, and never will be */
     }
     if (group != WEFT_PLANNER_NONE && planner->groups[group].id != 0) {
-        planner_group_committed(planner, group);
+        planner_group_committed(planner, group, is_at_aggregator);
     }
     planner->version++;
     return WEFT_OK;

@@ -221,6 +221,78 @@ static void a_sum_is_told_of_members_that_left(void **state)
     weft_planner_free(rig.planner);
 }
 
+/* Deliver the members of two sums. The planned transfers of both, the second behind the first, and
+ * a member of the first. */
+static void make_two_sums(struct weft_planner_decision sums[2], uint32_t *member_p)
+{
+    struct weft_planner_decision d, members[8];
+    uint32_t count = 0, sum_count = 0;
+    rig_hosts(&rig, 8, 1, 2, GBIT);
+    rig.config.policy = WEFT_PLAN_ORDER | WEFT_PLAN_AGGREGATE;
+    rig.config.ahead = 0;
+    rig.now_ns = 0;
+    make();
+    for (uint32_t w = 0; w < 8; w++) {
+        ask(w, 0, 0);
+    }
+    weft_planner_plan(rig.planner, 0);
+    while (weft_planner_poll(rig.planner, &d)) {
+        if (d.kind == WEFT_PLANNER_GRANT && (d.group == 1 || d.group == 2)) {
+            members[count++] = d;
+            rig.now_ns = weft_max_u64(rig.now_ns, d.booking.end_ns);
+        }
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        assert_int_equal(weft_planner_delivered(rig.planner, members[i].transfer, rig.now_ns),
+                         WEFT_OK);
+    }
+    weft_planner_plan(rig.planner, rig.now_ns);
+    while (weft_planner_poll(rig.planner, &d)) {
+        if (d.kind == WEFT_PLANNER_GRANT_GROUP) {
+            assert_true(sum_count < 2);
+            sums[sum_count++] = d;
+        }
+    }
+    if (sums[0].booking.start_ns > sums[1].booking.start_ns) {
+        d = sums[0];
+        sums[0] = sums[1];
+        sums[1] = d;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        *member_p = members[i].group == sums[0].group ? members[i].worker : *member_p;
+    }
+    assert_int_equal(sum_count, 2);
+    assert_true(sums[1].booking.start_ns >= sums[0].booking.end_ns);
+}
+
+/* A sum arrives, early or late, and the first of its members is reported as committed: the sum that
+ * waits at another aggregator is sent now, not at its planned time. */
+static void sums_follow(uint64_t numerator)
+{
+    struct weft_planner_decision sums[2] = {{0}}, d = {0};
+    uint32_t member = 0;
+    make_two_sums(sums, &member);
+    const struct weft_booking *first = &sums[0].booking;
+    const uint64_t end_ns = first->start_ns + (first->end_ns - first->start_ns) * numerator / 4;
+    while (weft_planner_deadline(rig.planner) < end_ns) {
+        rig.now_ns = weft_planner_deadline(rig.planner);
+        (void)plan(WEFT_PLANNER_GRANT_GROUP, &d);
+    }
+    rig.now_ns = end_ns;
+    assert_int_equal(weft_planner_committed(rig.planner, member, -1, rig.now_ns), WEFT_OK);
+    assert_true(plan(WEFT_PLANNER_GRANT_GROUP, &d) == 1 && d.is_revised);
+    assert_int_equal(d.transfer, sums[1].transfer);
+    assert_int_equal(d.booking.start_ns, rig.now_ns);
+    weft_planner_free(rig.planner);
+}
+
+static void sums_follow_an_early_or_late_one(void **state)
+{
+    (void)state;
+    sums_follow(3);
+    sums_follow(6);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -230,6 +302,7 @@ int main(void)
         cmocka_unit_test(a_dead_downlink_does_not_stop_reads),
         cmocka_unit_test(a_flood_of_capacities),
         cmocka_unit_test(a_sum_is_told_of_members_that_left),
+        cmocka_unit_test(sums_follow_an_early_or_late_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
