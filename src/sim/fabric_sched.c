@@ -271,7 +271,9 @@ static void start(struct weft_fabric *f, const struct weft_planner_decision *d)
         .id = d->transfer,
         /* Rounds of an all-reduce do not overlap. */
         .group = tree ? asked_max + f->result->rounds : d->group,
-        .rank = f->started + 1,
+        /* Earlier grants get credit first. The transfers of one all-reduce run side by side, each
+         * at its share of the links, and have the same rank. */
+        .rank = tree ? f->result->rounds + 1 : f->started + 1,
         .booking = d->booking,
     };
     if (d->kind == WEFT_PLANNER_GRANT && d->group > 0) {

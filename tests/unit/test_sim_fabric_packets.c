@@ -252,6 +252,30 @@ static void nobody_asks_the_planner(void **state)
     assert_true(commits * 100 >= result.commits * 95);
 }
 
+/* Time of one all-reduce of 30 workers. */
+static uint64_t all_reduce_ns(enum weft_fabric_policy policy)
+{
+    struct weft_fabric_config config = config_of(policy, "fixed", "homogeneous");
+    config.mode = WEFT_FABRIC_SYNC;
+    config.workers = 30;
+    config.update_bytes = 4000000;
+    config.duration_ns = WEFT_NS_PER_S;
+    run(&config);
+    return result.makespan_ns - config.compute.step_ns_min;
+}
+
+/* The transfers of an all-reduce share links: none waits for the credit of one that was granted
+ * earlier. Cut-through is about three times as fast as store-and-forward. */
+static void trees_share_links(void **state)
+{
+    (void)state;
+    const uint64_t whole_ns = all_reduce_ns(WEFT_FABRIC_TREE);
+    const uint64_t chunks_ns = all_reduce_ns(WEFT_FABRIC_TREE_CUT_THROUGH);
+    print_message("store and forward %.1f ms, cut-through %.1f ms\n", (double)whole_ns / 1e6,
+                  (double)chunks_ns / 1e6);
+    assert_true(whole_ns * 10 >= chunks_ns * 29);
+}
+
 /* A run has the same checks: delays are conserved, and bounds hold at packet level, too. */
 static void every_policy_runs_with_packets(void **state)
 {
@@ -318,6 +342,7 @@ int main(void)
         cmocka_unit_test(only_what_was_released_is_sent),
         cmocka_unit_test(both_levels_commit_as_much),
         cmocka_unit_test(nobody_asks_the_planner),
+        cmocka_unit_test(trees_share_links),
         cmocka_unit_test(every_policy_runs_with_packets),
         cmocka_unit_test(one_seed_is_one_run),
         cmocka_unit_test(large_runs_are_for_the_flow_level),
