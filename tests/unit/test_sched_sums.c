@@ -382,31 +382,37 @@ static void clocks_apart(void **state)
     assert_true(in_sums * 10 >= planned * 9);
 }
 
-/* Virtual time of two rounds of eight steps, summed over 6 jobs, with one step in ten three times
- * as long; all workers stop at the end of each round, as `weft train` does to test the model. */
+/* Virtual time of two rounds of eight steps, with one step in ten three times as long; all workers
+ * stop at the end of each round, as `weft train` does to test the model. Adds to *in_sums_p. */
+static uint64_t two_rounds_ns(uint32_t aggregators, uint64_t *in_sums_p)
+{
+    struct net net;
+    net_new(&net, WEFT_SCHED_ASP, aggregators, WEFT_NEVER);
+    weft_prng_init(&net.prng, seed);
+    net.slow_ppm = 100000;
+    net.compute_ns = 200 * WEFT_NS_PER_MS;
+    net.stop_steps = 8;
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        weft_sched_daemon_aggregators(net.worker[i].daemon, aggregators,
+                                      (UINT32_C(1) << aggregators) - 1);
+    }
+    read_all(&net);
+    while (net.stops < 2) {
+        assert_true(net.now_ns < 60 * WEFT_NS_PER_S);
+        turns(&net);
+    }
+    *in_sums_p += net.in_sums;
+    net_free(&net);
+    return net.now_ns;
+}
+
+/* The same, summed over 6 jobs. */
 static uint64_t rounds_ns(uint32_t aggregators, uint64_t *in_sums_p)
 {
     uint64_t all_ns = 0;
     *in_sums_p = 0;
     for (seed = 1; seed <= 6; seed++) {
-        struct net net;
-        net_new(&net, WEFT_SCHED_ASP, aggregators, WEFT_NEVER);
-        weft_prng_init(&net.prng, seed);
-        net.slow_ppm = 100000;
-        net.compute_ns = 200 * WEFT_NS_PER_MS;
-        net.stop_steps = 8;
-        for (uint32_t i = 0; i < WORKERS; i++) {
-            weft_sched_daemon_aggregators(net.worker[i].daemon, aggregators,
-                                          (UINT32_C(1) << aggregators) - 1);
-        }
-        read_all(&net);
-        while (net.stops < 2) {
-            assert_true(net.now_ns < 60 * WEFT_NS_PER_S);
-            turns(&net);
-        }
-        all_ns += net.now_ns;
-        *in_sums_p += net.in_sums;
-        net_free(&net);
+        all_ns += two_rounds_ns(aggregators, in_sums_p);
     }
     print_message("# %u aggregators: %.2f s for 128 updates, %.1f of them in sums\n", aggregators,
                   (double)all_ns / (6.0 * WEFT_NS_PER_S), (double)*in_sums_p / 6);
@@ -424,6 +430,23 @@ static void rounds(void **state)
         assert_true(rounds_ns(aggregators, &in_sums) * 170 <= none_ns * 100);
         assert_true(in_sums >= UINT64_C(6) * 112);
     }
+}
+
+/* In no job are three or four aggregators worse than two by more than a sixteenth. */
+static void more_aggregators(void **state)
+{
+    (void)state;
+    uint64_t in_sums = 0, worst_ppm = 0;
+    for (seed = 1; seed <= 24; seed++) {
+        const uint64_t two_ns = two_rounds_ns(2, &in_sums);
+        for (uint32_t aggregators = 3; aggregators <= 4; aggregators++) {
+            const uint64_t ppm = two_rounds_ns(aggregators, &in_sums) / (two_ns / WEFT_PPM);
+            worst_ppm = weft_max_u64(worst_ppm, ppm);
+        }
+    }
+    print_message("# three or four aggregators take at most %.3f times as long as two\n",
+                  (double)worst_ppm / WEFT_PPM);
+    assert_true(worst_ppm <= WEFT_PPM + WEFT_PPM / 16);
 }
 
 /* Deadlines of transfers that passed before a report, in the second half of a run. */
@@ -622,6 +645,7 @@ int main(void)
         cmocka_unit_test(more_commits),
         cmocka_unit_test(clocks_apart),
         cmocka_unit_test_teardown(rounds, print_seed),
+        cmocka_unit_test_teardown(more_aggregators, print_seed),
         cmocka_unit_test(sparse_sums),
         cmocka_unit_test(rates_vary),
         cmocka_unit_test_teardown(bounded, print_seed),
