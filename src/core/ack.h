@@ -87,7 +87,7 @@ static inline void weft_core_ack_commit(struct ack *a, uint64_t pn, uint64_t at_
         }
         if (pn > a->largest + 1) {
             a->at_once = true; /* a gap: acknowledge immediately */
-            a->gap_ns = at_ns;
+            a->gap_ns = a->largest > 0 ? at_ns : a->gap_ns; /* the first packet may be refused */
         }
         a->largest = pn;
         a->largest_ns = at_ns;

@@ -150,6 +150,13 @@ static void finish_again(struct peer *p)
     }
 }
 
+/* A size probe is too long, and the first packet opens the connection at the responder, where no
+ * memory for its messages may be posted yet. Neither says that the path loses packets. */
+static bool lost_by_path(const struct tx_packet *packet, uint64_t pn)
+{
+    return (packet->kind & TX_PACKET_MTU) == 0 && pn > 1;
+}
+
 static void packet_lost(struct weft_ep *ep, struct peer *p, uint64_t pn, uint64_t now_ns)
 {
     struct tx_packet *packet = packet_at(ep, p, pn);
@@ -158,7 +165,7 @@ static void packet_lost(struct weft_ep *ep, struct peer *p, uint64_t pn, uint64_
     *bits_word(ep, p->recovery.lost_bits, pn) |= bit;
     packet_resolve(p, packet);
     ep->counters.lost_packets++;
-    ep->lost_ns = (packet->kind & TX_PACKET_MTU) != 0 ? ep->lost_ns : now_ns;
+    ep->lost_ns = lost_by_path(packet, pn) ? now_ns : ep->lost_ns;
     trace(ep, p, WEFT_TRACE_PACKET_LOST, packet->kind, pn, packet->msg, packet->chunk,
           packet->bytes);
     weft_core_path_lost(ep, p, pn, packet);

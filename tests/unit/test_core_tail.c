@@ -215,6 +215,38 @@ static void finish_comes_again_before_the_probe_timeout(void **state)
     net_free(net);
 }
 
+/* The first packet of a connection arrives before the responder has posted memory for this peer. */
+static void a_refused_first_packet_is_no_loss_of_the_path(void **state)
+{
+    (void)state;
+    struct net *net = net_new(WEFT_MODE_AUTH, WEFT_MODE_AUTH);
+    struct weft_msg_send send = {
+        .base = sent, .total = 100, .elem_bytes = 4, .deadline_ns = WEFT_NEVER};
+    struct weft_msg_expect expect = {.peer = WEFT_PEER_ANY,
+                                     .sink = WEFT_SINK_COPY,
+                                     .memory = memory,
+                                     .memory_bytes = sizeof(memory),
+                                     .count = 1,
+                                     .timeout_ns = WEFT_NEVER};
+    weft_expect_id id;
+    uint64_t seq;
+    lose.count = 0;
+    net->tap = way;
+    send.peer = net_connect(net, 0, 1);
+    assert_int_equal(net_msg_send(net, 0, &send, &seq), WEFT_OK);
+    while (net_counters(net, 1)->no_memory == 0) {
+        assert_true(net_step(net, net->now_ns + WEFT_NS_PER_S));
+    }
+    assert_int_equal(net_msg_expect(net, 1, &expect, &id), WEFT_OK);
+    net_run(net, 200 * WEFT_NS_PER_MS);
+    assert_int_equal(net->end[1].received, 1);
+    assert_int_equal(net_counters(net, 1)->no_memory, 1);
+    assert_int_equal(net_counters(net, 0)->lost_packets, 1);
+    assert_false(losses_likely(net->end[0].ep, net->now_ns));
+    assert_int_equal(peer_of(net, 1)->ack.gap_ns, 0);
+    net_free(net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -222,6 +254,7 @@ int main(void)
         cmocka_unit_test(where_nothing_was_lost_nothing_is_said_again),
         cmocka_unit_test(the_ack_of_a_pass_that_misses_a_chunk_comes_again_soon),
         cmocka_unit_test(finish_comes_again_before_the_probe_timeout),
+        cmocka_unit_test(a_refused_first_packet_is_no_loss_of_the_path),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
