@@ -14,13 +14,17 @@
 
 enum {
     ANSWER_FACTOR = 4,
+    ANSWER_DECAY = 8, /* with each measurement, by this fraction */
+    ANSWER_DECAY_CLEAN = 128,
     OUTLIER_FACTOR = 8,
     TURN_PROBES_MAX = 2,
     SHORT_OVERTAKEN_MAX = 128, /* the credit granted in so many packets is far below 2^15 */
 };
 
-/* Maximum time that a process waits for a processor on a host that is not overloaded. */
+/* Maximum time that a process waits for a processor on a host that is not overloaded; and the part
+ * of it that is allowed for without recent losses, however short the round trips are. */
 static const uint64_t answer_ns_max = 100 * WEFT_NS_PER_MS;
+static const uint64_t answer_ns_clean = 20 * WEFT_NS_PER_MS;
 static const uint64_t turn_ns_max = 20 * WEFT_NS_PER_MS;
 static const uint64_t late_ns_first = 10 * WEFT_NS_PER_MS;
 static const uint64_t rtt_ns_first_max = 100 * WEFT_NS_PER_MS;
@@ -79,15 +83,29 @@ void weft_core_rtt_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns)
     p->recovery.srtt_ns = (7 * p->recovery.srtt_ns + rtt_ns) / 8;
 }
 
+/* A packet of the peer was lost recently, or before this one, which is not recorded yet. */
+static bool gap_seen(const struct peer *p, uint64_t pn, uint64_t at_ns)
+{
+    return pn > p->ack.largest + 1 || (p->ack.gap_ns != 0 && at_ns < p->ack.gap_ns + lossy_ns);
+}
+
 /* The RTT is sampled on the newest packet of a batch. An overloaded host receives its datagrams in
  * large batches, and the oldest of each has waited longest. A timeout that ignores this would probe
- * for packets in the peer's socket. The announced ACK delay is already part of the timeout. */
-static void answer_note(struct peer *p, uint64_t oldest_sent_ns, uint64_t at_ns)
+ * for packets in the peer's socket. The announced ACK delay is already part of the timeout.
+ *
+ * A worker that computes between two messages answers late once a step, and many acknowledgements
+ * arrive in between. So without recent losses either way, when a probe is probably needless, the
+ * wait decays more slowly: with 1/8, a worker of a training job without loss was probed once a
+ * step. */
+static void answer_note(const struct weft_ep *ep, struct peer *p, uint64_t pn,
+                        uint64_t oldest_sent_ns, uint64_t at_ns)
 {
+    p->recovery.clean = !losses_likely(ep, at_ns) && !gap_seen(p, pn, at_ns);
+    uint64_t decay = p->recovery.clean ? ANSWER_DECAY_CLEAN : ANSWER_DECAY;
     uint64_t sent_ns = oldest_sent_ns + (p->recovery.peer_delay_ns - ack_delay_ns_min);
     uint64_t wait_ns = at_ns > sent_ns ? at_ns - sent_ns : 0;
     p->recovery.answer_ns =
-        weft_max_u64(wait_ns, p->recovery.answer_ns - p->recovery.answer_ns / 8);
+        weft_max_u64(wait_ns, p->recovery.answer_ns - p->recovery.answer_ns / decay);
 }
 
 /* ---- the ring of packets --------------------------------------------------------------------- */
@@ -165,7 +183,10 @@ static void packet_lost(struct weft_ep *ep, struct peer *p, uint64_t pn, uint64_
     *bits_word(ep, p->recovery.lost_bits, pn) |= bit;
     packet_resolve(p, packet);
     ep->counters.lost_packets++;
-    ep->lost_ns = lost_by_path(packet, pn) ? now_ns : ep->lost_ns;
+    if (lost_by_path(packet, pn)) {
+        ep->lost_ns = now_ns;
+        p->recovery.clean = false;
+    }
     trace(ep, p, WEFT_TRACE_PACKET_LOST, packet->kind, pn, packet->msg, packet->chunk,
           packet->bytes);
     weft_core_path_lost(ep, p, pn, packet);
@@ -406,8 +427,8 @@ static void ack_numbers(struct weft_ep *ep, struct peer *p, uint64_t pn,
     }
 }
 
-static void ack_take(struct weft_ep *ep, struct peer *p, const struct weft_wire_ack *ack,
-                     bool counts, uint64_t at_ns, uint64_t now_ns)
+static void ack_take(struct weft_ep *ep, struct peer *p, uint64_t pn,
+                     const struct weft_wire_ack *ack, bool counts, uint64_t at_ns, uint64_t now_ns)
 {
     uint64_t ring = ep->config.tx_window_max;
     bool tracked =
@@ -420,7 +441,7 @@ static void ack_take(struct weft_ep *ep, struct peer *p, const struct weft_wire_
         packet_in_flight(ep, p, p->recovery.pn_oldest) && !answer_at(ep, p, p->recovery.pn_oldest);
     ack_words(ep, p, ack, &sample);
     if (oldest_waits && !packet_in_flight(ep, p, p->recovery.pn_oldest)) {
-        answer_note(p, oldest_sent_ns, at_ns);
+        answer_note(ep, p, pn, oldest_sent_ns, at_ns);
     }
     if (counts) {
         weft_core_ecn_check(ep, p, ack);
@@ -460,7 +481,7 @@ static void ack_act(struct weft_ep *ep, struct peer *p, uint64_t pn,
     uint64_t delay_ns = weft_wire_ack_delay_ns(ack->delay_step);
     p->recovery.peer_delay_ns = weft_max_u64(p->recovery.peer_delay_ns, delay_ns);
     if (ack->word_count > 0) {
-        ack_take(ep, p, ack, counts, at_ns, now_ns);
+        ack_take(ep, p, pn, ack, counts, at_ns, now_ns);
     }
     p->recovery.peer_delay_ns = delay_ns;
 }
@@ -537,6 +558,7 @@ uint64_t weft_core_pto_base(const struct peer *p)
                        weft_max_u64(4 * p->recovery.rttvar_ns, granularity_ns) + ack_delay_ns_min;
     /* Limited, because this end cannot distinguish a lost acknowledgement from a late one. */
     uint64_t most_ns = weft_min_u64(ANSWER_FACTOR * base_ns, base_ns + answer_ns_max);
+    most_ns = p->recovery.clean ? weft_max_u64(most_ns, base_ns + answer_ns_clean) : most_ns;
     uint64_t answer_ns = weft_min_u64(p->recovery.answer_ns + p->recovery.answer_ns / 8, most_ns);
     /* All packets in flight are acknowledged with the newest one, if that arrives: within 100 us,
      * or with the announced delay if that applies to it. */
@@ -560,8 +582,10 @@ static uint64_t pto_interval(const struct peer *p)
         base_ns =
             weft_max_u64(base_ns, weft_min_u64(base_ns << p->allowed.turn_probes, turn_ns_max));
     }
-    /* The interval doubles from the third probe on. */
-    uint32_t doublings = p->recovery.pto_count > 1 ? p->recovery.pto_count - 1 : 0;
+    /* The interval doubles from the third probe on, because the first may be lost. Without recent
+     * losses it doubles from the second on. */
+    uint32_t doublings = p->recovery.pto_count;
+    doublings -= doublings > 0 && !p->recovery.clean;
     uint64_t wait_ns =
         doublings >= 20 ? pto_ns_max : weft_min_u64(base_ns << doublings, pto_ns_max);
     bool all_later = tx_awake(p) != 0 && (tx_awake(p) & ~p->tx.answers) == 0;

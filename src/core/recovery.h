@@ -55,6 +55,8 @@ struct recovery {
     uint64_t rttvar_ns;
     uint64_t rtt_latest_ns;
     uint64_t answer_ns; /* longest recent wait for an acknowledgement (w of "PTO"); decays */
+    bool clean;         /* when it was last measured, no packet to any peer had been lost recently,
+                         * and none of this peer */
     uint64_t rtt_ns_min;
     uint64_t loss_ns; /* time-threshold timer */
     uint64_t pto_ns;

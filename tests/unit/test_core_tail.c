@@ -17,9 +17,12 @@ static struct {
     bool (*due)(const struct net *net, const struct net_datagram *d);
 } lose;
 
+static uint64_t late_ns; /* end 1 answers late by this time */
+
 static bool way(struct net *net, struct net_datagram *d)
 {
     d->due_ns += way_ns - NET_DELAY_NS;
+    d->due_ns += addr_equal(&d->from, &net->end[1].addr) ? late_ns : 0;
     if (lose.count > 0 && addr_equal(&d->from, &net->end[lose.from].addr) && lose.due(net, d)) {
         lose.count--;
         return false;
@@ -247,6 +250,30 @@ static void a_refused_first_packet_is_no_loss_of_the_path(void **state)
     net_free(net);
 }
 
+/* Probes of 120 messages, to one in 16 of which the other end answers 15 ms late. */
+static uint64_t probes_of_a_late_peer(bool lossy)
+{
+    struct net *net = joined(lossy);
+    for (uint32_t i = 0; i < 120; i++) {
+        late_ns = i % 16 == 0 ? 15 * WEFT_NS_PER_MS : 0;
+        net->end[0].ep->lost_ns = lossy ? net->now_ns : 0;
+        message(net);
+        net_run(net, 200 * WEFT_NS_PER_MS);
+    }
+    late_ns = 0;
+    assert_int_equal(net->end[0].sent, 130);
+    uint64_t probes = net_counters(net, 0)->probes;
+    net_free(net);
+    return probes;
+}
+
+static void a_peer_that_is_late_now_and_then_is_not_probed_each_time(void **state)
+{
+    (void)state;
+    assert_in_range(probes_of_a_late_peer(false), 0, 2);
+    assert_true(probes_of_a_late_peer(true) >= 5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -255,6 +282,7 @@ int main(void)
         cmocka_unit_test(the_ack_of_a_pass_that_misses_a_chunk_comes_again_soon),
         cmocka_unit_test(finish_comes_again_before_the_probe_timeout),
         cmocka_unit_test(a_refused_first_packet_is_no_loss_of_the_path),
+        cmocka_unit_test(a_peer_that_is_late_now_and_then_is_not_probed_each_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
