@@ -1,26 +1,18 @@
 /* Members of dense rounds and the box in memory, over a network that loses, duplicates and delays
  * packets, in virtual time. */
-#include "agg/box.h"
 #include "agg/dense_member.h"
 #include "agg/exponent.h"
 #include "base/bits.h"
+#include "fake_box_net.h"
 #include "print_seed.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MEMBERS = 8, COUNT_MAX = 2000, FLYING_MAX = 4096, JOB = 5, SLOTS = 16, BOX = MEMBERS };
+enum { MEMBERS = 8, COUNT_MAX = 2000, JOB = 5, SLOTS = 16 };
 
 static const uint64_t patience_ns = 1000 * WEFT_NS_PER_S;
-
-struct flying {
-    uint64_t due_ns;
-    uint32_t to;
-    uint32_t from;
-    uint32_t count;
-    uint8_t bytes[WEFT_AGG_PACKET_MAX];
-};
 
 union element {
     int32_t q;
@@ -36,66 +28,22 @@ static struct rig {
     union element out[MEMBERS][COUNT_MAX];
     uint64_t direct[MEMBERS][WEFT_BITS_WORDS(COUNT_MAX)];
     struct weft_agg_box box;
-    struct flying flying[FLYING_MAX];
-    uint32_t flying_count;
+    struct box_net net;
     uint64_t now_ns;
     uint64_t rounds;
-    uint32_t loss_ppm;
-    uint32_t duplicate_ppm;
-    uint32_t slow_ppm; /* packets delayed by hundreds of round trips */
     struct weft_prng prng;
 } rig;
 
 /* ---- the network ----------------------------------------------------------------------------- */
 
-static void fly(uint32_t from, uint32_t to, const uint8_t *bytes, uint32_t count)
+static void deliver(void)
 {
-    uint32_t copies = weft_prng_chance(&rig.prng, rig.loss_ppm) ? 0 : 1;
-    copies += weft_prng_chance(&rig.prng, rig.duplicate_ppm);
-    for (; copies > 0; copies--) {
-        assert_true(rig.flying_count < FLYING_MAX);
-        struct flying *f = &rig.flying[rig.flying_count++];
-        uint64_t most = weft_prng_chance(&rig.prng, rig.slow_ppm) ? 20000 : 50;
-        f->due_ns = rig.now_ns + weft_prng_range(&rig.prng, 20, 20 + most) * WEFT_NS_PER_US;
-        f->from = from;
-        f->to = to;
-        f->count = count;
-        memcpy(f->bytes, bytes, count);
-    }
-}
-
-static void box_receive(const struct flying *f)
-{
-    uint8_t bytes[WEFT_AGG_PACKET_MAX];
-    uint32_t count;
-    memcpy(bytes, f->bytes, f->count);
-    enum weft_agg_action action = weft_agg_box_receive(&rig.box, bytes, f->count, &count);
-    for (uint32_t m = 0; action != WEFT_AGG_DROP && m < rig.members; m++) {
-        weft_wire_agg_put_member(bytes, (uint16_t)m);
-        if (action == WEFT_AGG_ANSWER_ALL || m == f->from) {
-            fly(BOX, m, bytes, count);
-        }
-    }
-}
-
-static uint32_t next_flying(void)
-{
-    uint32_t next = 0;
-    for (uint32_t i = 1; i < rig.flying_count; i++) {
-        next = rig.flying[i].due_ns < rig.flying[next].due_ns ? i : next;
-    }
-    return next;
-}
-
-static void deliver(uint32_t at)
-{
-    static struct flying f;
-    f = rig.flying[at];
-    rig.flying[at] = rig.flying[--rig.flying_count];
-    if (f.to == BOX) {
-        box_receive(&f);
+    static struct box_packet p;
+    assert_true(box_net_take(&rig.net, rig.now_ns, &p));
+    if (p.to == BOX_NET_BOX) {
+        box_net_receive(&rig.net, &rig.prng, rig.now_ns, &rig.box, rig.members, &p);
     } else {
-        (void)weft_agg_member_receive(&rig.member[f.to], f.bytes, f.count, rig.now_ns);
+        (void)weft_agg_member_receive(&rig.member[p.to], p.bytes, p.count, rig.now_ns);
     }
 }
 
@@ -105,7 +53,7 @@ static void send_all(void)
     uint32_t count;
     for (uint32_t m = 0; m < rig.members; m++) {
         while ((count = weft_agg_member_send(&rig.member[m], bytes, rig.now_ns)) > 0) {
-            fly(m, BOX, bytes, count);
+            box_net_send(&rig.net, &rig.prng, rig.now_ns, m, BOX_NET_BOX, bytes, count);
         }
     }
 }
@@ -136,10 +84,10 @@ static void sum_into(union element (*out)[COUNT_MAX], uint64_t count)
             next_ns = weft_min_u64(next_ns, weft_agg_member_deadline(&rig.member[m]));
         }
         assert_true(next_ns > rig.now_ns);
-        uint32_t packet = next_flying();
-        if (rig.flying_count > 0 && rig.flying[packet].due_ns <= next_ns) {
-            rig.now_ns = weft_max_u64(rig.now_ns, rig.flying[packet].due_ns);
-            deliver(packet);
+        uint64_t arrival_ns = box_net_next_ns(&rig.net);
+        if (arrival_ns <= next_ns && arrival_ns != WEFT_NEVER) {
+            rig.now_ns = weft_max_u64(rig.now_ns, arrival_ns);
+            deliver();
         } else {
             assert_true(next_ns != WEFT_NEVER);
             rig.now_ns = next_ns;
@@ -164,7 +112,7 @@ static void rig_init(uint32_t members, const struct weft_agg_member_config *conf
     rig.config = *config;
     rig.config.members = members;
     rig.config.job = JOB;
-    rig.flying_count = 0;
+    rig.net.packets = 0;
     rig.rounds = 0;
     rig.now_ns = WEFT_NS_PER_S;
     const struct weft_agg_config box = {
@@ -200,9 +148,9 @@ static void rig_quiet(uint8_t element, int8_t exponent)
     config.epoch = 3;
     config.element = element;
     config.exponent = exponent;
-    rig.loss_ppm = 0;
-    rig.duplicate_ppm = 0;
-    rig.slow_ppm = 0;
+    rig.net.loss_ppm = 0;
+    rig.net.duplicate_ppm = 0;
+    rig.net.slow_ppm = 0;
     weft_prng_init(&rig.prng, 1);
     rig_init(2, &config);
 }
@@ -219,9 +167,9 @@ static void rig_random(uint8_t element, int8_t exponent)
     config.element = element;
     config.exponent = exponent;
     bool clean = weft_prng_chance(&rig.prng, WEFT_PPM / 4);
-    rig.loss_ppm = clean ? 0 : (uint32_t)weft_prng_below(&rig.prng, 300000);
-    rig.duplicate_ppm = clean ? 0 : (uint32_t)weft_prng_below(&rig.prng, 200000);
-    rig.slow_ppm = clean ? 0 : (uint32_t)weft_prng_below(&rig.prng, 50000);
+    rig.net.loss_ppm = clean ? 0 : (uint32_t)weft_prng_below(&rig.prng, 300000);
+    rig.net.duplicate_ppm = clean ? 0 : (uint32_t)weft_prng_below(&rig.prng, 200000);
+    rig.net.slow_ppm = clean ? 0 : (uint32_t)weft_prng_below(&rig.prng, 50000);
     rig_init((uint32_t)weft_prng_range(&rig.prng, 1, MEMBERS), &config);
 }
 
@@ -245,7 +193,7 @@ static void check_counters(void)
         assert_int_equal(c->sums, rig.rounds);
         assert_int_equal(c->foreign, 0);
         assert_true(c->sent <= rig.rounds + c->resent_timeout + c->resent_early);
-        if (rig.loss_ppm == 0 && rig.duplicate_ppm == 0 && rig.config.reorder == 0) {
+        if (rig.net.loss_ppm == 0 && rig.net.duplicate_ppm == 0 && rig.config.reorder == 0) {
             assert_int_equal(c->late + c->resent_timeout, 0);
         }
     }
