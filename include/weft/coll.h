@@ -33,7 +33,8 @@
  * Aggregation box. With `box` in the configuration, all_reduce of group 0 goes through it if it is
  * a sum or mean with bound 0 of at least box_bytes_min bytes of the type that the box sums. The box
  * is never needed: before each result is used, the ranks agree that all of them have it, with the
- * same bits. If one has not, all of them sum the vector without the box, and do not use it again.
+ * same bits. If one has not, all of them sum the vector without the box, and the next ones, until
+ * the box has passed another trial: after box_retry_ns, and then ever more rarely while it fails.
  * weft_comm_box_failure says why. With a box there are at most 64 ranks. See docs/COLLECTIVES.md,
  * "Through an aggregation box".
  *
@@ -106,6 +107,8 @@ struct weft_comm_config {
     uint64_t box_bytes_min; /* shorter vectors do not go through it; default 256 KiB */
     uint64_t box_silence_ns; /* it has failed if it sends no sum for so long while all ranks are in
                               * the operation; default 1 s */
+    uint64_t box_retry_ns; /* a box that has failed is tried again after this time, or more; default
+                            * 16 s, WEFT_NEVER = not at all */
     uint32_t box_insecure; /* must be 1 with `box`: its packets are not authenticated, whatever
                             * `security` is. Any host that can send packets to the box, or to this
                             * rank in its name, can change sums */
@@ -344,6 +347,8 @@ struct weft_comm_counters {
                                    * because the box could not */
     uint64_t box_packets_resent;  /* packets that this rank sent to the box again */
     uint64_t box_state;           /* enum weft_comm_box_state */
+    uint64_t box_retries;         /* trials of the box after it had failed */
+    uint64_t box_recoveries;      /* of them, those that it passed, so that it was used again */
 };
 
 enum weft_comm_box_state {
@@ -351,10 +356,10 @@ enum weft_comm_box_state {
     WEFT_COMM_BOX_UNTRIED, /* no operation has needed it yet */
     WEFT_COMM_BOX_TRIAL,   /* the ranks find out whether it sums correctly */
     WEFT_COMM_BOX_USED,
-    WEFT_COMM_BOX_FAILED, /* not used any more */
+    WEFT_COMM_BOX_FAILED, /* not used, unless it passes another trial */
 };
 
-/* Why the aggregation box is not used any more, or NULL if it is, or if there is none.
+/* Why the aggregation box has failed and is not used, or NULL if it is, or if there is none.
  * Owns:    valid until this thread's next failing call. */
 WEFT_API const char *weft_comm_box_failure(struct weft_comm *comm);
 

@@ -282,6 +282,7 @@ struct weft_comm_config {
     const char *box;
     uint64_t box_bytes_min;
     uint64_t box_silence_ns;
+    uint64_t box_retry_ns;
     uint32_t box_insecure;
     uint32_t box_job;
     uint32_t box_slots;
@@ -403,6 +404,8 @@ struct weft_comm_counters {
     uint64_t box_direct_elements;
     uint64_t box_packets_resent;
     uint64_t box_state;
+    uint64_t box_retries;
+    uint64_t box_recoveries;
 };
 enum weft_comm_box_state {
     WEFT_COMM_BOX_NONE,

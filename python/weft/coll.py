@@ -319,7 +319,7 @@ class Communicator:
 
     @property
     def box_failure(self):
-        """Why the aggregation box is not used any more, in a sentence; None if it is, or if there is none."""
+        """Why the aggregation box has failed and is not used, in a sentence; None if it is, or if there is none."""
         why = lib.weft_comm_box_failure(self._pointer())
         return None if why == ffi.NULL else text(why)
 

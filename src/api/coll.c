@@ -370,6 +370,8 @@ void weft_comm_counters_get(struct weft_comm *comm, struct weft_comm_counters *c
         .box_direct_elements = c.box.direct_elements,
         .box_packets_resent = c.box_packets_resent,
         .box_state = box_state_of(comm, c.box_state),
+        .box_retries = c.box.retries,
+        .box_recoveries = c.box.recoveries,
     };
     weft_api_struct_out(counters_p, &ours, sizeof(ours), COUNTERS_BYTES_MIN);
 }

@@ -6,13 +6,7 @@
 
 enum { SEGMENTS_BITS = 6 }; /* bitmaps of an operation: three for each phase */
 
-static const uint32_t none = UINT32_MAX;
-
-/* Of an operation that this object begins: in `user`, with the entry. */
-enum what { WHAT_SETUP, WHAT_ENTER, WHAT_AGREE, WHAT_REST, WHAT_PLAIN };
-
-#define USER_OWN (UINT64_C(1) << 63)
-enum { USER_WHAT_SHIFT = 32 };
+static const uint32_t none = BOX_NONE;
 
 void weft_coll_box_config_default(struct weft_coll_box_config *config_p)
 {
@@ -22,38 +16,15 @@ void weft_coll_box_config_default(struct weft_coll_box_config *config_p)
         .values = 352,
         .bytes_min = 256 << 10,
         .silence_ns = WEFT_NS_PER_S,
+        .retry_ns = 16 * WEFT_NS_PER_S,
     };
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static struct weft_coll_call all_reduce_of(enum weft_coll_type type,
-                                           enum weft_coll_reduction reduction, const void *in,
-                                           void *out, uint64_t count)
-{
-    return (struct weft_coll_call){.kind = WEFT_COLL_ALL_REDUCE,
-                                   .type = type,
-                                   .reduction = reduction,
-                                   .count = count,
-                                   .in = in,
-                                   .out = out};
-}
-
 static struct weft_coll_call setup_call(struct weft_coll_box *b)
 {
-    return all_reduce_of(WEFT_COLL_I64, WEFT_COLL_MAX, &b->epoch_in, &b->epoch_out, 1);
-}
-
-static struct weft_coll_call agree_call(struct weft_coll_box *b)
-{
-    return all_reduce_of(WEFT_COLL_I64, WEFT_COLL_MIN, b->verdict_in, b->verdict_out, BOX_VERDICT);
-}
-
-/* The trial's sums by the ranks themselves. When they are there, every rank has entered it. */
-static struct weft_coll_call expected_call(struct weft_coll_box *b)
-{
-    return all_reduce_of(b->config.type, WEFT_COLL_SUM, b->trial, b->trial + 2 * trial_bytes(b),
-                         trial_count(b));
+    return weft_coll_box_all_reduce(WEFT_COLL_I64, WEFT_COLL_MAX, &b->epoch_in, &b->epoch_out, 1);
 }
 
 static bool work_init(struct weft_coll_box *b, struct weft_coll_call call, void **work_p)
@@ -74,17 +45,17 @@ static bool memory_init(struct weft_coll_box *b)
     b->trial_direct = calloc(WEFT_BITS_WORDS((size_t)b->config.slots), sizeof(uint64_t));
     return b->entry != NULL && b->other != NULL && b->trial != NULL && b->trial_direct != NULL &&
            work_init(b, setup_call(b), &b->setup_work) &&
-           work_init(b, agree_call(b), &b->agree_work) &&
+           work_init(b, weft_coll_box_agree_call(b), &b->agree_work) &&
            work_init(b, (struct weft_coll_call){.kind = WEFT_COLL_BARRIER}, &b->enter_work) &&
-           work_init(b, expected_call(b), &b->trial_work);
+           work_init(b, weft_coll_box_expected_call(b), &b->trial_work);
 }
 
 static bool is_valid(const struct weft_coll_box_config *c, const struct weft_coll_config *coll,
                      uint32_t ops_max)
 {
     return (c->type == WEFT_COLL_F32 || (c->type == WEFT_COLL_I32 && c->exponent == 0)) &&
-           c->slots >= 1 && c->values >= 1 && c->silence_ns > 0 && ops_max >= 1 &&
-           coll->ops_max >= ops_max + WEFT_COLL_BOX_OPS &&
+           c->slots >= 1 && c->values >= 1 && c->silence_ns > 0 && c->retry_ns > 0 &&
+           ops_max >= 1 && coll->ops_max >= ops_max + WEFT_COLL_BOX_OPS &&
            coll->groups_max >= 1 + WEFT_COLL_BOX_GROUPS;
 }
 
@@ -205,7 +176,7 @@ static void queue_add(struct weft_coll_box *b, uint32_t i)
     b->unsummed = b->unsummed == none ? i : b->unsummed;
 }
 
-static void queue_drop_head(struct weft_coll_box *b)
+void weft_coll_box_drop_head(struct weft_coll_box *b)
 {
     uint32_t i = b->head;
     b->unsummed = b->unsummed == i ? b->entry[i].next : b->unsummed;
@@ -219,16 +190,11 @@ static void queue_drop_head(struct weft_coll_box *b)
     }
 }
 
-static uint64_t own_user(enum what what, uint32_t i)
-{
-    return USER_OWN | (uint64_t)what << USER_WHAT_SHIFT | i;
-}
-
 /* An entry does not wait for the head's operation longer than for its own. */
 static void hurry_head(struct weft_coll_box *b)
 {
     for (int what = WHAT_SETUP; what <= WHAT_AGREE; what++) {
-        weft_coll_limit(b->coll, own_user((enum what)what, b->head),
+        weft_coll_limit(b->coll, weft_coll_box_user((enum what)what, b->head),
                         b->entry[b->urgent].deadline_ns);
     }
 }
@@ -282,12 +248,13 @@ static uint64_t queue_deadline(const struct weft_coll_box *b)
 }
 
 /* False: coll has failed, which the next step finds. */
-static bool post(struct weft_coll_box *b, enum what what, uint32_t i, struct weft_coll_call call,
-                 void *work, uint64_t deadline_ns, uint64_t now_ns)
+bool weft_coll_box_post(struct weft_coll_box *b, enum what what, uint32_t i,
+                        struct weft_coll_call call, void *work, uint64_t deadline_ns,
+                        uint64_t now_ns)
 {
     call.group = b->group;
     call.work = work;
-    call.user = own_user(what, i);
+    call.user = weft_coll_box_user(what, i);
     call.timeout_ns = deadline_ns == WEFT_NEVER ? WEFT_NEVER
                       : deadline_ns > now_ns    ? deadline_ns - now_ns
                                                 : 1;
@@ -298,16 +265,8 @@ static bool post(struct weft_coll_box *b, enum what what, uint32_t i, struct wef
     return status == WEFT_OK;
 }
 
-static bool post_plain(struct weft_coll_box *b, uint32_t i, uint64_t now_ns)
-{
-    struct entry *e = &b->entry[i];
-    e->state = ENTRY_PLAIN;
-    e->done.boxed = WEFT_COLL_FALLBACK;
-    b->counters.fallbacks++;
-    return post(b, WHAT_PLAIN, i, e->call, e->ordinary, e->deadline_ns, now_ns);
-}
-
-static void finish(struct weft_coll_box *b, uint32_t i, weft_status status, uint64_t now_ns)
+void weft_coll_box_finish(struct weft_coll_box *b, uint32_t i, weft_status status,
+                          uint64_t now_ns)
 {
     struct entry *e = &b->entry[i];
     e->state = ENTRY_DONE;
@@ -324,19 +283,9 @@ static void finish(struct weft_coll_box *b, uint32_t i, weft_status status, uint
 /* Before all other entries. */
 static void trial_begin(struct weft_coll_box *b, uint64_t now_ns)
 {
-    struct entry *e = &b->entry[b->ops_max];
-    weft_coll_box_trial_fill(b);
-    *e = (struct entry){
-        .state = ENTRY_QUEUED,
-        .next = b->head,
-        .call = all_reduce_of(b->config.type, WEFT_COLL_SUM, b->trial, b->trial + trial_bytes(b),
-                              trial_count(b)),
-        .direct = b->trial_direct,
-        .sums = b->trial + trial_bytes(b),
-        .chunks = b->config.slots,
-        .begun_ns = now_ns,
-        .deadline_ns = queue_deadline(b),
-    };
+    struct entry *e = weft_coll_box_trial_make(b, now_ns);
+    e->next = b->head;
+    e->deadline_ns = queue_deadline(b);
     b->head = b->unsummed = b->ops_max;
     b->state = WEFT_COLL_BOX_TRIAL;
 }
@@ -362,7 +311,8 @@ static void agree(struct weft_coll_box *b, uint64_t now_ns)
     b->verdict_in[1] = hash;
     b->verdict_in[2] = -hash;
     e->agreeing = true;
-    (void)post(b, WHAT_AGREE, b->head, agree_call(b), b->agree_work, queue_deadline(b), now_ns);
+    (void)weft_coll_box_post(b, WHAT_AGREE, b->head, weft_coll_box_agree_call(b), b->agree_work,
+                             queue_deadline(b), now_ns);
 }
 
 static enum weft_coll_box_reason verdict(const struct weft_coll_box *b)
@@ -381,7 +331,7 @@ static void accept(struct weft_coll_box *b, uint64_t now_ns)
 {
     uint32_t i = b->head;
     struct entry *e = &b->entry[i];
-    queue_drop_head(b);
+    weft_coll_box_drop_head(b);
     e->direct_elements = weft_coll_box_direct(b, e);
     e->done.boxed = WEFT_COLL_BOXED;
     e->done.contributions_ns = e->summed_ns - e->begun_ns;
@@ -389,15 +339,15 @@ static void accept(struct weft_coll_box *b, uint64_t now_ns)
     b->counters.direct_elements += e->direct_elements;
     weft_coll_box_take(b, e);
     if (e->direct_elements == 0) {
-        finish(b, i, WEFT_OK, now_ns);
+        weft_coll_box_finish(b, i, WEFT_OK, now_ns);
         return;
     }
     weft_coll_box_gather(b, e);
     e->state = ENTRY_REST;
-    struct weft_coll_call rest = all_reduce_of(e->call.type, e->call.reduction, e->spare, e->spare,
-                                               e->direct_elements);
-    if (!post(b, WHAT_REST, i, rest, e->ordinary, e->deadline_ns, now_ns)) {
-        finish(b, i, WEFT_PEER, now_ns);
+    struct weft_coll_call rest = weft_coll_box_all_reduce(
+        e->call.type, e->call.reduction, e->spare, e->spare, e->direct_elements);
+    if (!weft_coll_box_post(b, WHAT_REST, i, rest, e->ordinary, e->deadline_ns, now_ns)) {
+        weft_coll_box_finish(b, i, WEFT_PEER, now_ns);
     }
 }
 
@@ -405,12 +355,12 @@ static void agreed(struct weft_coll_box *b, uint64_t now_ns)
 {
     enum weft_coll_box_reason reason = verdict(b);
     if (reason != WEFT_COLL_BOX_FINE) {
-        b->state = WEFT_COLL_BOX_OFF;
-        b->reason = reason;
+        weft_coll_box_off(b, reason, now_ns);
     } else if (is_trial(b, b->head)) {
         b->entry[b->head].state = ENTRY_FREE;
-        queue_drop_head(b);
+        weft_coll_box_drop_head(b);
         b->state = WEFT_COLL_BOX_ON;
+        b->retry.on_ns = now_ns;
     } else {
         accept(b, now_ns);
     }
@@ -446,11 +396,12 @@ static void own_done(struct weft_coll_box *b, const struct weft_coll_done *done,
         if (good) {
             weft_coll_box_scatter(b, e);
         }
-        finish(b, i, done->status, now_ns);
+        weft_coll_box_finish(b, i, done->status, now_ns);
         break;
     case WHAT_PLAIN:
-        e->done.contributions_ns = done->contributions_ns;
-        finish(b, i, done->status, now_ns);
+    case WHAT_EXPECT:
+    case WHAT_RETRY:
+        weft_coll_box_plain_done(b, what, i, done, now_ns);
         break;
     }
 }
@@ -497,7 +448,7 @@ static uint64_t give_up_ns(const struct weft_coll_box *b, bool *slow_p)
     return weft_min_u64(slow_ns, silent_ns);
 }
 
-static void hear(struct weft_coll_box *b, uint64_t now_ns)
+void weft_coll_box_hear(struct weft_coll_box *b, uint64_t now_ns)
 {
     uint64_t progress = b->config.link.progress(b->config.link.self);
     if (progress != b->progress) {
@@ -506,7 +457,7 @@ static void hear(struct weft_coll_box *b, uint64_t now_ns)
     }
 }
 
-static void stop(struct weft_coll_box *b)
+void weft_coll_box_stop(struct weft_coll_box *b)
 {
     if (b->summing != none && !b->stopping) {
         b->stopping = true;
@@ -526,6 +477,14 @@ void weft_coll_box_summed(struct weft_coll_box *b, bool complete, uint64_t now_n
     b->stopping = false;
 }
 
+void weft_coll_box_sum(struct weft_coll_box *b, uint32_t i, uint64_t now_ns)
+{
+    const struct entry *e = &b->entry[i];
+    b->summing = i;
+    b->started_ns = b->heard_ns = now_ns;
+    b->config.link.begin(b->config.link.self, e->call.in, e->sums, e->call.count, e->direct);
+}
+
 /* Give the next vector to the link. */
 static bool sum_next(struct weft_coll_box *b, uint64_t now_ns)
 {
@@ -534,11 +493,8 @@ static bool sum_next(struct weft_coll_box *b, uint64_t now_ns)
         (b->state == WEFT_COLL_BOX_TRIAL && !is_trial(b, i))) {
         return false;
     }
-    struct entry *e = &b->entry[i];
-    b->unsummed = e->next;
-    b->summing = i;
-    b->started_ns = b->heard_ns = now_ns;
-    b->config.link.begin(b->config.link.self, e->call.in, e->sums, e->call.count, e->direct);
+    b->unsummed = b->entry[i].next;
+    weft_coll_box_sum(b, i, now_ns);
     return true;
 }
 
@@ -546,9 +502,10 @@ static void enter(struct weft_coll_box *b, uint64_t now_ns)
 {
     bool trial = is_trial(b, b->head);
     b->entry[b->head].entering = true;
-    (void)post(b, WHAT_ENTER, b->head,
-               trial ? expected_call(b) : (struct weft_coll_call){.kind = WEFT_COLL_BARRIER},
-               trial ? b->trial_work : b->enter_work, queue_deadline(b), now_ns);
+    (void)weft_coll_box_post(b, WHAT_ENTER, b->head,
+                             trial ? weft_coll_box_expected_call(b)
+                                   : (struct weft_coll_call){.kind = WEFT_COLL_BARRIER},
+                             trial ? b->trial_work : b->enter_work, queue_deadline(b), now_ns);
 }
 
 /* Returns whether anything was begun. */
@@ -563,10 +520,10 @@ static bool head_step(struct weft_coll_box *b, uint64_t now_ns)
     if (begun) {
         enter(b, now_ns);
     }
-    hear(b, now_ns);
+    weft_coll_box_hear(b, now_ns);
     if (now_ns >= give_up_ns(b, &slow)) {
         e->reason = slow ? WEFT_COLL_BOX_SLOW : WEFT_COLL_BOX_SILENT;
-        stop(b);
+        weft_coll_box_stop(b);
     }
     if (e->summed && e->entered && !e->agreeing) {
         agree(b, now_ns);
@@ -575,36 +532,18 @@ static bool head_step(struct weft_coll_box *b, uint64_t now_ns)
     return begun;
 }
 
-/* The box is off: the ranks sum all vectors, in the order of begin. */
-static bool plain_all(struct weft_coll_box *b, uint64_t now_ns)
-{
-    bool any = false;
-    stop(b);
-    while (b->head != none && b->head != b->summing) {
-        uint32_t i = b->head;
-        queue_drop_head(b);
-        if (is_trial(b, i)) {
-            b->entry[i].state = ENTRY_FREE;
-        } else if (!post_plain(b, i, now_ns)) {
-            finish(b, i, WEFT_PEER, now_ns);
-        }
-        any = true;
-    }
-    return any;
-}
-
 /* coll has failed: an entry ends when neither coll nor the link uses its buffers. */
 static bool fail_all(struct weft_coll_box *b, uint64_t now_ns)
 {
     bool any = false;
-    stop(b);
+    weft_coll_box_stop(b);
     while (b->head != none && b->head != b->summing && b->entry[b->head].pending == 0) {
         uint32_t i = b->head;
-        queue_drop_head(b);
+        weft_coll_box_drop_head(b);
         if (is_trial(b, i)) {
             b->entry[i].state = ENTRY_FREE;
         } else {
-            finish(b, i, WEFT_PEER, now_ns);
+            weft_coll_box_finish(b, i, WEFT_PEER, now_ns);
         }
         any = true;
     }
@@ -623,8 +562,9 @@ static bool advance(struct weft_coll_box *b, uint64_t now_ns)
         }
         b->state = WEFT_COLL_BOX_SETUP;
         b->epoch_in = b->config.epoch;
-        (void)post(b, WHAT_SETUP, b->head, setup_call(b), b->setup_work, queue_deadline(b),
-                   now_ns);
+        b->retry.setup_ns = now_ns;
+        (void)weft_coll_box_post(b, WHAT_SETUP, b->head, setup_call(b), b->setup_work,
+                                 queue_deadline(b), now_ns);
         return true;
     case WEFT_COLL_BOX_SETUP:
         return false;
@@ -634,7 +574,7 @@ static bool advance(struct weft_coll_box *b, uint64_t now_ns)
         return head_step(b, now_ns) || summing;
     }
     case WEFT_COLL_BOX_OFF:
-        return plain_all(b, now_ns);
+        return weft_coll_box_plain_all(b, now_ns);
     }
     return false;
 }
@@ -653,7 +593,7 @@ uint64_t weft_coll_box_deadline(const struct weft_coll_box *b)
 {
     bool slow;
     bool counts = b->state == WEFT_COLL_BOX_TRIAL || b->state == WEFT_COLL_BOX_ON;
-    return counts ? give_up_ns(b, &slow) : WEFT_NEVER;
+    return counts ? give_up_ns(b, &slow) : weft_coll_box_retry_deadline(b);
 }
 
 bool weft_coll_box_poll(struct weft_coll_box *b, struct weft_coll_done *done_p)

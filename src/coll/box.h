@@ -14,14 +14,16 @@
  *   REST    an all_reduce of the chunks that the box could not sum (agg/dense_member.h, "direct"):
  *           they are the same at all ranks, because the hash covers which they are.
  *   PLAIN   instead of REST, if the ranks do not agree: an all_reduce of the whole vector. From
- *           then on all eligible operations are PLAIN, and the box is not used again.
+ *           then on all eligible operations are PLAIN, until the box has passed another trial
+ *           (box_retry.c).
  *
  * The next vector is sent to the box while the ranks agree on this one.
  *
  * Before the first vector the ranks agree on an epoch (SETUP), and sum random numbers both ways
  * (the *trial*), in every slot. A box with another configuration fails it, and so does
  * one that still has sums of an earlier job in this epoch. After it, each slot is in a round that
- * this job began, so a repeated packet cannot be answered with an old sum.
+ * this job began, so a repeated packet cannot be answered with an old sum. The same holds for each
+ * later trial, of a box that has failed.
  *
  * It sends nothing to the box itself: `link` does. It reads no clock, and allocates only in new.
  *
@@ -64,6 +66,8 @@ struct weft_coll_box_config {
     uint32_t values;          /* of a chunk */
     uint64_t bytes_min;       /* shorter vectors do not go through the box */
     uint64_t silence_ns;      /* without a sum, with all ranks in the operation: the box failed */
+    uint64_t retry_ns;        /* a box that has failed is tried again after this time, or more;
+                               * NEVER = it is not */
     uint32_t epoch;           /* this rank's proposal; the latest one is used */
     uint64_t nonce;           /* random, for the trial */
 };
@@ -73,10 +77,10 @@ enum weft_coll_box_state {
     WEFT_COLL_BOX_SETUP,
     WEFT_COLL_BOX_TRIAL,
     WEFT_COLL_BOX_ON,
-    WEFT_COLL_BOX_OFF, /* for good */
+    WEFT_COLL_BOX_OFF, /* it has failed; it may be tried again meanwhile */
 };
 
-/* Why the box is not used any more, at whichever rank; the same at all ranks. */
+/* Why the box is not used, at whichever rank; the same at all ranks. */
 enum weft_coll_box_reason {
     WEFT_COLL_BOX_FINE,
     WEFT_COLL_BOX_SILENT,   /* no sum for silence_ns */
@@ -96,9 +100,11 @@ struct weft_coll_box_counters {
     uint64_t operations;      /* summed by the box, but for direct chunks */
     uint64_t fallbacks;       /* eligible operations that were not */
     uint64_t direct_elements; /* of `operations`, elements of chunks that it could not sum */
+    uint64_t retries;         /* trials of a box that had failed */
+    uint64_t recoveries;      /* times that it was used again */
 };
 
-/* Chunks of 352 values, 32 slots, 256 KiB, 1 s; the caller sets the other fields. */
+/* Chunks of 352 values, 32 slots, 256 KiB, 1 s, 16 s; the caller sets the other fields. */
 void weft_coll_box_config_default(struct weft_coll_box_config *config_p);
 
 /* Hash of the values that must be equal, and of `more`; not 0. */

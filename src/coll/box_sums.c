@@ -17,6 +17,7 @@ uint32_t weft_coll_box_settings(const struct weft_coll_box_config *c, uint64_t m
     h = weft_mix64(h ^ (c->slots | (uint64_t)c->values << 32));
     h = weft_mix64(h ^ c->bytes_min);
     h = weft_mix64(h ^ c->silence_ns);
+    h = weft_mix64(h ^ c->retry_ns);
     return (uint32_t)(h >> 32) | 1;
 }
 

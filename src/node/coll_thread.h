@@ -37,6 +37,7 @@ struct weft_coll_thread_box {
     uint32_t slots;  /* at most the box's */
     uint64_t bytes_min;
     uint64_t silence_ns;
+    uint64_t retry_ns;
 };
 
 struct weft_coll_thread_config {
@@ -56,8 +57,8 @@ struct weft_coll_thread_counters {
 };
 
 /* Keepalive of 1 s, messages of up to 65,536 chunks, WEFT_COLL_THREAD_BUSY_POLL_US; no box, but the
- * defaults of coll/box.h for slots, bytes_min and silence_ns; otherwise the defaults of both. The
- * caller sets rank, ranks, epoch and security. */
+ * defaults of coll/box.h for slots, bytes_min, silence_ns and retry_ns; otherwise the defaults of
+ * both. The caller sets rank, ranks, epoch and security. */
 void weft_coll_thread_config_default(struct weft_coll_thread_config *config_p);
 
 /* Open the socket and start the thread. Ranks connect when join passes them each other's addresses.
@@ -124,7 +125,7 @@ uint32_t weft_coll_thread_open_ops(struct weft_coll_thread *thread);
 void weft_coll_thread_counters(struct weft_coll_thread *thread,
                                struct weft_coll_thread_counters *counters_p);
 
-/* Whether there was a box that is not used any more. The text is one sentence. */
+/* Whether there is a box that is not used, because it has failed. The text is one sentence. */
 bool weft_coll_thread_box_failed(struct weft_coll_thread *thread, char *text_p, size_t bytes);
 
 /* CLOSE to all ranks, join the thread, free. Unfinished operations end here, and their buffers are

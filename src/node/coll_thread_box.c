@@ -55,6 +55,7 @@ static struct weft_coll_box_config box_config(const struct weft_coll_thread_conf
     c.slots = b->slots;
     c.bytes_min = b->bytes_min;
     c.silence_ns = b->silence_ns;
+    c.retry_ns = b->retry_ns;
     return c;
 }
 
@@ -195,9 +196,10 @@ static void read_failed(struct weft_coll_thread *t, void *arg)
         const struct weft_coll_thread_box *b = &t->config.box;
         weft_coll_box_reason_text(t->box, why, sizeof(why));
         snprintf(r->text_p, r->bytes,
-                 "the aggregation box at %s, port %u, of job %u is not used any more: %s; the ranks "
-                 "sum without it",
-                 t->box_host, b->port, b->job, why);
+                 "the aggregation box at %s, port %u, of job %u is not used: %s; the ranks sum "
+                 "without it%s",
+                 t->box_host, b->port, b->job, why,
+                 b->retry_ns == WEFT_NEVER ? "" : ", and try it again later");
     }
 }
 

@@ -190,7 +190,7 @@ class Box(unittest.TestCase):
             for one in works:
                 np.testing.assert_array_equal(one.wait(), np.full(100_000, 6))
             self.assertEqual([one.boxed for one in works], ["fallback"] * 3)
-            self.assertIn("not used any more", comm.box_failure)
+            self.assertIn("is not used", comm.box_failure)
             return comm.counters()["box_state"]
 
         with warnings.catch_warnings(record=True) as caught:

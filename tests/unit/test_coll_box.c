@@ -5,10 +5,10 @@
  * right. */
 #include "fake_msgr.h"
 
-#include "agg/box.h"
 #include "agg/dense_member.h"
 #include "agg/exponent.h"
 #include "coll/box.h"
+#include "fake_box_net.h"
 #include "print_seed.h"
 
 #include <math.h>
@@ -16,10 +16,11 @@
 
 enum {
     RANKS_MAX = 6,
-    OPS = 8,
+    OPS = 8,       /* at most, of a random job; also the next */
+    OPS_MAX = 400, /* of a long one */
+    OPEN = 32,     /* at a time */
     COUNT_MAX = 3000,
     COUNT_BOXED = 200, /* bytes_min in elements */
-    FLYING_MAX = 8192,
     JOB = 5,
     SLOTS = 8,
     EPOCH = 100,
@@ -38,15 +39,9 @@ enum fault {
     FAULT_FORM,    /* another exponent, or number format */
     FAULT_EPOCH,   /* it has a later epoch */
     FAULT_OLD,     /* an earlier job had the same epoch */
+    FAULT_FLAPS,   /* it dies and comes back again and again */
+    FAULT_TRIALS,  /* from some time on it passes trials, and sums nothing else */
     FAULTS
-};
-
-struct flying {
-    uint64_t due_ns;
-    uint32_t to; /* a rank, or RANKS_MAX: the box */
-    uint32_t from;
-    uint32_t count;
-    uint8_t bytes[WEFT_AGG_PACKET_MAX];
 };
 
 union element {
@@ -73,11 +68,11 @@ struct node {
     bool summing;
     uint64_t stop_ns; /* when a stop takes effect; NEVER */
     uint32_t begun;
-    uint64_t begin_ns[OPS];
-    union element in[OPS][COUNT_MAX];
-    union element out[OPS][COUNT_MAX];
-    void *work[OPS];
-    struct weft_coll_done done[OPS];
+    uint64_t begin_ns[OPS_MAX];
+    union element *in[OPS_MAX];
+    union element *out[OPS_MAX];
+    void *work[OPS_MAX];
+    struct weft_coll_done done[OPS_MAX];
     uint32_t done_count;
 };
 
@@ -85,21 +80,23 @@ static struct rig {
     struct fake_net *net;
     uint32_t n;
     struct node node[RANKS_MAX];
-    struct op op[OPS];
+    struct op op[OPS_MAX];
     uint32_t ops;
     uint8_t element; /* enum weft_agg_element */
     int8_t exponent;
     uint64_t silence_ns;
+    uint64_t retry_ns;
     enum fault fault;
     uint64_t fault_ns;
+    uint64_t back_ns; /* a box that has died is back */
+    uint64_t flap_ns;
+    bool was_dead;
     bool faulty; /* the fault has happened */
     struct weft_agg_box box;
     struct weft_agg_config box_config;
-    struct flying flying[FLYING_MAX];
-    uint32_t flying_count;
-    uint32_t loss_ppm, duplicate_ppm, slow_ppm;
+    struct box_net box_net;
     struct weft_prng prng;
-} rig = {.silence_ns = silence_ns};
+} rig = {.silence_ns = silence_ns, .retry_ns = WEFT_NEVER, .back_ns = WEFT_NEVER};
 
 static uint64_t *now(void)
 {
@@ -108,84 +105,60 @@ static uint64_t *now(void)
 
 /* ---- the box and its network ----------------------------------------------------------------- */
 
-static void fly(uint32_t from, uint32_t to, const uint8_t *bytes, uint32_t count)
+static void box_restart(void)
 {
-    uint32_t copies = weft_prng_chance(&rig.prng, rig.loss_ppm) ? 0 : 1;
-    copies += weft_prng_chance(&rig.prng, rig.duplicate_ppm);
-    for (; copies > 0; copies--) {
-        assert_true(rig.flying_count < FLYING_MAX);
-        struct flying *f = &rig.flying[rig.flying_count++];
-        uint64_t most = weft_prng_chance(&rig.prng, rig.slow_ppm) ? 20000 : 50;
-        f->due_ns = *now() + weft_prng_range(&rig.prng, 20, 20 + most) * WEFT_NS_PER_US;
-        f->from = from;
-        f->to = to;
-        f->count = count;
-        memcpy(f->bytes, bytes, count);
-    }
+    weft_agg_box_fini(&rig.box);
+    assert_int_equal(weft_agg_box_init(&rig.box, &rig.box_config), WEFT_OK);
 }
 
+static bool box_is_dead(void)
+{
+    bool flaps = rig.fault == FAULT_FLAPS && *now() >= rig.fault_ns &&
+                 (*now() - rig.fault_ns) / rig.flap_ns % 2 == 0;
+    return flaps || rig.fault == FAULT_NEVER ||
+           (rig.fault == FAULT_DIES && *now() >= rig.fault_ns && *now() < rig.back_ns);
+}
+
+/* A box that was dead is back with nothing in its slots. */
 static bool box_is_there(void)
 {
-    bool never = rig.fault == FAULT_NEVER;
-    bool dead = rig.fault == FAULT_DIES && *now() >= rig.fault_ns;
     if (rig.fault == FAULT_RESTARTS && !rig.faulty && *now() >= rig.fault_ns) {
-        weft_agg_box_fini(&rig.box);
-        assert_int_equal(weft_agg_box_init(&rig.box, &rig.box_config), WEFT_OK);
+        box_restart();
         rig.faulty = true;
     }
-    return !never && !dead;
+    bool dead = box_is_dead();
+    if (rig.was_dead && !dead) {
+        box_restart();
+    }
+    rig.was_dead = dead;
+    return !dead;
 }
 
-static void box_receive(const struct flying *f)
+static void box_receive(struct box_packet *p)
 {
-    uint8_t bytes[WEFT_AGG_PACKET_MAX];
-    uint32_t count;
     struct weft_wire_agg head;
-    memcpy(bytes, f->bytes, f->count);
-    if (!box_is_there()) {
+    if (!box_is_there() ||
+        !weft_wire_agg_decode(p->bytes, p->bytes + p->count, p->count, &head) ||
+        (rig.fault == FAULT_TRIALS && *now() >= rig.fault_ns && head.number > 0)) {
         return;
     }
-    if (weft_wire_agg_decode(bytes, bytes + f->count, f->count, &head) &&
-        (int32_t)(head.epoch - rig.box.config.dense_epoch) > 0) {
+    if ((int32_t)(head.epoch - rig.box.config.dense_epoch) > 0) {
         rig.box.config.dense_epoch = head.epoch; /* as io/dense_box.c */
     }
-    enum weft_agg_action action = weft_agg_box_receive(&rig.box, bytes, f->count, &count);
-    for (uint32_t m = 0; action != WEFT_AGG_DROP && m < rig.n; m++) {
-        weft_wire_agg_put_member(bytes, (uint16_t)m);
-        bool lie = rig.fault == FAULT_LIES && *now() >= rig.fault_ns && m == 1;
-        rig.faulty |= lie;
-        bytes[WEFT_AGG_HEADER_BYTES] ^= lie;
-        if (action == WEFT_AGG_ANSWER_ALL || m == f->from) {
-            fly(RANKS_MAX, m, bytes, count);
-        }
-        bytes[WEFT_AGG_HEADER_BYTES] ^= lie;
-    }
-}
-
-static uint32_t next_flying(void)
-{
-    uint32_t next = 0;
-    for (uint32_t i = 1; i < rig.flying_count; i++) {
-        next = rig.flying[i].due_ns < rig.flying[next].due_ns ? i : next;
-    }
-    return next;
+    box_net_receive(&rig.box_net, &rig.prng, *now(), &rig.box, rig.n, p);
 }
 
 static void deliver_due(void)
 {
-    static struct flying f;
-    for (;;) {
-        uint32_t at = next_flying();
-        if (rig.flying_count == 0 || rig.flying[at].due_ns > *now()) {
-            return;
+    static struct box_packet p;
+    while (box_net_take(&rig.box_net, *now(), &p)) {
+        if (p.to == BOX_NET_BOX) {
+            box_receive(&p);
+            continue;
         }
-        f = rig.flying[at];
-        rig.flying[at] = rig.flying[--rig.flying_count];
-        if (f.to == RANKS_MAX) {
-            box_receive(&f);
-        } else {
-            (void)weft_agg_member_receive(&rig.node[f.to].member, f.bytes, f.count, *now());
-        }
+        p.bytes[WEFT_AGG_HEADER_BYTES] ^=
+            rig.fault == FAULT_LIES && *now() >= rig.fault_ns && p.to == 1;
+        (void)weft_agg_member_receive(&rig.node[p.to].member, p.bytes, p.count, *now());
     }
 }
 
@@ -223,7 +196,7 @@ static void link_step(struct node *node, uint32_t r)
     uint8_t bytes[WEFT_AGG_PACKET_MAX];
     uint32_t count;
     while (node->summing && (count = weft_agg_member_send(&node->member, bytes, *now())) > 0) {
-        fly(r, RANKS_MAX, bytes, count);
+        box_net_send(&rig.box_net, &rig.prng, *now(), r, BOX_NET_BOX, bytes, count);
     }
     bool complete = weft_agg_member_is_done(&node->member);
     if (node->summing && (complete || *now() >= node->stop_ns)) {
@@ -277,7 +250,8 @@ static void rank_step(uint32_t r)
     struct weft_msg_event event;
     struct weft_coll_done done;
     weft_peer peer;
-    while (node->begun < rig.ops && *now() >= node->begin_ns[node->begun]) {
+    while (node->begun < rig.ops && *now() >= node->begin_ns[node->begun] &&
+           node->begun < node->done_count + OPEN) {
         rank_begin(node, node->begun++);
     }
     while (msgr.ops->poll(msgr.self, &event)) {
@@ -309,9 +283,10 @@ static uint64_t next_ns(void)
         ns = weft_min_u64(ns, weft_coll_box_deadline(node->box));
         ns = weft_min_u64(ns, node->stop_ns);
         ns = node->summing ? weft_min_u64(ns, weft_agg_member_deadline(&node->member)) : ns;
-        ns = node->begun < rig.ops ? weft_min_u64(ns, node->begin_ns[node->begun]) : ns;
+        bool begins = node->begun < rig.ops && node->begun < node->done_count + OPEN;
+        ns = begins ? weft_min_u64(ns, node->begin_ns[node->begun]) : ns;
     }
-    return rig.flying_count > 0 ? weft_min_u64(ns, rig.flying[next_flying()].due_ns) : ns;
+    return weft_min_u64(ns, box_net_next_ns(&rig.box_net));
 }
 
 static bool all_done(void)
@@ -376,12 +351,13 @@ static void open_rank(uint32_t r, const struct weft_coll_config *common)
     box.values = member.values;
     box.bytes_min = 4 * COUNT_BOXED;
     box.silence_ns = rig.silence_ns;
+    box.retry_ns = rig.retry_ns;
     box.epoch = EPOCH - r; /* the latest is used */
     box.nonce = seed * 100 + r;
     config.settings = weft_coll_box_settings(&box, JOB);
     assert_int_equal(weft_agg_member_init(&node->member, &member), WEFT_OK);
     assert_int_equal(weft_coll_new(&config, fake_msgr(rig.net, r), &node->coll), WEFT_OK);
-    assert_int_equal(weft_coll_box_new(&box, node->coll, &config, OPS, &node->box), WEFT_OK);
+    assert_int_equal(weft_coll_box_new(&box, node->coll, &config, OPEN, &node->box), WEFT_OK);
 }
 
 static void rig_open(void)
@@ -393,11 +369,12 @@ static void rig_open(void)
     config.peers_max = 32;
     config.chunks_max = 4096;
     config.groups_max = 4;
-    config.ops_max = OPS + WEFT_COLL_BOX_OPS;
+    config.ops_max = OPEN + WEFT_COLL_BOX_OPS;
     config.pool_bytes = 4 << 20;
     rig.net = fake_net_new(seed);
-    rig.flying_count = 0;
+    rig.box_net.packets = 0;
     rig.faulty = false;
+    rig.was_dead = false;
     rig.box_config = (struct weft_agg_config){
         .members = UINT64_MAX >> (64 - rig.n),
         .slots = SLOTS,
@@ -433,8 +410,10 @@ static void rig_close(void)
         weft_coll_box_free(node->box);
         weft_coll_free(node->coll);
         weft_agg_member_fini(&node->member);
-        for (uint32_t k = 0; k < OPS; k++) {
+        for (uint32_t k = 0; k < OPS_MAX; k++) {
             free(node->work[k]);
+            free(node->in[k]);
+            free(node->out[k]);
         }
     }
     weft_agg_box_fini(&rig.box);
@@ -512,8 +491,14 @@ static void fill(void)
     for (uint32_t k = 0; k < rig.ops; k++) {
         const struct op *op = &rig.op[k];
         for (uint32_t r = 0; r < rig.n; r++) {
+            struct node *node = &rig.node[r];
+            free(node->in[k]);
+            free(node->out[k]);
+            node->in[k] = calloc(op->count, sizeof(union element));
+            node->out[k] = calloc(op->count, sizeof(union element));
+            assert_true(node->in[k] != NULL && node->out[k] != NULL);
             for (uint32_t i = 0; i < op->count; i++) {
-                rig.node[r].in[k][i] = input(r, k, i);
+                node->in[k][i] = input(r, k, i);
             }
         }
         if (op->huge) { /* for int32 the sum overflows */
@@ -537,9 +522,9 @@ static void random_job(enum fault fault)
     rig.exponent =
         rig.element == WEFT_AGG_FIXED ? (int8_t)((int)weft_prng_below(p, 40) - 30) : (int8_t)0;
     bool clean = weft_prng_chance(p, WEFT_PPM / 4);
-    rig.loss_ppm = clean ? 0 : (uint32_t)weft_prng_below(p, 200000);
-    rig.duplicate_ppm = clean ? 0 : (uint32_t)weft_prng_below(p, 200000);
-    rig.slow_ppm = clean ? 0 : (uint32_t)weft_prng_below(p, 50000);
+    rig.box_net.loss_ppm = clean ? 0 : (uint32_t)weft_prng_below(p, 200000);
+    rig.box_net.duplicate_ppm = clean ? 0 : (uint32_t)weft_prng_below(p, 200000);
+    rig.box_net.slow_ppm = clean ? 0 : (uint32_t)weft_prng_below(p, 50000);
     rig_open();
     rig.ops = (uint32_t)weft_prng_range(p, 2, OPS);
     rig.op[0].eligible = false;
@@ -576,6 +561,34 @@ static void eligible_job(enum fault fault, uint64_t silent_ns)
         };
         for (uint32_t r = 0; r < rig.n; r++) {
             rig.node[r].begin_ns[k] = k * WEFT_NS_PER_MS;
+        }
+    }
+    fill();
+}
+
+/* Operations that the box sums, each a tenth of a second after the one before. A box that has
+ * failed is tried again. */
+static void long_job(enum fault fault, uint64_t silent_ns)
+{
+    rig.silence_ns = silent_ns;
+    rig.retry_ns = WEFT_NS_PER_S;
+    random_job(fault);
+    rig.silence_ns = silence_ns;
+    rig.retry_ns = WEFT_NEVER;
+    rig.fault_ns = weft_prng_below(&rig.prng, 2 * WEFT_NS_PER_S);
+    rig.box_net.loss_ppm /= 10;
+    rig.ops = OPS_MAX;
+    for (uint32_t k = 0; k < rig.ops; k++) {
+        rig.op[k] = (struct op){
+            .kind = WEFT_COLL_ALL_REDUCE,
+            .type = rig.element == WEFT_AGG_INTEGERS ? WEFT_COLL_I32 : WEFT_COLL_F32,
+            .count = (uint32_t)weft_prng_range(&rig.prng, COUNT_BOXED, 2 * COUNT_BOXED),
+            .in_place = weft_prng_chance(&rig.prng, WEFT_PPM / 2),
+            .eligible = true,
+        };
+        for (uint32_t r = 0; r < rig.n; r++) {
+            rig.node[r].begin_ns[k] = k * 100 * WEFT_NS_PER_MS +
+                                      weft_prng_below(&rig.prng, 10 * WEFT_NS_PER_MS);
         }
     }
     fill();
@@ -654,7 +667,7 @@ static void check_results(void)
 }
 
 struct tally {
-    uint64_t operations, fallbacks, direct, boxed_then_not;
+    uint64_t operations, fallbacks, direct, boxed_then_not, retries, recoveries;
     uint64_t reasons[WEFT_COLL_BOX_REASONS];
 };
 
@@ -679,6 +692,8 @@ static void check_box(struct tally *tally)
     tally->operations += c->operations;
     tally->fallbacks += c->fallbacks;
     tally->direct += c->direct_elements;
+    tally->retries += c->retries;
+    tally->recoveries += c->recoveries;
     tally->boxed_then_not += c->operations > 0 && c->fallbacks > 0;
     tally->reasons[weft_coll_box_reason(first)]++;
 }
@@ -757,6 +772,79 @@ static void test_never(void **state)
     never(FAULT_EPOCH, WEFT_COLL_BOX_SILENT);
     never(FAULT_FORM, WEFT_COLL_BOX_FORM);
     never(FAULT_OLD, WEFT_COLL_BOX_WRONG);
+}
+
+static void long_end(struct tally *tally)
+{
+    run();
+    check_results();
+    check_box(tally);
+    rig_close();
+}
+
+/* A box that has died and comes back is used again, from the same vector on at all ranks. */
+static void test_comes_back(void **state)
+{
+    (void)state;
+    struct tally tally = {0};
+    for (seed = 1; seed <= 20; seed++) {
+        long_job(FAULT_DIES, WEFT_NS_PER_S);
+        rig.back_ns = rig.fault_ns + weft_prng_below(&rig.prng, 14 * WEFT_NS_PER_S);
+        long_end(&tally);
+        rig.back_ns = WEFT_NEVER;
+    }
+    assert_int_equal(tally.reasons[WEFT_COLL_BOX_FINE], 20);
+    assert_true(tally.recoveries > 15 && tally.retries == tally.recoveries);
+}
+
+/* It dies and comes back again and again, at any time: in trials, between them, and while the ranks
+ * agree. */
+static void test_flaps(void **state)
+{
+    (void)state;
+    struct tally tally = {0};
+    for (seed = 1; seed <= 30; seed++) {
+        long_job(FAULT_FLAPS, WEFT_NS_PER_S / 10);
+        rig.flap_ns = weft_prng_range(&rig.prng, 100, 5000) * WEFT_NS_PER_MS;
+        long_end(&tally);
+    }
+    assert_true(tally.recoveries > 30 && tally.retries > tally.recoveries);
+    assert_true(tally.operations > 0 && tally.fallbacks > 0);
+}
+
+/* A box that passes each trial and then sums nothing is tried ever more rarely: in 40 s, with
+ * pauses of 1.6, 3.2, 6.4 and 12.8 s, four times. */
+static void test_pauses(void **state)
+{
+    (void)state;
+    for (seed = 1; seed <= 10; seed++) {
+        struct tally tally = {0};
+        long_job(FAULT_TRIALS, WEFT_NS_PER_S / 20);
+        rig.box_net.loss_ppm = rig.box_net.slow_ppm = 0;
+        rig.fault_ns = 0;
+        long_end(&tally);
+        assert_in_range(tally.recoveries, 3, 5);
+    }
+}
+
+/* A rank dies while a box is tried again: all operations of the others end. */
+static void test_rank_dies_later(void **state)
+{
+    (void)state;
+    uint64_t retries = 0;
+    for (seed = 1; seed <= 30; seed++) {
+        long_job(FAULT_FLAPS, WEFT_NS_PER_S / 10);
+        rig.flap_ns = WEFT_NS_PER_S;
+        uint64_t at_ns = weft_prng_below(&rig.prng, 30 * WEFT_NS_PER_S);
+        while (!all_done() && *now() < at_ns) {
+            step();
+        }
+        fake_kill(rig.net, rig.n - 1);
+        run();
+        retries += weft_coll_box_counters(rig.node[0].box)->retries;
+        rig_close();
+    }
+    assert_true(retries > 0);
 }
 
 /* A rank dies: all operations of the others end, and no link uses their buffers any more. */
@@ -868,6 +956,9 @@ static void test_settings(void **state)
     two.bytes_min++;
     assert_int_not_equal(weft_coll_box_settings(&one, 1), weft_coll_box_settings(&two, 1));
     two = one;
+    two.retry_ns++;
+    assert_int_not_equal(weft_coll_box_settings(&one, 1), weft_coll_box_settings(&two, 1));
+    two = one;
     two.exponent = -3;
     assert_int_not_equal(weft_coll_box_settings(&one, 1), weft_coll_box_settings(&two, 1));
     one.exponent = -2; /* differs from -3 in the bits in which job 1 differs from 2 */
@@ -883,6 +974,10 @@ int main(void)
         cmocka_unit_test(test_timeout_behind_another),
         cmocka_unit_test(test_slow_for_another),
         cmocka_unit_test(test_rank_leaves),
+        cmocka_unit_test(test_comes_back),
+        cmocka_unit_test(test_flaps),
+        cmocka_unit_test(test_pauses),
+        cmocka_unit_test(test_rank_dies_later),
         cmocka_unit_test(test_settings),
     };
     return cmocka_run_group_tests(tests, NULL, print_seed);
