@@ -379,7 +379,9 @@ int weft_cli_aggregate_xdp(int argc, char **argv)
          "first epoch. Packets of earlier epochs are dropped; the first packet of\n"
          "a later one begins that epoch, whose rounds begin at 0",
          WEFT_OPTION_U32, .value = &verb.epoch},
-        {"exponent", "E", "a value is its integer x 2^E; packets with another E are not added",
+        {"exponent", "E",
+         "a value is its integer x 2^E; packets with another E are not added, except\n"
+         "where the members agree on exponents (box_block_float)",
          WEFT_OPTION_CUSTOM, .value = &verb.exponent, .parse = weft_box_parse_exponent,
          .fallback = "0"},
         {"through-queues", NULL,

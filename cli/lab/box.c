@@ -245,7 +245,9 @@ int weft_cli_lab_box(int argc, char **argv)
          "--members, --reset or a later epoch is required",
          WEFT_OPTION_U64, .value = &verb.epoch, .max = UINT32_MAX,
          .fallback = "unchanged; at first 0"},
-        {"exponent", "E", "a value is its integer x 2^E; packets with another E are not added",
+        {"exponent", "E",
+         "a value is its integer x 2^E; packets with another E are not added, except\n"
+         "where the members agree on exponents (box_block_float)",
          WEFT_OPTION_CUSTOM, .value = &verb.exponent, .parse = weft_box_parse_exponent,
          .fallback = "unchanged; at first 0"},
         {"slots", "N", "slots in use", WEFT_OPTION_U32, .value = &verb.slots, .min = 1,

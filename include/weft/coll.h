@@ -119,7 +119,9 @@ struct weft_comm_config {
     int32_t box_exponent;  /* the box's --exponent, without box_float32. 0 (default): it sums int32
                             * vectors. -126 .. 64, not 0: float32 vectors as multiples of
                             * 2^box_exponent; each value is rounded to the nearest */
-    uint32_t box_reserved; /* 0 */
+    uint32_t box_block_float; /* 1: float32 vectors as int32, with an exponent for each packet, on
+                               * which the ranks agree in the packet before. Without box_float32 and
+                               * box_exponent; the box sums int32, with any --exponent */
 };
 
 /* Write the defaults. Shape: size is sizeof(*config_p) in the caller. */

@@ -288,7 +288,7 @@ struct weft_comm_config {
     uint32_t box_slots;
     uint32_t box_float32;
     int32_t box_exponent;
-    uint32_t box_reserved;
+    uint32_t box_block_float;
 };
 void weft_comm_config_init(struct weft_comm_config *config_p, size_t size);
 weft_status weft_comm_open(const struct weft_comm_config *config,

@@ -169,8 +169,8 @@ class Communicator:
     processes. key_file or key (32 bytes): the job key, unless WEFT_JOB_KEY has it. config: further
     fields of struct weft_comm_config: host, port, epoch, ops_max and so on.
 
-    box="HOST:PORT", box_insecure=True, and box_float32=True or box_exponent: sums of all ranks go
-    through this aggregation box (docs/COLLECTIVES.md). If it fails, a RuntimeWarning says so once,
+    box="HOST:PORT", box_insecure=True, and box_float32=True, box_block_float=True or box_exponent: sums of
+    all ranks go through this aggregation box (docs/COLLECTIVES.md). If it fails, a RuntimeWarning says so once,
     and the ranks sum without it.
     """
 

@@ -22,6 +22,11 @@
  * the packet counts towards completion, the result has the flag DIRECT, and every member sends its
  * values directly to the server.
  *
+ * Exponents are those of the epoch, or, in packets with the flag AGREED, of the round: each packet
+ * names the exponent that its sender needs for its next values, and the sum has the largest of
+ * them, with which all members then send these. The box takes a round's exponent from its first
+ * packet.
+ *
  * Rounds of an epoch begin at 0. They are compared modulo 2^32.
  *
  * Source: SwitchML (Sapio et al., NSDI 2021), the switch with packet loss; differs as described
@@ -39,7 +44,10 @@ struct weft_agg_dense_set {
     uint16_t count;                     /* number of values in this round, set by its first
                                          * packet */
     uint8_t is_void;                    /* the sum must not be used */
-    uint8_t reserved[1];                /* zero */
+    uint8_t form;        /* flags of the round's first packet; also the next field, with AGREED */
+    int8_t exponent;     /* of the round */
+    int8_t next;         /* the largest that a packet of the round has named */
+    uint8_t reserved[6]; /* zero */
     uint32_t sums[WEFT_AGG_VALUES_MAX]; /* int32 in two's complement, or floats */
 };
 
@@ -49,7 +57,7 @@ struct weft_agg_dense {
     struct weft_agg_dense_set sets[2];
 };
 
-_Static_assert(sizeof(struct weft_agg_dense) == 8 + 2 * (16 + 4 * WEFT_AGG_VALUES_MAX),
+_Static_assert(sizeof(struct weft_agg_dense) == 8 + 2 * (24 + 4 * WEFT_AGG_VALUES_MAX),
                "one layout");
 
 WEFT_AGG_INLINE struct weft_agg_outcome weft_agg_outcome(uint8_t verdict, uint8_t action)
@@ -57,14 +65,20 @@ WEFT_AGG_INLINE struct weft_agg_outcome weft_agg_outcome(uint8_t verdict, uint8_
     return (struct weft_agg_outcome){.verdict = verdict, .action = action};
 }
 
+WEFT_AGG_INLINE void weft_agg_dense_begin_round(struct weft_agg_dense_set *set, uint32_t round)
+{
+    set->members = 0;
+    set->round = round;
+    set->is_void = 0;
+    set->next = WEFT_AGG_EXPONENT_MIN;
+}
+
 WEFT_AGG_INLINE void weft_agg_dense_begin_epoch(struct weft_agg_dense *slot, uint32_t epoch)
 {
     slot->epoch = epoch;
     slot->begun = 1;
     for (uint32_t i = 0; i < 2; i++) {
-        slot->sets[i].members = 0;
-        slot->sets[i].round = i;
-        slot->sets[i].is_void = 0;
+        weft_agg_dense_begin_round(&slot->sets[i], i);
     }
 }
 
@@ -75,11 +89,14 @@ WEFT_AGG_INLINE bool weft_agg_dense_sum(struct weft_agg_dense_set *set,
                                         const uint8_t *end)
 {
     bool first = set->members == 0;
+    bool agreed = packet->flags == WEFT_AGG_AGREED;
     if (first) {
         set->count = packet->count;
+        set->form = packet->flags;
+        set->exponent = agreed ? packet->exponent : config->exponent;
     }
-    if (packet->count != set->count || packet->exponent != config->exponent ||
-        (packet->flags & WEFT_AGG_FLOAT32) != config->form) {
+    if (packet->count != set->count || packet->exponent != set->exponent ||
+        packet->flags != set->form || config->form != (agreed ? 0 : packet->flags)) {
         return true;
     }
 #ifdef __bpf__
@@ -132,13 +149,14 @@ weft_agg_dense_receive(struct weft_agg_dense *slot, const struct weft_agg_config
         if (later != 2 || set->members != config->members) {
             return weft_agg_outcome(WEFT_AGG_EARLY, WEFT_AGG_DROP);
         }
-        set->members = 0;
-        set->round = packet->number;
-        set->is_void = 0;
+        weft_agg_dense_begin_round(set, packet->number);
     }
     if (set->members & bit) {
         return set->members == config->members ? weft_agg_outcome(WEFT_AGG_RESULT, WEFT_AGG_ANSWER)
                                                : weft_agg_outcome(WEFT_AGG_WAITING, WEFT_AGG_DROP);
+    }
+    if (packet->flags == WEFT_AGG_AGREED && packet->next > set->next) {
+        set->next = packet->next;
     }
     if (!set->is_void) {
         if (weft_agg_dense_sum(set, config, packet, values, end)) {
@@ -162,9 +180,11 @@ WEFT_AGG_INLINE void weft_agg_dense_answer(const struct weft_agg_dense *slot,
                                            const uint8_t *end)
 {
     const struct weft_agg_dense_set *set = &slot->sets[packet->number & 1];
+    bool agreed = set->form == WEFT_AGG_AGREED;
     packet->kind = WEFT_AGG_SUM;
-    packet->exponent = config->exponent;
-    packet->flags = config->form;
+    packet->exponent = agreed ? set->exponent : config->exponent;
+    packet->flags = agreed ? WEFT_AGG_AGREED : config->form;
+    packet->next = agreed ? set->next : 0;
     if (set->is_void || set->count != packet->count) {
         packet->flags |= WEFT_AGG_DIRECT;
         return;

@@ -13,6 +13,8 @@ enum { ELEMENT_BYTES = 4, TRIES_MAX = 255, DOUBLINGS_MAX = 20 };
 /* Up to this exponent every int32 is a finite float. */
 enum { FINITE_EXPONENT_MAX = 96 };
 
+enum { FINITE_END = 0x7f800000 }; /* bits of infinity: those of finite floats are below */
+
 static const uint32_t none = UINT32_MAX;
 
 void weft_agg_member_config_default(struct weft_agg_member_config *config_p)
@@ -33,7 +35,7 @@ static bool is_valid(const struct weft_agg_member_config *c)
     return c->members >= 1 && c->members <= WEFT_AGG_MEMBERS_MAX && c->member < c->members &&
            c->slots >= 1 && c->slots < UINT32_MAX && c->values >= WEFT_AGG_BLOCK &&
            c->values <= WEFT_AGG_VALUES_MAX && c->values % WEFT_AGG_BLOCK == 0 &&
-           c->element <= WEFT_AGG_FLOATS && c->exponent >= WEFT_AGG_EXPONENT_MIN &&
+           c->element <= WEFT_AGG_BLOCK_FLOATS && c->exponent >= WEFT_AGG_EXPONENT_MIN &&
            (c->element == WEFT_AGG_FIXED || c->exponent == 0) && c->timeout_ns_min > 0 &&
            c->timeout_ns_first > 0 && c->timeout_ns_min <= c->timeout_ns_max &&
            c->timeout_ns_max <= 3600 * WEFT_NS_PER_S;
@@ -197,42 +199,78 @@ static uint32_t values_of(uint32_t elements)
     return (elements + WEFT_AGG_BLOCK - 1) / WEFT_AGG_BLOCK * WEFT_AGG_BLOCK;
 }
 
-static void note_largest(struct weft_agg_member *m, float x)
-{
-    float size = x < 0 ? -x : x;
-    if (size > m->largest && weft_agg_not_finite(weft_agg_bits(size)) == 0) {
-        m->largest = size;
-    }
-}
-
 /* Convert the floats of a chunk. False: one of them does not fit. */
-static bool put_fixed(struct weft_agg_member *m, const uint8_t *in, uint32_t elements,
-                      uint8_t *values)
+static bool put_fixed(const uint8_t *in, uint32_t elements, int8_t exponent, uint8_t *values)
 {
     bool fit = true;
     for (uint32_t i = 0; i < elements; i++) {
         float x;
         int32_t q = 0;
         memcpy(&x, in + (size_t)ELEMENT_BYTES * i, sizeof(x));
-        note_largest(m, x);
-        fit = weft_agg_quantize(x, m->config.exponent, &q) && fit;
+        fit = weft_agg_quantize(x, exponent, &q) && fit;
         weft_wire_store_u32(values + (size_t)ELEMENT_BYTES * i, (uint32_t)q);
     }
     return fit;
+}
+
+static const uint8_t *input_of(const struct weft_agg_member *m, uint32_t chunk)
+{
+    return m->in + (size_t)ELEMENT_BYTES * first_of(m, chunk);
+}
+
+/* The largest absolute value of a chunk; values that are not finite do not count. */
+static float largest_of(const struct weft_agg_member *m, uint32_t chunk)
+{
+    const uint8_t *in = input_of(m, chunk);
+    const uint32_t elements = elements_of(m, chunk);
+    int32_t largest = 0; /* the bits of floats that are not negative have the order of the floats */
+    for (uint32_t i = 0; i < elements; i++) {
+        int32_t size = (int32_t)(weft_wire_load_u32(in + (size_t)ELEMENT_BYTES * i) & INT32_MAX);
+        size = size < FINITE_END ? size : 0;
+        largest = size > largest ? size : largest;
+    }
+    return weft_agg_real((uint32_t)largest);
+}
+
+/* The exponent with which the values of this chunk of all members can be summed, if theirs are not
+ * larger. */
+static int8_t exponent_for(const struct weft_agg_member *m, uint64_t chunk)
+{
+    return chunk < m->chunks
+               ? weft_agg_exponent(largest_of(m, (uint32_t)chunk), m->config.members)
+               : WEFT_AGG_EXPONENT_MIN;
+}
+
+/* Values of the slot's round. */
+static uint32_t count_of(const struct weft_agg_member *m, const struct weft_agg_member_slot *s)
+{
+    return s->opens ? WEFT_AGG_BLOCK : values_of(elements_of(m, s->chunk));
+}
+
+static uint8_t form_of(const struct weft_agg_member *m)
+{
+    return m->config.element == WEFT_AGG_FLOATS         ? WEFT_AGG_FLOAT32
+           : m->config.element == WEFT_AGG_BLOCK_FLOATS ? WEFT_AGG_AGREED
+                                                        : 0;
+}
+
+static bool is_scaled(const struct weft_agg_member *m)
+{
+    return m->config.element == WEFT_AGG_FIXED || m->config.element == WEFT_AGG_BLOCK_FLOATS;
 }
 
 static uint32_t write_packet(struct weft_agg_member *m, const struct weft_agg_member_slot *s,
                              uint32_t slot, uint8_t *bytes)
 {
     const struct weft_agg_member_config *c = &m->config;
-    uint32_t elements = elements_of(m, s->chunk);
-    uint32_t count = values_of(elements);
-    const uint8_t *in = m->in + (size_t)ELEMENT_BYTES * first_of(m, s->chunk);
+    uint32_t elements = s->opens ? 0 : elements_of(m, s->chunk);
+    uint32_t count = count_of(m, s);
+    const uint8_t *in = input_of(m, s->chunk);
     uint8_t *values = bytes + WEFT_AGG_HEADER_BYTES;
     struct weft_wire_agg head = {
         .kind = WEFT_AGG_DENSE,
-        .flags = c->element == WEFT_AGG_FLOATS ? WEFT_AGG_FLOAT32 : 0,
-        .exponent = c->exponent,
+        .flags = form_of(m),
+        .exponent = s->exponent,
         .job = c->job,
         .member = c->member,
         .count = (uint16_t)count,
@@ -242,11 +280,17 @@ static uint32_t write_packet(struct weft_agg_member *m, const struct weft_agg_me
     };
     memset(values + (size_t)ELEMENT_BYTES * elements, 0,
            (size_t)ELEMENT_BYTES * (count - elements));
-    if (c->element != WEFT_AGG_FIXED) {
+    if (c->element == WEFT_AGG_FIXED && s->tries == 0) {
+        float largest = largest_of(m, s->chunk);
+        m->largest = largest > m->largest ? largest : m->largest;
+    } else if (c->element == WEFT_AGG_BLOCK_FLOATS) {
+        head.next = exponent_for(m, s->opens ? s->chunk : (uint64_t)s->chunk + c->slots);
+    }
+    if (!is_scaled(m)) {
         memcpy(values, in, (size_t)ELEMENT_BYTES * elements);
-    } else if (!put_fixed(m, in, elements, values)) {
-        head.exponent = (int8_t)(c->exponent < WEFT_AGG_EXPONENT_MAX ? c->exponent + 1
-                                                                     : c->exponent - 1);
+    } else if (!put_fixed(in, elements, s->exponent, values)) {
+        head.exponent = (int8_t)(s->exponent < WEFT_AGG_EXPONENT_MAX ? s->exponent + 1
+                                                                     : s->exponent - 1);
         m->counters.unfit += s->tries == 0;
     }
     weft_wire_agg_encode(bytes, &head);
@@ -287,69 +331,74 @@ uint64_t weft_agg_member_deadline(const struct weft_agg_member *member)
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
-static float fixed_value(const struct weft_agg_member *m, const uint8_t *value)
+static float fixed_value(const uint8_t *value, int8_t exponent)
 {
-    return (float)weft_agg_value((int32_t)weft_wire_load_u32(value), m->config.exponent);
+    return (float)weft_agg_value((int32_t)weft_wire_load_u32(value), exponent);
 }
 
 /* Whether every value of a sum is a finite number of the vector's type. */
-static bool is_finite(const struct weft_agg_member *m, const uint8_t *values, uint32_t elements)
+static bool is_finite(const struct weft_agg_member *m, const uint8_t *values, uint32_t elements,
+                      int8_t exponent)
 {
     if (m->config.element == WEFT_AGG_FLOATS) {
         return weft_agg_real_check(values, elements) == 0;
     }
-    if (m->config.element == WEFT_AGG_INTEGERS || m->config.exponent <= FINITE_EXPONENT_MAX) {
+    if (m->config.element == WEFT_AGG_INTEGERS || exponent <= FINITE_EXPONENT_MAX) {
         return true;
     }
     uint32_t bad = 0;
     for (uint32_t i = 0; i < elements; i++) {
-        float x = fixed_value(m, values + (size_t)ELEMENT_BYTES * i);
+        float x = fixed_value(values + (size_t)ELEMENT_BYTES * i, exponent);
         bad |= weft_agg_not_finite(weft_agg_bits(x));
     }
     return bad == 0;
 }
 
-static void store(struct weft_agg_member *m, uint32_t chunk, const uint8_t *values)
+static void store(struct weft_agg_member *m, uint32_t chunk, int8_t exponent,
+                  const uint8_t *values)
 {
     uint32_t elements = elements_of(m, chunk);
     uint8_t *out = m->out + (size_t)ELEMENT_BYTES * first_of(m, chunk);
-    if (m->config.element != WEFT_AGG_FIXED) {
+    if (!is_scaled(m)) {
         memcpy(out, values, (size_t)ELEMENT_BYTES * elements);
         return;
     }
     for (uint32_t i = 0; i < elements; i++) {
-        float x = fixed_value(m, values + (size_t)ELEMENT_BYTES * i);
+        float x = fixed_value(values + (size_t)ELEMENT_BYTES * i, exponent);
         memcpy(out + (size_t)ELEMENT_BYTES * i, &x, sizeof(x));
     }
 }
 
-/* Whether a sum can be stored. A void one has no content, and one of another form than this epoch's
+/* Whether a sum can be stored. A void one has no content, and one of another form than this round's
  * packets does not contain this member's values. The round is complete either way: no other sum
  * will arrive. */
 static bool is_usable(const struct weft_agg_member *m, const struct weft_wire_agg *head,
                       const uint8_t *values)
 {
-    uint8_t form = m->config.element == WEFT_AGG_FLOATS ? WEFT_AGG_FLOAT32 : 0;
-    return head->flags == form && head->exponent == m->config.exponent &&
-           is_finite(m, values, elements_of(m, m->slots[head->place].chunk));
+    const struct weft_agg_member_slot *s = &m->slots[head->place];
+    return head->flags == form_of(m) && head->exponent == s->exponent &&
+           is_finite(m, values, elements_of(m, s->chunk), s->exponent);
 }
 
 /* The time since the first packet of the round. It is too long if a packet was lost, so the times
  * of resent packets have little weight. They must not be ignored: if round trips became longer than
- * the timeout, every packet would be resent, and nothing would be measured. */
+ * the timeout, every packet would be resent, and nothing would be measured. A round without values
+ * is not measured: its packets are short, and those of the next would time out in a queue. */
 static void measure(struct weft_agg_member *m, const struct weft_agg_member_slot *s,
                     uint64_t now_ns)
 {
     uint64_t ns = weft_max_u64(now_ns - s->sent_ns, 1);
     uint64_t part = s->tries == 1 ? 8 : 64;
-    m->trip_ns = m->trip_ns == 0 ? ns : m->trip_ns - m->trip_ns / part + ns / part;
+    if (!s->opens) {
+        m->trip_ns = m->trip_ns == 0 ? ns : m->trip_ns - m->trip_ns / part + ns / part;
+    }
     if (s->tries == 1) {
         m->answered = weft_max_u64(m->answered, s->sequence);
     }
 }
 
-/* Put the slot's next chunk into the queue. */
-static void advance(struct weft_agg_member *m, uint32_t slot)
+/* The sum of the slot's round has arrived; put the next round into the queue. */
+static void advance(struct weft_agg_member *m, uint32_t slot, const struct weft_wire_agg *sum)
 {
     struct weft_agg_member_slot *s = &m->slots[slot];
     uint64_t next = (uint64_t)s->chunk + m->config.slots;
@@ -357,8 +406,14 @@ static void advance(struct weft_agg_member *m, uint32_t slot)
     s->round++;
     s->tries = 0;
     s->due_ns = WEFT_NEVER;
-    s->chunk = next < m->chunks ? (uint32_t)next : none;
-    m->left--;
+    if (m->config.element == WEFT_AGG_BLOCK_FLOATS) { /* a sum of another form has none */
+        s->exponent = (sum->flags & WEFT_AGG_AGREED) != 0 ? sum->next : WEFT_AGG_EXPONENT_MIN;
+    }
+    if (!s->opens) {
+        s->chunk = next < m->chunks ? (uint32_t)next : none;
+        m->left--;
+    }
+    s->opens = false;
     if (s->chunk != none) {
         enqueue(m, slot);
     }
@@ -382,19 +437,21 @@ bool weft_agg_member_receive(struct weft_agg_member *member, const uint8_t *byte
     }
     /* A round is not complete before this member has sent its packet. */
     if (head.number != s->round || s->tries == 0 ||
-        head.count != values_of(elements_of(m, s->chunk))) {
+        head.count != count_of(m, s)) {
         m->counters.foreign++;
         return false;
     }
     m->counters.sums++;
     measure(m, s, now_ns);
-    if (is_usable(m, &head, bytes + WEFT_AGG_HEADER_BYTES)) {
-        store(m, s->chunk, bytes + WEFT_AGG_HEADER_BYTES);
+    if (s->opens) {
+        /* it has no values */
+    } else if (is_usable(m, &head, bytes + WEFT_AGG_HEADER_BYTES)) {
+        store(m, s->chunk, s->exponent, bytes + WEFT_AGG_HEADER_BYTES);
     } else {
         m->counters.direct++;
         weft_bits_set(m->direct, s->chunk);
     }
-    advance(m, head.place);
+    advance(m, head.place, &head);
     queue_overtaken(m);
     return true;
 }
@@ -425,6 +482,8 @@ weft_status weft_agg_member_begin(struct weft_agg_member *member, const void *in
     memset(direct, 0, sizeof(*direct) * WEFT_BITS_WORDS((size_t)m->chunks));
     for (uint32_t i = 0; i < m->config.slots && i < m->chunks; i++) {
         m->slots[i].chunk = i;
+        m->slots[i].opens = m->config.element == WEFT_AGG_BLOCK_FLOATS;
+        m->slots[i].exponent = m->config.exponent;
         enqueue(m, i);
     }
     return WEFT_OK;

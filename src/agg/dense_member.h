@@ -22,6 +22,12 @@
  * other than the epoch's, which makes the round void; if the box has that exponent and every member
  * sent it, the sum has it too, and is not used.
  *
+ * With BLOCK_FLOATS the members agree on each chunk's exponent: the packet of a chunk has the
+ * exponent that this member needs for the slot's next chunk, and its sum has the largest one of all
+ * members. The first chunk of a vector in each slot is preceded by a round of 8 zeros that has only
+ * this. Each exponent leaves room for the values of all members, so a chunk of finite values is not
+ * direct unless its sum is not finite as a float.
+ *
  * It sends nothing itself, reads no clock and knows no addresses. Packets are not authenticated.
  *
  * Source: SwitchML (Sapio et al., NSDI 2021), the worker; differs: round numbers instead of one
@@ -39,6 +45,7 @@ enum weft_agg_element {
     WEFT_AGG_FIXED,    /* float, sent as int32 with the epoch's exponent */
     WEFT_AGG_FLOATS,   /* float, sent as such: the XDP box has no floats. The sum depends on the
                         * order of packets */
+    WEFT_AGG_BLOCK_FLOATS, /* float, sent as int32 with an exponent for each chunk */
 };
 
 struct weft_agg_member_config {
@@ -63,7 +70,7 @@ struct weft_agg_member_counters {
                               * that a sum, arriving before they are sent, makes unnecessary; so
                               * does resent_early */
     uint64_t resent_early;   /* packets queued for resending because a later one was answered */
-    uint64_t sums;           /* of chunks, each once */
+    uint64_t sums;           /* of rounds, each once */
     uint64_t direct;         /* of them, those whose chunk is direct */
     uint64_t unfit;          /* chunks with a value that this member could not encode */
     uint64_t late;           /* sums of a round that is over, or of another epoch */
@@ -83,6 +90,8 @@ struct weft_agg_member_slot {
     uint8_t tries; /* packets sent in this round; stops at 255 */
     bool listed;
     bool queued; /* to be sent */
+    bool opens;  /* BLOCK_FLOATS: the round is that before the first chunk */
+    int8_t exponent; /* of the round's values */
 };
 
 struct weft_agg_member {
@@ -110,7 +119,7 @@ struct weft_agg_member {
 /* 352 values, 32 slots, 10 ms until a round trip was measured, at least 200 us, at most 50 ms. */
 void weft_agg_member_config_default(struct weft_agg_member_config *config_p);
 
-/* Owns:    allocates 52 bytes per slot.
+/* Owns:    allocates 60 bytes per slot.
  * Errors:  WEFT_INVALID  the configuration is outside its limits; WEFT_NOMEM. */
 [[nodiscard]] weft_status weft_agg_member_init(struct weft_agg_member *member,
                                                const struct weft_agg_member_config *config);

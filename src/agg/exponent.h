@@ -33,11 +33,15 @@ static inline double weft_agg_power(int e)
 static inline int8_t weft_agg_exponent(float largest, uint32_t adds)
 {
     double need = (double)largest * adds;
-    int e = WEFT_AGG_EXPONENT_MIN;
+    uint64_t bits;
+    __builtin_memcpy(&bits, &need, sizeof(bits));
+    /* need >= 2^log, except for 0; so no smaller exponent will do. */
+    int log = (int)(bits >> 52 & 0x7ff) - 1023;
+    int e = log - 30 > WEFT_AGG_EXPONENT_MIN ? log - 30 : WEFT_AGG_EXPONENT_MIN;
     while (e < WEFT_AGG_EXPONENT_MAX && !(need <= 0x1p30 * weft_agg_power(e))) {
         e++;
     }
-    return (int8_t)e;
+    return (int8_t)(e < WEFT_AGG_EXPONENT_MAX ? e : WEFT_AGG_EXPONENT_MAX);
 }
 
 /* Round x / 2^e to the nearest integer, ties to even. Returns false, and writes nothing, if the

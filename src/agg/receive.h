@@ -33,6 +33,7 @@ WEFT_AGG_INLINE void weft_agg_ack_head(struct weft_wire_agg *packet, const struc
     packet->kind = WEFT_AGG_ACK;
     packet->flags = 0;
     packet->exponent = 0;
+    packet->next = 0;
     packet->count = 0;
     packet->from = ack->base;
     packet->payload_bytes = WEFT_AGG_ACK_BYTES;

@@ -131,16 +131,23 @@ static weft_status box_check(const struct weft_comm_config *c, struct weft_error
         {"box_job", c->box_job, 0, UINT16_MAX},
         {"box_slots", c->box_slots, 1, BOX_SLOTS_MAX},
         {"box_float32", c->box_float32, 0, 1},
+        {"box_block_float", c->box_block_float, 0, 1},
         {"box_silence_ns", c->box_silence_ns, WEFT_NS_PER_MS, WEFT_NEVER},
         {"box_retry_ns", c->box_retry_ns, WEFT_NS_PER_MS, WEFT_NEVER},
     };
     weft_status status = weft_api_ranges_check(fields, WEFT_ARRAY_COUNT(fields), error);
     if (status == WEFT_OK &&
         (c->box_exponent < WEFT_AGG_EXPONENT_MIN || c->box_exponent > BOX_EXPONENT_MAX ||
-         (c->box_float32 != 0 && c->box_exponent != 0))) {
+         ((c->box_float32 != 0 || c->box_block_float != 0) && c->box_exponent != 0))) {
         status = weft_fail(error, WEFT_INVALID,
-                           "box_exponent is %d; it must be %d .. %d, and 0 with box_float32",
+                           "box_exponent is %d; it must be %d .. %d, and 0 with box_float32 or "
+                           "box_block_float",
                            c->box_exponent, WEFT_AGG_EXPONENT_MIN, BOX_EXPONENT_MAX);
+    }
+    if (status == WEFT_OK && c->box_float32 != 0 && c->box_block_float != 0) {
+        status = weft_fail(error, WEFT_INVALID,
+                           "box_float32 and box_block_float exclude each other: the box sums "
+                           "floats, or integers");
     }
     return status;
 }
@@ -162,6 +169,7 @@ static weft_status read_box(struct weft_api_comm_box *room, const struct weft_co
     box->own_host = room->own_host;
     box->job = (uint16_t)c->box_job;
     box->floats = c->box_float32 != 0;
+    box->block_floats = c->box_block_float != 0;
     box->exponent = (int8_t)c->box_exponent;
     box->slots = c->box_slots;
     box->bytes_min = c->box_bytes_min;

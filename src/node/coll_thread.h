@@ -32,6 +32,7 @@ struct weft_coll_thread_box {
     uint16_t port;
     uint16_t job;    /* the box's */
     bool floats;     /* the box sums float32; else int32 */
+    bool block_floats; /* float32 vectors, as int32 with an exponent for each packet */
     int8_t exponent; /* of the box. Without floats: 0 = int32 vectors; else float32 vectors, in
                       * fixed point */
     uint32_t slots;  /* at most the box's */

@@ -50,8 +50,9 @@ static struct weft_coll_box_config box_config(const struct weft_coll_thread_conf
     const struct weft_coll_thread_box *b = &config->box;
     struct weft_coll_box_config c;
     weft_coll_box_config_default(&c);
-    c.type = b->floats || b->exponent != 0 ? WEFT_COLL_F32 : WEFT_COLL_I32;
-    c.exponent = b->floats ? 0 : b->exponent;
+    bool floats = b->floats || b->block_floats;
+    c.type = floats || b->exponent != 0 ? WEFT_COLL_F32 : WEFT_COLL_I32;
+    c.exponent = floats ? 0 : b->exponent;
     c.slots = b->slots;
     c.bytes_min = b->bytes_min;
     c.silence_ns = b->silence_ns;
@@ -70,7 +71,8 @@ void weft_coll_thread_box_prepare(const struct weft_coll_thread_config *config,
     coll_p->ops_max += WEFT_COLL_BOX_OPS;
     coll_p->groups_max = (uint32_t)weft_min_u64(
         (uint64_t)coll_p->groups_max + WEFT_COLL_BOX_GROUPS, WEFT_COLL_GROUPS_MAX);
-    coll_p->settings = weft_coll_box_settings(&box, b->job | (uint64_t)b->floats << 16);
+    coll_p->settings = weft_coll_box_settings(&box, b->job | (uint64_t)b->floats << 16 |
+                                                        (uint64_t)b->block_floats << 17);
 }
 
 static weft_status open_link(struct weft_coll_thread *t, const struct weft_coll_box_config *box,
@@ -92,7 +94,8 @@ static weft_status open_link(struct weft_coll_thread *t, const struct weft_coll_
     member->members = t->config.coll.ranks;
     member->slots = box->slots;
     member->values = box->values;
-    member->element = b->floats                        ? WEFT_AGG_FLOATS
+    member->element = b->floats                    ? WEFT_AGG_FLOATS
+                      : b->block_floats            ? WEFT_AGG_BLOCK_FLOATS
                       : box->type == WEFT_COLL_F32 ? WEFT_AGG_FIXED
                                                    : WEFT_AGG_INTEGERS;
     member->exponent = box->exponent;

@@ -39,6 +39,8 @@ enum weft_wire_agg_flags {
     WEFT_AGG_FLOAT32 = 0x01, /* values are IEEE-754 floats; else int32 with an exponent */
     WEFT_AGG_DIRECT = 0x02,  /* SUM only: the sum is void, every member sends its values to the
                               * server itself */
+    WEFT_AGG_AGREED = 0x04,  /* DENSE and SUM of int32: the members have agreed on the exponent in
+                              * the round before; see `next` */
 };
 
 enum weft_wire_agg_sizes {
@@ -65,7 +67,8 @@ struct weft_wire_agg {
     uint8_t kind;     /* enum weft_wire_agg_kind */
     uint8_t flags;    /* enum weft_wire_agg_flags */
     int8_t exponent;  /* of a DENSE or SUM packet's values: a value is q x 2^exponent */
-    uint8_t reserved; /* zero */
+    int8_t next;      /* with AGREED, of DENSE: the exponent that the sender needs for its values in
+                       * the slot's next round; of SUM: the largest of these. Else zero */
     uint16_t job;
     uint16_t member; /* sender, or receiver of a packet from the box */
     uint16_t count;  /* values; of ROWS: blocks; of ACK: 0 */
@@ -143,19 +146,22 @@ static inline void weft_wire_put_u16(uint8_t *at, uint16_t v)
 static inline uint32_t weft_wire_agg_payload(const struct weft_wire_agg *a)
 {
     bool fits = false;
+    uint8_t form = a->flags;
     switch (a->kind) {
-    case WEFT_AGG_DENSE:
-        fits = a->flags <= WEFT_AGG_FLOAT32 && a->from == 0;
-        break;
     case WEFT_AGG_SUM:
-        fits = a->flags <= (WEFT_AGG_FLOAT32 | WEFT_AGG_DIRECT) && a->from == 0;
+        form = a->flags & (uint8_t)~WEFT_AGG_DIRECT;
+        /* fall through */
+    case WEFT_AGG_DENSE:
+        fits = (form <= WEFT_AGG_FLOAT32 || form == WEFT_AGG_AGREED) && a->from == 0 &&
+               (form == WEFT_AGG_AGREED ? a->next >= WEFT_AGG_EXPONENT_MIN : a->next == 0);
         break;
     case WEFT_AGG_ROWS:
-        fits = a->flags <= WEFT_AGG_FLOAT32 && a->exponent == 0 && a->count != 0 &&
+        fits = a->flags <= WEFT_AGG_FLOAT32 && a->exponent == 0 && a->next == 0 && a->count != 0 &&
                a->count <= WEFT_AGG_ROWS_MAX && a->number - a->from <= WEFT_AGG_OUTSTANDING_MAX;
         return fits ? (uint32_t)a->count * WEFT_AGG_ROW_BYTES : UINT32_MAX;
     case WEFT_AGG_ACK:
-        fits = a->flags == 0 && a->exponent == 0 && a->count == 0 && a->from % 64 == 0;
+        fits = a->flags == 0 && a->exponent == 0 && a->next == 0 && a->count == 0 &&
+               a->from % 64 == 0;
         return fits ? WEFT_AGG_ACK_BYTES : UINT32_MAX;
     default:
         break;
@@ -192,8 +198,8 @@ static inline bool weft_wire_agg_decode(const uint8_t *bytes, const uint8_t *end
     agg_p->number = weft_wire_get_u32(bytes + 16);
     agg_p->from = weft_wire_get_u32(bytes + 20);
     agg_p->count = weft_wire_get_u16(bytes + 24);
-    agg_p->reserved = 0;
-    uint32_t reserved = weft_wire_get_u16(bytes + 26) | weft_wire_load_u32(bytes + 28);
+    agg_p->next = (int8_t)bytes[26];
+    uint32_t reserved = bytes[27] | weft_wire_load_u32(bytes + 28);
     agg_p->payload_bytes = weft_wire_agg_payload(agg_p);
     return reserved == 0 && agg_p->payload_bytes == count - WEFT_AGG_HEADER_BYTES;
 }
@@ -212,7 +218,8 @@ static inline void weft_wire_agg_encode(uint8_t *bytes, const struct weft_wire_a
     weft_wire_put_u32(bytes + 16, agg->number);
     weft_wire_put_u32(bytes + 20, agg->from);
     weft_wire_put_u16(bytes + 24, agg->count);
-    weft_wire_put_u16(bytes + 26, 0);
+    bytes[26] = (uint8_t)agg->next;
+    bytes[27] = 0;
     weft_wire_store_u32(bytes + 28, 0);
 }
 

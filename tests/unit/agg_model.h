@@ -17,6 +17,9 @@ struct model_round {
     uint32_t values;
     bool has[MODEL_MEMBERS];
     bool is_void;
+    uint8_t form;    /* flags of the first packet */
+    int8_t exponent; /* of the round; also the next, if the members agree on exponents */
+    int8_t next;     /* the largest that a packet has named */
     int64_t sums[WEFT_AGG_VALUES_MAX];
 };
 
@@ -117,10 +120,17 @@ static inline enum weft_agg_verdict model_dense(struct model *m, const uint8_t *
     }
     if (r->values == 0) {
         r->values = count;
+        r->form = p[2];
+        r->exponent = (int8_t)p[3];
+        r->next = -126;
+    }
+    if (p[2] == 4 && (int8_t)p[26] > r->next) {
+        r->next = (int8_t)p[26];
     }
     if (!r->is_void) {
-        bool good = count == r->values && (int8_t)p[3] == m->config.exponent &&
-                    (p[2] & 1) == m->config.form;
+        bool good = count == r->values && p[2] == r->form && (int8_t)p[3] == r->exponent;
+        good = good && (p[2] == 4 ? m->config.form == 0
+                                  : r->exponent == m->config.exponent && p[2] == m->config.form);
         for (uint32_t i = 0; good && i < count; i++) {
             good = model_fits(r->sums[i] + model_value(p + 32 + 4 * i));
         }
@@ -219,13 +229,17 @@ static inline enum weft_agg_verdict model_rows(struct model *m, const uint8_t *p
 /* Decode the head according to the byte table. */
 static inline bool model_well_formed(const uint8_t *p, uint32_t bytes)
 {
-    if (bytes < 32 || p[0] != 0x2d || model_be(p + 26, 2) != 0 || model_be(p + 28, 4) != 0) {
+    if (bytes < 32 || p[0] != 0x2d || p[27] != 0 || model_be(p + 28, 4) != 0) {
+        return false;
+    }
+    bool agreed = p[1] == 1 && p[2] == 4;
+    if (agreed ? (int8_t)p[26] < -126 : p[26] != 0) {
         return false;
     }
     uint32_t count = model_be(p + 24, 2);
     int exponent = (int8_t)p[3];
     if (p[1] == 1) {
-        return p[2] <= 1 && exponent >= -126 && count > 0 && count <= 352 && count % 8 == 0 &&
+        return (p[2] <= 1 || p[2] == 4) && exponent >= -126 && count > 0 && count <= 352 && count % 8 == 0 &&
                model_be(p + 20, 4) == 0 && bytes == 32 + 4 * count;
     }
     return p[1] == 2 && p[2] <= 1 && exponent == 0 && count > 0 && count <= 39 &&

@@ -98,8 +98,17 @@ static void dense_packet(struct rig *r, struct packet *p)
         .epoch = r->model.config.dense_epoch,
         .number = round,
     };
+    if ((weft_mix64((uint64_t)place << 32 | round) & 1) != 0) {
+        head.flags = WEFT_AGG_AGREED;
+        head.exponent = (int8_t)(round % 200 - 100);
+        head.next = (int8_t)(below(r, 254) - 126);
+    }
     if (below(r, 32) == 0) {
         head.exponent = (int8_t)weft_prng_u64(&r->prng);
+    }
+    if (below(r, 32) == 0) {
+        head.flags = 0;
+        head.next = 0;
     }
     head.epoch -= below(r, 32) == 0;
     weft_wire_agg_encode(p->bytes, &head);
@@ -283,7 +292,11 @@ static void check_sum(const struct rig *r, const struct packet *question, const 
     uint32_t count = model_be(question->bytes + 24, 2);
     assert_int_equal(answer[1], WEFT_AGG_SUM);
     bool direct = round->is_void || count != round->values;
-    assert_int_equal(answer[2], direct ? WEFT_AGG_DIRECT : 0);
+    bool agreed = round->form == WEFT_AGG_AGREED;
+    assert_int_equal(answer[2],
+                     (direct ? WEFT_AGG_DIRECT : 0) | (agreed ? WEFT_AGG_AGREED : 0));
+    assert_int_equal((int8_t)answer[3], agreed ? round->exponent : r->model.config.exponent);
+    assert_int_equal((int8_t)answer[26], agreed ? round->next : 0);
     for (uint32_t i = 0; !direct && i < count; i++) {
         assert_int_equal(model_value(answer + WEFT_AGG_HEADER_BYTES + 4 * i), round->sums[i]);
     }

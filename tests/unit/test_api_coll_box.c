@@ -187,11 +187,12 @@ static const char *in_group(struct weft_comm *comm, uint32_t rank, void *arg)
 static void test_works(void **state)
 {
     (void)state;
-    for (uint32_t floats = 0; floats < 2; floats++) {
-        box_start(floats != 0 ? WEFT_AGG_FLOAT32 : 0, floats != 0 ? 0 : -2);
+    for (uint32_t form = 0; form < 3; form++) {
+        box_start(form == 1 ? WEFT_AGG_FLOAT32 : 0, form == 1 ? 0 : -2);
         struct weft_comm_config config = box_config(60 * WEFT_NS_PER_S);
-        config.box_float32 = floats;
-        config.box_exponent = floats != 0 ? 0 : -2;
+        config.box_float32 = form == 1;
+        config.box_block_float = form == 2;
+        config.box_exponent = form == 0 ? -2 : 0;
         struct job job = job_open(&config);
         job_run(&job, through_box, NULL);
         job_run(&job, in_group, NULL);
@@ -314,7 +315,10 @@ static void test_refused(void **state)
     config.box_float32 = 1;
     config.box_exponent = -1;
     refused(&config, "0 with box_float32");
-    config.box_float32 = 0;
+    config.box_exponent = 0;
+    config.box_block_float = 1;
+    refused(&config, "exclude each other");
+    config.box_float32 = config.box_block_float = 0;
     config.box_exponent = 65;
     refused(&config, "-126 .. 64");
     config.box_exponent = 0;

@@ -105,6 +105,12 @@ static uint64_t *now(void)
 
 /* ---- the box and its network ----------------------------------------------------------------- */
 
+/* In each slot. */
+static uint32_t rounds_of_trial(void)
+{
+    return rig.element == WEFT_AGG_BLOCK_FLOATS ? 2 : 1;
+}
+
 static void box_restart(void)
 {
     weft_agg_box_fini(&rig.box);
@@ -139,7 +145,7 @@ static void box_receive(struct box_packet *p)
     struct weft_wire_agg head;
     if (!box_is_there() ||
         !weft_wire_agg_decode(p->bytes, p->bytes + p->count, p->count, &head) ||
-        (rig.fault == FAULT_TRIALS && *now() >= rig.fault_ns && head.number > 0)) {
+        (rig.fault == FAULT_TRIALS && *now() >= rig.fault_ns && head.number >= rounds_of_trial())) {
         return;
     }
     if ((int32_t)(head.epoch - rig.box.config.dense_epoch) > 0) {
@@ -386,6 +392,8 @@ static void rig_open(void)
         rig.box_config.members = UINT64_MAX >> (63 - rig.n);
     } else if (rig.fault == FAULT_FORM && rig.element == WEFT_AGG_FLOATS) {
         rig.box_config.form = 0;
+    } else if (rig.fault == FAULT_FORM && rig.element == WEFT_AGG_BLOCK_FLOATS) {
+        rig.box_config.form = WEFT_AGG_FLOAT32;
     } else if (rig.fault == FAULT_FORM) {
         rig.box_config.exponent++;
     } else if (rig.fault == FAULT_EPOCH) {
@@ -419,29 +427,38 @@ static void rig_close(void)
     weft_agg_box_fini(&rig.box);
 }
 
-/* Sums of an earlier job with this epoch, in the slots' first rounds. */
-static void old_sums(void)
+/* Sums of an earlier job with this epoch, in a slot's first round, or rounds. */
+static void old_round(uint32_t slot, uint32_t round)
 {
     uint8_t bytes[WEFT_AGG_PACKET_MAX] = {0};
-    uint32_t count = 8 * (1 + (uint32_t)(seed % 4));
+    bool agreed = rig.element == WEFT_AGG_BLOCK_FLOATS;
+    uint32_t count = agreed && round == 0 ? 8 : 8 * (1 + (uint32_t)(seed % 4));
+    for (uint32_t m = 0; m < rig.n; m++) {
+        uint32_t reply;
+        struct weft_wire_agg head = {.kind = WEFT_AGG_DENSE,
+                                     .flags = agreed ? WEFT_AGG_AGREED : rig.box_config.form,
+                                     .exponent = rig.exponent,
+                                     .job = JOB,
+                                     .member = (uint16_t)m,
+                                     .count = (uint16_t)count,
+                                     .place = slot,
+                                     .epoch = EPOCH,
+                                     .number = round};
+        weft_wire_agg_encode(bytes, &head);
+        memset(bytes + WEFT_AGG_HEADER_BYTES, 0, 4 * count);
+        (void)weft_agg_box_receive(&rig.box, bytes, WEFT_AGG_HEADER_BYTES + 4 * count, &reply);
+    }
+}
+
+static void old_sums(void)
+{
     rig.box.config.dense_epoch = EPOCH;
     for (uint32_t slot = 0; slot < SLOTS; slot++) {
-        for (uint32_t m = 0; m < rig.n; m++) {
-            uint32_t reply;
-            struct weft_wire_agg head = {.kind = WEFT_AGG_DENSE,
-                                         .flags = rig.box_config.form,
-                                         .exponent = rig.exponent,
-                                         .job = JOB,
-                                         .member = (uint16_t)m,
-                                         .count = (uint16_t)count,
-                                         .place = slot,
-                                         .epoch = EPOCH};
-            weft_wire_agg_encode(bytes, &head);
-            memset(bytes + WEFT_AGG_HEADER_BYTES, 0, 4 * count);
-            (void)weft_agg_box_receive(&rig.box, bytes, WEFT_AGG_HEADER_BYTES + 4 * count, &reply);
+        for (uint32_t round = 0; round < rounds_of_trial(); round++) {
+            old_round(slot, round);
         }
     }
-    assert_int_equal(rig.box.counts.packets[WEFT_AGG_COMPLETE], SLOTS);
+    assert_int_equal(rig.box.counts.packets[WEFT_AGG_COMPLETE], SLOTS * rounds_of_trial());
 }
 
 static void random_op(struct op *op)
@@ -518,7 +535,7 @@ static void random_job(enum fault fault)
     rig.fault = fault;
     rig.fault_ns = weft_prng_below(p, 10 * WEFT_NS_PER_MS);
     rig.n = (uint32_t)weft_prng_range(p, 2, RANKS_MAX);
-    rig.element = (uint8_t)weft_prng_below(p, 3);
+    rig.element = (uint8_t)weft_prng_below(p, 4);
     rig.exponent =
         rig.element == WEFT_AGG_FIXED ? (int8_t)((int)weft_prng_below(p, 40) - 30) : (int8_t)0;
     bool clean = weft_prng_chance(p, WEFT_PPM / 4);
@@ -628,6 +645,9 @@ static void check_value(uint32_t k, uint32_t i)
     }
     if (rig.element == WEFT_AGG_FIXED && op->eligible) {
         error += weft_agg_error_bound(rig.n, rig.exponent);
+    }
+    if (rig.element == WEFT_AGG_BLOCK_FLOATS && op->eligible) {
+        error += weft_agg_error_bound(rig.n, weft_agg_exponent(250, rig.n));
     }
     if (!is_float(op) && op->huge && got.q != (int32_t)wanted) {
         /* The element with the overflow: two values were replaced. */
