@@ -10,6 +10,7 @@ repetitions, in ms, and over the ideal of docs/COLLECTIVES.md (weft's headers). 
 
     weft          with the defaults of init_process_group, authenticated
     weft:0.1      the hook's all_reduce with a loss bound and error feedback
+    box           weft through an aggregation box, see --box
     gloo          with the host's TCP
     gloo:bbr:rto5 with this congestion control and a minimum RTO of 5 ms on all routes of the hosts
     openmpi       bench/mpi_allreduce.c over TCP, only on loopback (requires mpicc and mpirun)
@@ -19,11 +20,20 @@ Without a lab (no WEFT_LAB) it runs on loopback, where Gloo's TCP is the host's:
     python3 bench/torch_allreduce.py --ranks 2 --backends weft,gloo,openmpi \\
         --sizes 1024,65536,1048576,4194304 --bytes-each 20000000 --plot sweep.png
 
+Sums of the ranks and through a box in turn (docs/COLLECTIVES.md, "Through an aggregation box"); --box host
+starts the box's process on the host after those of the ranks:
+
+    weft lab run --hosts 8 --rate 1gbit --aggregate xdp -- \\
+        python3 bench/torch_allreduce.py --backends weft,box --box xdp --rate-mbps 1000
+    weft lab run --hosts 9 --rate 1gbit -- \\
+        python3 bench/torch_allreduce.py --backends weft,box --box host --rate-mbps 1000
+
 --bytes-each makes more rounds of small vectors. --samples stores the times; --from plots and prints them
 later.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import statistics
@@ -48,6 +58,9 @@ def parsed():
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--rate-mbps", type=float, default=0.0, help="of the links, for the ideal")
     parser.add_argument("--rtt-us", type=float, default=100.0, help="for the ideal")
+    parser.add_argument("--box", metavar="xdp|host", help="for the backend box: that of the lab's leaf, which "
+                        "sums blocks of floats as integers, or a process, which sums floats")
+    parser.add_argument("--box-bytes-min", type=int, default=262144, help="smaller vectors do not go through it")
     parser.add_argument("--give-up", type=float, default=180.0, help="seconds for one backend")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--samples", metavar="FILE", help="write all times there, as --json prints them")
@@ -62,6 +75,41 @@ def rounds_of(a, size):
     return max(a.rounds, min(300, int(a.bytes_each / size)))
 
 
+# ---- an aggregation box ----
+
+def box_address(a):
+    lab = os.environ.get("WEFT_LAB")
+    if a.box == "xdp":
+        return "10.77.255.254:7701"
+    return f"10.77.0.{a.ranks + 1}:7701" if lab else "127.0.0.1:7701"
+
+
+def box_environment(a):
+    form = "WEFT_BOX_BLOCK_FLOAT" if a.box == "xdp" else "WEFT_BOX_FLOAT32"
+    return {"WEFT_BOX": box_address(a), "WEFT_BOX_INSECURE": "1",
+            "WEFT_BOX_BYTES_MIN": str(a.box_bytes_min), form: "1"}
+
+
+@contextlib.contextmanager
+def box_of(a):
+    """The box while the ranks run."""
+    if a.box == "xdp":
+        lab = os.environ["WEFT_LAB"]
+        subprocess.run([torch_ranks.WEFT, "lab", "box", lab, "--members", str(a.ranks), "--reset"],
+                       check=True, stdout=subprocess.DEVNULL)
+    if a.box != "host":
+        yield
+        return
+    command = [torch_ranks.WEFT, "aggregate", "--dense", box_address(a), "--members", str(a.ranks),
+               "--security", "none", "--insecure-network", "--float32"]
+    with subprocess.Popen(torch_ranks.on(a.ranks, *command), stdout=subprocess.PIPE) as process:
+        try:
+            process.stdout.readline()  # it listens
+            yield
+        finally:
+            process.terminate()
+
+
 # ---- a rank ----
 
 
@@ -73,6 +121,9 @@ def measured(a, backend, number):
     from weft.coll import Feedback
 
     name, _, bound = backend.partition(":")
+    if name == "box":
+        os.environ.update(box_environment(a))
+        name = "weft"
     store = dist.FileStore(os.path.join(a.folder, f"store{number}"), a.ranks)
     dist.init_process_group(name, store=store, rank=a.rank, world_size=a.ranks)
     times = {}
@@ -93,6 +144,11 @@ def measured(a, backend, number):
                 sys.exit("the sum is wrong")
             dist.all_reduce(took, op=dist.ReduceOp.MAX)
             times[size] += [took.item()] if i else []
+    if backend == "box" and a.rank == 0:
+        counters = weft.torch.process_group.of(None).communicator.counters()
+        if counters["box_fallbacks"] or not counters["box_operations"]:
+            print(f"box: it summed {counters['box_operations']} vectors, the ranks "
+                  f"{counters['box_fallbacks']} in its place", file=sys.stderr)
     dist.barrier()
     dist.destroy_process_group()
     return times
@@ -142,7 +198,8 @@ def measure(a):
     with tempfile.TemporaryDirectory() as folder:
         arguments = ["--folder", folder, "--sizes", a.sizes, "--ranks", str(a.ranks)]
         arguments += ["--rounds", str(a.rounds), "--bytes-each", str(a.bytes_each)]
-        with torch_ranks.Ranks(__file__, a.ranks, folder, arguments) as ranks:
+        arguments += ["--box", a.box, "--box-bytes-min", str(a.box_bytes_min)] if a.box else []
+        with box_of(a), torch_ranks.Ranks(__file__, a.ranks, folder, arguments) as ranks:
             for repetition in range(a.repetitions):
                 for backend in backends:
                     of_mpi = backend == "openmpi"
@@ -214,6 +271,8 @@ def main():
     if a.rank is not None:
         rank_main(a)
         return
+    if "box" in a.backends.split(",") and a.box not in ("xdp", "host"):
+        sys.exit("the backend box needs --box xdp or --box host")
     times = read(a.from_) if a.from_ else measure(a)
     if a.samples:
         with open(a.samples, "w") as file:
