@@ -14,7 +14,7 @@ void weft_coll_config_default(struct weft_coll_config *config_p)
         .groups_max = 16,
         .ops_max = 64,
         .pool_bytes = 64 << 20,
-        .segment_bytes = 64 << 10,
+        .segment_bytes = 126 << 10,
         .small_bytes = 1408,
         .small_ranks = 16,
         .receivers_max = 8,

@@ -103,7 +103,8 @@ struct weft_coll_config {
     uint32_t ops_max;       /* concurrent operations, over all groups */
     uint64_t pool_bytes;    /* memory for messages that arrive before this rank's call of their
                              * operation; at least 64 KiB per rank */
-    uint32_t segment_bytes; /* minimum size of a segment's message between two ranks */
+    uint32_t segment_bytes; /* maximum size of a segment's message between two ranks; in a slice of
+                             * more than WEFT_COLL_SEGMENTS_MAX of them, a multiple of half of it */
     uint32_t small_bytes;   /* longest vector that every rank sends to all others, if there are at
                              * most small_ranks ranks */
     uint32_t small_ranks;
@@ -228,7 +229,7 @@ struct weft_coll_counters {
     uint64_t ignored;              /* messages after a failure, or from refused connections */
 };
 
-/* 1,024 peers, 16 groups, 64 operations, 64 MiB of pool, segments of 64 KiB, small up to 1,408
+/* 1,024 peers, 16 groups, 64 operations, 64 MiB of pool, segments of 126 KiB, small up to 1,408
  * bytes and 16 ranks, 8 receivers at a time, 1 s; the caller sets rank, ranks and epoch. */
 void weft_coll_config_default(struct weft_coll_config *config_p);
 

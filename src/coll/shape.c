@@ -79,7 +79,7 @@ static enum slices slices_of(const struct weft_coll_config *config, const struct
     }
     bool pair = s->n == 2 && bytes <= slice_bytes_max(config);
     if (s->kind == WEFT_COLL_BROADCAST) {
-        return bytes <= config->segment_bytes || pair ? SLICES_ROOT : SLICES_VECTOR;
+        return bytes <= config->segment_bytes / 2 || pair ? SLICES_ROOT : SLICES_VECTOR;
     }
     if (s->kind == WEFT_COLL_REDUCE) {
         return bytes <= config->small_bytes || pair ? SLICES_ROOT : SLICES_VECTOR;
@@ -102,6 +102,16 @@ static uint64_t part_elems_max(uint64_t slice_elems, uint32_t segments)
 {
     uint64_t grains = weft_div_ceil_u64(slice_elems, WEFT_COLL_GRAIN);
     return weft_min_u64(weft_div_ceil_u64(grains, segments) * WEFT_COLL_GRAIN, slice_elems);
+}
+
+/* A segment has at most segment_bytes, or, if that would be too many segments, a multiple of half
+ * of it. By default the half is nearly as long as a packet between processes of one host, so that a
+ * segment does not end with a few bytes in a packet of their own. */
+static uint32_t segments_of(const struct weft_coll_config *config, uint64_t bytes)
+{
+    uint64_t halves = weft_max_u64(weft_div_ceil_u64(bytes, config->segment_bytes / 2), 1);
+    uint64_t each = weft_max_u64(weft_div_ceil_u64(halves, WEFT_COLL_SEGMENTS_MAX), 2);
+    return (uint32_t)weft_div_ceil_u64(halves, each);
 }
 
 bool weft_coll_shape_make(const struct weft_coll_config *config, const struct weft_coll_call *call,
@@ -136,8 +146,7 @@ bool weft_coll_shape_make(const struct weft_coll_config *config, const struct we
     }
     s.slices = slices_of(config, &s);
     uint64_t elems = slice_elems_max(&s);
-    uint64_t segments = elems * s.elem_bytes / config->segment_bytes;
-    s.segments = (uint32_t)weft_min_u64(weft_max_u64(segments, 1), WEFT_COLL_SEGMENTS_MAX);
+    s.segments = segments_of(config, elems * s.elem_bytes);
     uint64_t part_max = (uint64_t)config->chunks_max * WEFT_COLL_CHUNK_MIN / s.elem_bytes;
     part_max = n > 1 ? weft_min_u64(part_max, UINT32_MAX) : UINT32_MAX;
     if (part_elems_max(elems, s.segments) > part_max) {

@@ -1,5 +1,6 @@
 /* Every kind of collective operation, over a transport that reorders chunks: the result at each
  * rank equals that of a plain loop, for vectors of many lengths, in place and not. */
+#include "coll/shape.h"
 #include "coll_rig.h"
 
 #include <setjmp.h>
@@ -11,8 +12,8 @@
 
 enum { RANKS = 5 };
 
-/* 40,000 elements: two segments of 64 KB with two ranks, one with more. */
-static const uint32_t counts[] = {1, 2, 31, 33, 352, 353, 1000, 5000, 40000};
+/* 80,000 elements: two segments of 80 KB with two ranks, one with more. */
+static const uint32_t counts[] = {1, 2, 31, 33, 352, 353, 1000, 5000, 80000};
 
 static int32_t value_of(uint32_t rank, uint64_t i)
 {
@@ -305,6 +306,33 @@ static void test_pair_in_place(void **state)
         }
         buffers_free(&b, 2);
         rig_free(r);
+    }
+}
+
+/* Segments end with packets of 63 KiB: those of a slice need few more than the slice. */
+static void test_segments(void **state)
+{
+    (void)state;
+    enum { PACKET = 63 << 10, LENGTHS = 70 };
+    struct weft_coll_config config;
+    weft_coll_config_default(&config);
+    for (uint32_t type = 0; type < WEFT_COLL_TYPES; type++) {
+        uint32_t elem_bytes = weft_coll_type_bytes(type);
+        for (uint32_t i = 0; i < LENGTHS; i++) {
+            uint64_t bytes = (uint64_t)(1024 + 256 * (i % 4)) << i / 4; /* whole grains */
+            struct weft_coll_call call = {.type = type, .count = 2 * bytes / elem_bytes};
+            struct shape shape;
+            assert_true(weft_coll_shape_make(&config, &call, 2, i % 2, &shape));
+            uint64_t least = weft_div_ceil_u64(bytes, PACKET), packets = 0;
+            uint64_t each = weft_max_u64(weft_div_ceil_u64(least, WEFT_COLL_SEGMENTS_MAX), 2);
+            assert_in_range(shape.segments, 1, WEFT_COLL_SEGMENTS_MAX);
+            for (uint32_t g = 0; g < shape.segments; g++) {
+                uint64_t part = (uint64_t)weft_coll_part(&shape, 0, g).elems * elem_bytes;
+                assert_in_range(part, 1, each * PACKET);
+                packets += weft_div_ceil_u64(part, PACKET);
+            }
+            assert_in_range(packets, least, least + each - 1);
+        }
     }
 }
 
@@ -651,6 +679,7 @@ int main(void)
         cmocka_unit_test(test_send_recv),      cmocka_unit_test(test_send_recv_many),
         cmocka_unit_test(test_very_long),      cmocka_unit_test(test_many_at_once),
         cmocka_unit_test(test_pair_in_place),  cmocka_unit_test(test_even_chunks),
+        cmocka_unit_test(test_segments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
