@@ -833,6 +833,22 @@ class Failures(unittest.TestCase):
         self.assertIn("/none.key", got[0][0])
         self.assertLess(max(seconds for _, seconds in got), 10)
 
+    def test_another_world_size_is_said(self):
+        def sizes(rank, ranks):
+            store = dist.FileStore(os.environ["WEFT_TEST_STORE"], ranks)
+            begin = time.monotonic()
+            try:
+                weft.torch.ProcessGroupWeft.from_store(store, rank, 2 + (rank == 1), TIMEOUT)
+            except Exception as error:
+                return str(error), time.monotonic() - begin
+            return "nothing", 0
+
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["WEFT_TEST_STORE"] = os.path.join(folder, "again")
+            for said, seconds in job(sizes, ranks=2, goodbye=False):
+                self.assertRegex(said, "rank [01] has a group of [23] ranks, and rank [01] one of [23]")
+                self.assertLess(seconds, 30)
+
     def test_another_key_is_said(self):
         def own_key(rank, store):
             os.environ["WEFT_JOB_KEY"] = f"{rank}" * 64

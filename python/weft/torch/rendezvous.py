@@ -27,7 +27,12 @@ class _Meeting:
     def __init__(self, store, rank, size, timeout):
         self._store, self._rank, self._size, self.timeout = store, rank, size, timeout
         self._end = time.monotonic() + timeout
-        self._name = f"weft/{(store.add('weft/came', 1) - 1) // size}"
+        came = store.add("weft/came", 1) - 1
+        self._name = "weft/first"
+        if came == 0:
+            store.set("weft/first/size", f"{rank} {size}")
+        self._first = [int(word) for word in self._get("size", "the first rank").split()]
+        self._name = f"weft/{came // self._first[1]}"
 
     def left(self):
         """Seconds."""
@@ -36,15 +41,24 @@ class _Meeting:
     def is_over(self):
         return self._end <= time.monotonic()
 
+    def check_size(self):
+        """Otherwise ranks would wait for some that do not exist."""
+        rank, size = self._first
+        if size != self._size:
+            raise Error(
+                f"rank {self._rank} has a group of {self._size} ranks, and rank {rank} one of {size}; "
+                "start all ranks with the same world size"
+            )
+
     def exchange(self, what, value):
         self._store.set(f"{self._name}/{what}/{self._rank}", value)
-        return [self._get(f"{what}/{i}", i) for i in range(self._size)]
+        return [self._get(f"{what}/{i}", f"rank {i}") for i in range(self._size)]
 
     def from_first(self, what, make):
         """A value created by rank 0, at all ranks."""
         if self._rank == 0:
             self._store.set(f"{self._name}/{what}", make())
-        return self._get(what, 0)
+        return self._get(what, "rank 0")
 
     def give_up(self, why):
         """Report a failure, so that other ranks need not wait for their timeout. The first reason is kept."""
@@ -59,11 +73,11 @@ class _Meeting:
         if self._is_there("over", 0.001):
             raise Error(self._store.get(f"{self._name}/over").decode())
 
-    def _get(self, what, rank):
+    def _get(self, what, who):
         while not self._is_there(what, min(PART_S, self.left())):
             if self.is_over():
                 raise WaitTimeoutError(
-                    f"rank {rank} has not entered the rendezvous within {self.timeout:g} s, or it ended "
+                    f"{who} has not entered the rendezvous within {self.timeout:g} s, or it ended "
                     f"there (its {what.split('/')[0]} is not in the store)"
                 )
             self.look()
@@ -161,6 +175,7 @@ def meet(store, rank, size, timeout, *, world=False, **options):
     meeting = _Meeting(store, rank, size, timeout)
     comm = None
     try:
+        meeting.check_size()
         places = meeting.exchange("place", _place())
         comm = _open(meeting, rank, size, len(set(places)) == 1, options)
         _join(comm, meeting, meeting.exchange("address", comm.address))
