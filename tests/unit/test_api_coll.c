@@ -704,6 +704,28 @@ static void configurations_that_are_wrong_are_refused_in_words(void **state)
     weft_comm_close(NULL);
 }
 
+/* Two jobs on one port: the second is refused, and the first continues. */
+static void a_port_in_use_is_refused_in_words(void **state)
+{
+    (void)state;
+    struct weft_comm_config config = job_config(1);
+    struct weft_comm *comm = NULL;
+    float in = 3, out = 0;
+    for (int tcp = 0; tcp < 2; tcp++) {
+        config.transport = tcp ? "tcp" : NULL;
+        config.port = 0;
+        struct job job = job_open(&config);
+        config.port = (uint16_t)atoi(strrchr(weft_comm_address(job.comm[0]), ':') + 1);
+        assert_int_equal(weft_comm_open(&config, &comm), WEFT_EXISTS);
+        assert_null(comm);
+        assert_non_null(strstr(weft_comm_error(NULL), "is in use by another program"));
+        struct weft_comm_op op = job_op(WEFT_COMM_ALL_REDUCE, &in, &out, 1);
+        assert_int_equal(weft_comm_run(job.comm[0], &op, NULL), WEFT_OK);
+        assert_true(out == 3);
+        job_close(&job);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -720,6 +742,7 @@ int main(void)
         cmocka_unit_test(what_is_missing_is_kept_and_comes_later),
         cmocka_unit_test(calls_that_are_wrong_are_refused_in_words),
         cmocka_unit_test(configurations_that_are_wrong_are_refused_in_words),
+        cmocka_unit_test(a_port_in_use_is_refused_in_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
