@@ -238,7 +238,7 @@ int main(int argc, char **argv)
         must(weft_aggregate_attach(other, workers[w], 0, &error), &error);
         must(weft_aggregate_reach(box, ports[w], &member, &error), &error);
     }
-    check(done, "loaded, and attached in native mode");
+    check(done, "attached in native mode, and the epoch has begun");
 
     struct weft_wire_agg head = {.kind = WEFT_AGG_ROWS, .job = JOB, .count = 3};
     send_frame(fds[0], frame, frame_make(frame, macs[0], 0, &head, 7));
@@ -250,7 +250,7 @@ int main(int argc, char **argv)
 
     head = (struct weft_wire_agg){.kind = WEFT_AGG_DENSE, .job = JOB, .count = VALUES};
     send_frame(fds[0], frame, frame_make(frame, macs[0], 0, &head, 40));
-    check(next_frame(fds[0], frame, 50) == 0, "a round that is not complete has no answer");
+    check(next_frame(fds[0], frame, 50) == 0, "an incomplete round is not answered");
     head.member = 1;
     send_frame(fds[1], frame, frame_make(frame, macs[1], 1, &head, 2));
     for (uint32_t w = 0; w < 2; w++) {
@@ -262,7 +262,7 @@ int main(int argc, char **argv)
     count = next_frame(fds[0], frame, WAIT_MS);
     check(count > 0 && frame[HEADS + 1] == WEFT_AGG_SUM &&
               weft_wire_load_u32(frame + HEADS + WEFT_AGG_HEADER_BYTES) == 42,
-          "a duplicate gets the sum again");
+          "a duplicate is answered with the sum");
     check(next_frame(fds[1], frame, 50) == 0, "no other host receives it");
 
     uint32_t rounds = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 0;
@@ -273,7 +273,7 @@ int main(int argc, char **argv)
     }
     weft_aggregate_close(box);
     check(weft_aggregate_attach(other, ports[0], 0, &error) == WEFT_OK,
-          "close gives the interfaces back");
+          "after close another box can attach to the interface");
     weft_aggregate_close(other);
     close(fds[0]);
     close(fds[1]);

@@ -19,8 +19,8 @@ done
 exec "$@"
 END
 if [ "$("$WEFT_BIN" doctor --json | jq -r '.facts[] | select(.name == "xdp_aggregation").state')" != ok ]; then
-    tap_skip "the box between interfaces" "no XDP here: weft doctor says why"
+    tap_skip "aggregation box on veth interfaces" "no XDP here: see weft doctor"
 else
-    tap_include "the box between interfaces" unshare -n sh "$tap_tmp/network" "$WEFT_AGGREGATE" 50
+    tap_include "aggregation box on veth interfaces" unshare -n sh "$tap_tmp/network" "$WEFT_AGGREGATE" 50
 fi
 tap_done

@@ -28,7 +28,7 @@
 #include <unistd.h>
 
 enum { PORT = 9900, PAYLOAD_BYTES = 1472, FRAME_BYTES = 1514, BATCH = 32, BUFFER_BYTES = 64 << 20 };
-enum { WINDOW = 20, STAMPS_MAX = 1 << 16, MARKS = 3, MARK_MS = 20, HANGING_MS = 120000 };
+enum { WINDOW = 20, STAMPS_MAX = 1 << 16, MARKS = 3, MARK_MS = 20, TIMEOUT_MS = 120000 };
 
 /* Statistics of received datagrams. */
 struct seen {
@@ -44,18 +44,18 @@ static int fail(const char *what)
     return 1;
 }
 
-/* Batches of equal datagrams; control = with room for the control messages of each. */
+/* Batches of equal datagrams; `control`: with a buffer for the control messages of each. */
 static struct mmsghdr *batch(bool control)
 {
     static uint8_t payload[PAYLOAD_BYTES];
     static struct iovec vector = {payload, sizeof(payload)};
     static struct mmsghdr messages[BATCH];
-    static _Alignas(struct cmsghdr) uint8_t rooms[BATCH][128];
+    static _Alignas(struct cmsghdr) uint8_t control_bytes[BATCH][128];
     for (size_t i = 0; i < BATCH; i++) {
         messages[i].msg_hdr = (struct msghdr){.msg_iov = &vector, .msg_iovlen = 1};
         if (control) {
-            messages[i].msg_hdr.msg_control = rooms[i];
-            messages[i].msg_hdr.msg_controllen = sizeof(rooms[i]);
+            messages[i].msg_hdr.msg_control = control_bytes[i];
+            messages[i].msg_hdr.msg_controllen = sizeof(control_bytes[i]);
         }
     }
     return messages;
@@ -107,7 +107,7 @@ static void report(const struct seen *seen)
 static int send_marks(int fd)
 {
     struct pollfd answer = {.fd = fd, .events = POLLIN};
-    for (int waited_ms = 0; waited_ms < HANGING_MS; waited_ms += MARK_MS) {
+    for (int waited_ms = 0; waited_ms < TIMEOUT_MS; waited_ms += MARK_MS) {
         if (poll(&answer, 1, MARK_MS) > 0 || send(fd, "", 1, 0) != 1) {
             return 0;
         }
@@ -150,7 +150,7 @@ static int run_recv(uint64_t count)
     puts("ready");
     fflush(stdout);
     static struct seen seen;
-    while (seen.packets < count && seen.marks < MARKS && poll(&socket_fd, 1, HANGING_MS) > 0) {
+    while (seen.packets < count && seen.marks < MARKS && poll(&socket_fd, 1, TIMEOUT_MS) > 0) {
         struct mmsghdr *messages = batch(true);
         int got = recvmmsg(socket_fd.fd, messages, BATCH, MSG_DONTWAIT, NULL);
         for (int i = 0; i < got; i++) {

@@ -80,7 +80,7 @@ static void check(struct seen *seen, const struct weft_dctcp_record *r)
     }
 }
 
-static void look(const struct weft_dctcp *dctcp, struct seen *seen)
+static void read_records(const struct weft_dctcp *dctcp, struct seen *seen)
 {
     static struct weft_dctcp_record records[WEFT_DCTCP_RECORDS];
     struct weft_error error;
@@ -106,7 +106,7 @@ static uint64_t transfer(int from, int to, double seconds, const struct weft_dct
 {
     static char data[65536];
     uint64_t bytes = 0;
-    double looked = 0;
+    double read_s = 0;
     double now = now_s();
     while (seconds > 0) {
         struct pollfd fds[2] = {{.fd = from, .events = POLLOUT}, {.fd = to, .events = POLLIN}};
@@ -119,9 +119,9 @@ static uint64_t transfer(int from, int to, double seconds, const struct weft_dct
         }
         ssize_t n = fds[1].revents != 0 ? recv(to, data, sizeof(data), MSG_DONTWAIT) : 0;
         bytes += n > 0 ? (uint64_t)n : 0;
-        if (now > looked + 0.02) {
-            look(dctcp, seen);
-            looked = now;
+        if (now > read_s + 0.02) {
+            read_records(dctcp, seen);
+            read_s = now;
         }
         double after = now_s();
         seconds -= fmin(after - now, TURN_S);
@@ -133,7 +133,7 @@ static uint64_t transfer(int from, int to, double seconds, const struct weft_dct
         n = recv(to, data, sizeof(data), 0);
         bytes += n > 0 ? (uint64_t)n : 0;
     }
-    look(dctcp, seen);
+    read_records(dctcp, seen);
     return bytes;
 }
 

@@ -37,7 +37,7 @@ count_marks() {
 counted() {
     ip netns exec "$b" nft list chain ip weft input | sed -n 's/.*counter packets \([0-9]*\).*/\1/p'
 }
-# run <seconds> [cc of the server]; value <key> then tells.
+# run <seconds> [cc of the server]; value <key> then prints a result.
 run() {
     "$WEFT_DCTCP" run "$b" "$a" 10.77.1.1 "$@" >"$tap_tmp/out" 2>"$tap_tmp/err" ||
         echo "# $(cat "$tap_tmp/err")"
@@ -46,7 +46,7 @@ run() {
 value() {
     sed -n "s/^$1 //p" "$tap_tmp/out"
 }
-# holds <awk expression with names for values>
+# holds <awk condition on v[key]>: prints 1 if it is true, otherwise 0
 holds() {
     awk '{ v[$1] = $2 } END { print ('"$1"') ? 1 : 0 }' "$tap_tmp/out"
 }
@@ -74,7 +74,7 @@ for _ in $(seq 2400); do
 done
 one=$(sed -n 's/^name //p' "$tap_tmp/one")
 two=$(sed -n 's/^name //p' "$tap_tmp/two")
-tap_is "two are registered side by side" "$(available "$one") $(available "$two")" "1 1"
+tap_is "two processes register DCTCP at the same time" "$(available "$one") $(available "$two")" "1 1"
 kill -KILL "${pids[@]}"
 wait "${pids[@]}" 2>/dev/null
 pids=()
@@ -83,7 +83,7 @@ for _ in $(seq 2400); do
     [ "$left" = 0 ] && break
     sleep 0.05
 done
-tap_is "killed, they are gone" "$left" 0
+tap_is "after SIGKILL neither is registered" "$left" 0
 
 # No marks: alpha falls to zero, no window is cut for a mark, and the link is full.
 rule
@@ -98,21 +98,21 @@ formula() {
     if [ "$(holds "v[\"$2\"] > 0")" = 1 ]; then
         tap_is "$1" "$(holds "$3")" 1
     else
-        tap_skip "$1" "this machine allows no judgement: no $2 were seen"
+        tap_skip "$1" "no valid measurement on this machine: no $2 were seen"
     fi
 }
-judge "no marks: ECN was negotiated, alpha fell by a sixteenth a window, no cut" unmarked
-formula "no marks: every window by the formula" windows \
+judge "no marks: ECN was negotiated, alpha fell by a sixteenth per window, no cut without a loss" unmarked
+formula "no marks: alpha and every cut follow RFC 8257" windows \
     'v["alpha_wrong"] + v["cut_wrong"] + v["loss_wrong"] == 0'
-tap_is "detached, it is gone although its process is not" "$(value left)" 0
+tap_is "detach removes DCTCP while its process runs" "$(value left)" 0
 fast() {
     run 2
     [ "$(holds 'v["bytes"] * 8 / 2 > 100e6')" = 1 ]
 }
 judge "no marks: at least 100 of 200 Mbit/s" fast
 
-# One packet in ten is marked at random. In a queue that loses nothing: around a loss the echo
-# belongs to more packets than were marked.
+# One packet in ten is marked at random. The queue is large enough to lose nothing:
+# around a loss the echo covers more packets than were marked.
 queue change 4000000
 rule tcp dport 7001 numgen random mod 10 == 0 ip ecn set ce
 tenth() {
@@ -126,18 +126,18 @@ tenth() {
         v["acks"] > 0 && v["missed"] == 0 && v["marked"] > 0.98 * '"$marks"' &&
         v["marked"] < 1.02 * '"$marks")" = 1 ]
 }
-judge "10 % marked: alpha is 0.1 in the mean, the echo is exact to 2 %, by early acknowledgements" tenth
-formula "10 % marked: every window and every cut by the formula" cuts \
+judge "10 % marked: mean alpha is 0.1, the echo is exact to 2 %, a change of CE is acknowledged early" tenth
+formula "10 % marked: alpha and every cut follow RFC 8257" cuts \
     'v["alpha_wrong"] + v["cut_wrong"] == 0'
 
-# Losses: half, like Reno.
+# A loss halves the window, as in Reno.
 queue change 400000
 rule tcp dport 7001 numgen random mod 200 == 0 counter drop
 lossy() {
     run 2
     [ "$(holds 'v["losses"] > 5 && v["marked"] == 0')" = 1 ]
 }
-judge "losses are seen, and no marks" lossy
+judge "losses are counted, and no packet is marked" lossy
 formula "losses: windows are halved, whatever alpha is" losses 'v["loss_wrong"] == 0'
 
 # A peer without ECN.

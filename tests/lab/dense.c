@@ -31,18 +31,18 @@ enum {
     MEMBERS_MAX = 64,
     SLOTS_MAX = 1024,
     PACKET_MAX = 1472,
-    PATIENCE_S = 100,
+    TIMEOUT_S = 100,
     RECEIVE_BYTES = 8 << 20,
 };
 
-struct place {
+struct slot {
     uint32_t round;
     uint64_t sent_ns;
 };
 
 struct member {
     struct sockaddr_in box;
-    struct place slots[SLOTS_MAX];
+    struct slot slots[SLOTS_MAX];
 };
 
 static struct settings {
@@ -72,7 +72,7 @@ static struct tally {
 
 static struct member members[MEMBERS_MAX];
 static struct pollfd sockets[MEMBERS_MAX];
-static uint64_t open_places; /* slots of members that are not done */
+static uint64_t open_slots; /* slots of members that are not done */
 
 static uint64_t now_ns(void)
 {
@@ -142,8 +142,8 @@ static void receive(uint32_t m, const uint8_t *bytes, uint32_t count)
         tally.foreign++;
         return;
     }
-    struct place *place = &members[m].slots[head.place];
-    if (head.number != place->round || place->round == settings.rounds) {
+    struct slot *s = &members[m].slots[head.place];
+    if (head.number != s->round || s->round == settings.rounds) {
         tally.late++;
         return;
     }
@@ -154,10 +154,10 @@ static void receive(uint32_t m, const uint8_t *bytes, uint32_t count)
                !is_right(bytes + WEFT_AGG_HEADER_BYTES, head.place, head.number)) {
         tally.wrong++;
     }
-    if (++place->round < settings.rounds) {
+    if (++s->round < settings.rounds) {
         send_packet(m, head.place);
     } else {
-        open_places--;
+        open_slots--;
     }
 }
 
@@ -175,8 +175,8 @@ static void repeat_due(void)
     uint64_t now = now_ns();
     for (uint32_t m = 0; m < settings.members; m++) {
         for (uint32_t slot = 0; slot < settings.slots; slot++) {
-            const struct place *place = &members[m].slots[slot];
-            if (place->round < settings.rounds && now - place->sent_ns >= settings.repeat_ns) {
+            const struct slot *s = &members[m].slots[slot];
+            if (s->round < settings.rounds && now - s->sent_ns >= settings.repeat_ns) {
                 send_packet(m, slot);
                 tally.resent++;
             }
@@ -209,13 +209,13 @@ static int run(char **netns, uint32_t count, const char *address, const char *po
         open_member(m, netns[m], own != NULL ? own : address, port);
     }
     uint64_t start = now_ns();
-    open_places = (uint64_t)count * settings.slots;
+    open_slots = (uint64_t)count * settings.slots;
     for (uint32_t slot = 0; slot < settings.slots; slot++) {
         for (uint32_t m = 0; m < count; m++) {
             send_packet(m, slot);
         }
     }
-    while (open_places > 0 && now_ns() - start < PATIENCE_S * WEFT_NS_PER_S) {
+    while (open_slots > 0 && now_ns() - start < TIMEOUT_S * WEFT_NS_PER_S) {
         (void)poll(sockets, count, 5);
         for (uint32_t m = 0; m < count; m++) {
             drain(m);
@@ -229,7 +229,7 @@ static int run(char **netns, uint32_t count, const char *address, const char *po
         (unsigned long long)tally.wrong, (unsigned long long)tally.direct,
         (unsigned long long)tally.foreign,
         (unsigned long long)((now_ns() - start) / WEFT_NS_PER_MS));
-    return open_places > 0;
+    return open_slots > 0;
 }
 
 static int has_program(const char *id)

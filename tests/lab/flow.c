@@ -2,7 +2,7 @@
  * several on one link to measure their shares.
  *
  *   flow recv weft|tcp ADDRESS PORT                 prints "bytes N" at SIGTERM
- *   flow send weft|tcp ADDRESS PORT SECONDS CC      CC: a name of core/cc.h, or the kernel's
+ *   flow send weft|tcp ADDRESS PORT SECONDS CC      CC: of core/cc.h, or of the kernel
  *
  * weft sends messages of 1 MB, two at a time, reliably, without authentication: the lab's
  * namespaces contain no other host. It is not a benchmark of either.
@@ -148,7 +148,7 @@ static int send_weft(const char *host, uint16_t port, unsigned seconds, const ch
         (void)weft_driver_step(driver, 10 * WEFT_NS_PER_MS, on_events, &flow);
     }
     const struct weft_ep_counters *c = weft_ep_counters(weft_udp_ep(weft_driver_udp(driver)));
-    printf("sent %llu again %llu lost %llu\n", (unsigned long long)c->data_sent,
+    printf("sent %llu retransmitted %llu lost %llu\n", (unsigned long long)c->data_sent,
            (unsigned long long)c->retransmitted_packets, (unsigned long long)c->lost_packets);
     weft_driver_close(driver);
     return flow.down ? fail("the connection ended") : 0;

@@ -52,5 +52,5 @@ hop_or_skip() {
     [ "$(id -u)" = 0 ] || hop_skip "$1" "needs root, for network namespaces"
     command -v ethtool >/dev/null || hop_skip "$1" "ethtool is not installed"
     { hop_up && "${@:2}"; } >"$tap_tmp/hop" 2>&1 ||
-        hop_skip "$1" "this kernel makes no such network: $(tail -n 1 "$tap_tmp/hop")"
+        hop_skip "$1" "this kernel cannot create the network: $(tail -n 1 "$tap_tmp/hop")"
 }

@@ -22,14 +22,14 @@ judge_begin() {
     done
 }
 
-# Sets judge_taken: what the machine did meanwhile, in words; empty when nothing.
+# Sets judge_disturbed: why the machine disturbed the measurement; empty if it did not.
 judge_end() {
     kill -TERM "$judge_steal_monitor" 2>/dev/null
     wait "$judge_steal_monitor"
     judge_steal_monitor=
-    judge_said=$(tail -n 1 "$tap_tmp/steal_monitor")
-    judge_taken=$(echo "$judge_said" | awk '
-        $1 != "late" { print "the steal monitor itself was lost"; exit }
+    judge_report=$(tail -n 1 "$tap_tmp/steal_monitor")
+    judge_disturbed=$(echo "$judge_report" | awk '
+        $1 != "late" { print "the steal monitor ended without a report"; exit }
         $2 > 100 { why = why sprintf(", processors were unavailable for %.1f %% of the time", $2 / 10) }
         $4 > 100 { why = why sprintf(", one was unavailable for %d ms", $4) }
         $6 > 100 { why = why sprintf(", the hypervisor took %.1f %%", $6 / 10) }
@@ -57,15 +57,15 @@ judge() {
             return
         fi
         judge_end
-        judge_taken=${judge_taken:-$judge_unfit}
+        judge_disturbed=${judge_disturbed:-$judge_unfit}
         judge_left=$((judge_left - $(date +%s) + judge_start))
-        echo "# $judge_name: seen $seen${judge_taken:+; $judge_taken}"
-        judge_why=${judge_taken:-$judge_why}
-        [ -n "$judge_taken" ] || judge_wrong=$((judge_wrong + 1))
+        echo "# $judge_name: seen $seen${judge_disturbed:+; $judge_disturbed}"
+        judge_why=${judge_disturbed:-$judge_why}
+        [ -n "$judge_disturbed" ] || judge_wrong=$((judge_wrong + 1))
     done
     if [ "$judge_wrong" -ge 3 ]; then
-        tap_fail "$judge_name" "seen, with the processors there: $seen ($judge_said)"
+        tap_fail "$judge_name" "seen, although the processors were available: $seen ($judge_report)"
     else
-        tap_skip "$judge_name" "this machine allows no judgement: $judge_why; seen $seen"
+        tap_skip "$judge_name" "no valid measurement on this machine: $judge_why; seen $seen"
     fi
 }

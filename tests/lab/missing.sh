@@ -35,15 +35,15 @@ for row in ip:iproute2 tc:iproute2 nft:nftables; do
     program=${row%:*}
     if ! unshare --mount "$tap_tmp/without" "$tap_tmp/$program" "$program" sh -c "! command -v $program" \
         >"$tap_tmp/run.out" 2>&1; then
-        tap_skip "without $program" "it stands where this test cannot hide it: $(head -n 1 "$tap_tmp/run.out")"
+        tap_skip "without $program" "it is installed where this test cannot hide it: $(head -n 1 "$tap_tmp/run.out")"
         continue
     fi
-    tap_run_fails "without $program" 1 unshare --mount "$tap_tmp/without" "$tap_tmp/$program" "$program" \
+    tap_run_fails "lab up fails without $program" 1 unshare --mount "$tap_tmp/without" "$tap_tmp/$program" "$program" \
         "$WEFT_BIN" lab up $lab --hosts 2 --loss 0.1
-    tap_like "it says which package has it" "$(cat "$tap_tmp/run.out")" \
+    tap_like "without $program the error names the package" "$(cat "$tap_tmp/run.out")" \
         "the program $program is missing: install the package ${row#*:}"
-    tap_is "and no lab is left" "$(find /run/weft/lab -name "$lab*" 2>/dev/null)" ""
+    tap_is "without $program lab up leaves no lab" "$(find /run/weft/lab -name "$lab*" 2>/dev/null)" ""
 done
-tap_run "without losses nothing needs nft" unshare --mount "$tap_tmp/without" "$tap_tmp/nft" nft \
+tap_run "a lab without losses does not need nft" unshare --mount "$tap_tmp/without" "$tap_tmp/nft" nft \
     "$WEFT_BIN" lab run --hosts 2 -- true
 tap_done

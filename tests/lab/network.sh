@@ -41,7 +41,7 @@ between() {
         tap_pass "$1 ($2)"
     else
         tap_fail "$1" "seen: $2
-wanted: $3 .. $4"
+expected: $3 .. $4"
     fi
 }
 # rate <name> <from> <to> <mbit> <packets>
@@ -60,11 +60,11 @@ bucket() { # HTB burst of the switch port to h1, in bytes
 }
 up --hosts 2 --rate 400mbit
 if [ "$(cat /sys/module/sch_htb/parameters/htb_hysteresis 2>/dev/null || echo 0)" = 0 ]; then
-    tap_is "this machine's HTB has no hysteresis" "$(lab_fact "$lab" htb_hysteresis)" false
-    between "a bucket passes 200 us at once" "$(bucket)" 9900 10100
+    tap_is "status reports that HTB has no hysteresis" "$(lab_fact "$lab" htb_hysteresis)" false
+    between "the HTB burst is 200 us" "$(bucket)" 9900 10100
 else
-    tap_is "this machine's HTB has hysteresis" "$(lab_fact "$lab" htb_hysteresis)" true
-    between "a bucket passes 100 us at once, and may owe as much" "$(bucket)" 4900 5100
+    tap_is "status reports that HTB has hysteresis" "$(lab_fact "$lab" htb_hysteresis)" true
+    between "with hysteresis the HTB burst is 100 us" "$(bucket)" 4900 5100
 fi
 
 # Simulate a host whose module options set htb_hysteresis and that loads HTB with the first qdisc
@@ -88,23 +88,23 @@ END
 chmod +x "$tap_tmp/booted"
 "$weft" lab down "$lab"
 if unshare --mount "$tap_tmp/booted" "$tap_tmp/bin" true 2>"$tap_tmp/err"; then
-    tap_run "up, the first lab after a boot" unshare --mount "$tap_tmp/booted" "$tap_tmp/bin" \
+    tap_run "up succeeds as the first lab after boot" unshare --mount "$tap_tmp/booted" "$tap_tmp/bin" \
         "$weft" lab up "$lab" --hosts 2 --rate 400mbit
-    tap_is "what the module's options say is seen" "$(lab_fact "$lab" htb_hysteresis)" true
-    between "and its buckets are made for that" "$(bucket)" 4900 5100
+    tap_is "htb_hysteresis set by module options is detected" "$(lab_fact "$lab" htb_hysteresis)" true
+    between "its HTB burst is 100 us" "$(bucket)" 4900 5100
 else
-    tap_skip "the first lab after a boot" "no such view of files here: $(head -n 1 "$tap_tmp/err")"
+    tap_skip "up succeeds as the first lab after boot" "cannot mount over /sys/module/sch_htb: $(head -n 1 "$tap_tmp/err")"
 fi
 
 # ---- rates ---------------------------------------------------------------------------------------
 up --hosts 3 --rate 100mbit --uplink 1=30mbit --downlink 2=20mbit --buffer 64kb
 rate "h0 to h1" 0 1 100 2000
-rate "h1 to h0, over the slow uplink" 1 0 30 600
-rate "h0 to h2, over the slow downlink" 0 2 20 600
+rate "h1 to h0, limited by the uplink" 1 0 30 600
+rate "h0 to h2, limited by the downlink" 0 2 20 600
 up --hosts 2 --rate 150mbit --buffer 8mb # large enough for all packets, even if a busy host stalls
 rate "h0 to h1" 0 1 150 3000
 blast 1 0 5000
-tap_is "nothing is lost that was not asked for" "$packets" 5000
+tap_is "without --loss no packet is lost" "$packets" 5000
 
 # ---- buffers: a burst of 200 packets into a slow port --------------------------------------------
 # Expected: the buffer size in frames, plus two frames of HTB burst, plus the frames forwarded while
@@ -116,7 +116,7 @@ burst() { # <frames>
 }
 for frames in 20 60; do
     up --hosts 2 --rate 10mbit --uplink 0=none --buffer "$((frames * 1514))"
-    judge "a buffer of $frames frames" burst $frames
+    judge "a buffer of $frames frames passes 1 to 6 frames more than its size" burst $frames
 done
 
 # ---- loss: the tolerance is five standard deviations ---------------------------------------------
@@ -126,7 +126,7 @@ for way in "0 1" "1 0"; do
     to=${way#* }
     "$WEFT_RUNS" "$(lab_netns "$lab" "$from")" "$(lab_netns "$lab" "$to")" "10.77.0.$((to + 1))" 20000 \
         >"$tap_tmp/runs"
-    between "loss on the way $way: 5 % of 20000" "$(awk '{ print 20000 * $4 / $2 }' "$tap_tmp/runs")" \
+    between "--loss 0.05 loses 5 % of 20000 packets, hosts $way" "$(awk '{ print 20000 * $4 / $2 }' "$tap_tmp/runs")" \
         846 1154
 done
 
@@ -149,7 +149,7 @@ tcp() { # <congestion control>, for a second
     within "$bytes" 8000000 30000000
 }
 for cc in reno cubic; do
-    judge "TCP $cc moves data" tcp $cc
+    judge "TCP $cc moves 64 to 240 Mbit/s" tcp $cc
 done
 # Number of enabled segmentation and GRO features of a veth end, and 1 if gro_max_size is 1.
 joined() { # <namespace> <interface>
@@ -157,43 +157,43 @@ joined() { # <namespace> <interface>
         grep -c ': on'
     "$weft" lab exec "$lab" "$1" -- ip -d link show "$2" | grep -c 'gro_max_size 1 '
 }
-tap_is "no packets are joined at a host" "$(joined 1 eth0 | tr '\n' ' ')" "0 1 "
-tap_is "nor at the switch" "$(joined switch h1 | tr '\n' ' ')" "0 1 "
+tap_is "segmentation offload and GRO are off at a host" "$(joined 1 eth0 | tr '\n' ' ')" "0 1 "
+tap_is "segmentation offload and GRO are off at the switch" "$(joined switch h1 | tr '\n' ' ')" "0 1 "
 # Mean packet size on the link from the switch to h1, in bytes, since `up`: the counters include all
 # flows of this lab.
 carried() {
     "$weft" lab exec "$lab" switch -- sh -c 'cd /sys/class/net/h1/statistics && cat tx_bytes tx_packets' |
         paste -sd ' ' | awk '{ printf "%d", $1 / $2 }'
 }
-between "a cable carries frames" "$(carried)" 1000 1514
+between "packets on the link are at most 1514 bytes" "$(carried)" 1000 1514
 
 # ---- with --offload ------------------------------------------------------------------------------
-tap_is "offload is off" "$(lab_fact "$lab" offload)" false
+tap_is "status reports offload false" "$(lab_fact "$lab" offload)" false
 up --hosts 2 --rate 200mbit --offload
-tap_is "or on" "$(lab_fact "$lab" offload)" true
-tap_like "as the table has it" "$("$weft" lab status)" "^$lab .* on  "
+tap_is "status reports offload true with --offload" "$(lab_fact "$lab" offload)" true
+tap_like "the table of status shows offload on" "$("$weft" lab status)" "^$lab .* on  "
 for end in "1 eth0" "switch h1"; do
     # shellcheck disable=SC2086
     set -- $end
     features=$("$weft" lab exec "$lab" "$1" -- ethtool -k "$2")
     for feature in tcp-segmentation-offload generic-segmentation-offload tx-udp-segmentation \
         generic-receive-offload; do
-        tap_like "$feature of $2" "$features" "$feature: on"
+        tap_like "$feature of $2 is on" "$features" "$feature: on"
     done
-    tap_is "GRO of $2 may join" "$("$weft" lab exec "$lab" "$1" -- ip -d link show "$2" |
+    tap_is "the GRO size of $2 is 65536" "$("$weft" lab exec "$lab" "$1" -- ip -d link show "$2" |
         grep -c 'gro_max_size 65536')" 1
 done
-judge "TCP cubic moves data, no faster" tcp cubic
-between "a cable carries segments" "$(carried)" 3000 65536
+judge "with --offload TCP cubic moves 64 to 240 Mbit/s" tcp cubic
+between "packets on the link are larger than 3000 bytes" "$(carried)" 3000 65536
 for conflict in "--loss 0.01" "--burst-loss 0.01:5" "--buffer 64kb"; do
     # shellcheck disable=SC2086
-    tap_run_fails "offload and $conflict" 2 "$weft" lab run --hosts 2 --offload $conflict -- true
-    tap_like "says why" "$(cat "$tap_tmp/run.out")" '^weft lab run: --offload.* 64 KB'
+    tap_run_fails "--offload with $conflict is rejected" 2 "$weft" lab run --hosts 2 --offload $conflict -- true
+    tap_like "the error names the 64 KB segments" "$(cat "$tap_tmp/run.out")" '^weft lab run: --offload.* 64 KB'
 done
 
 # ---- spine and leaf ------------------------------------------------------------------------------
 up --topology spine-leaf --spines 2 --leaves 3 --hosts 2 --rate 50mbit --core-rate 40mbit
-tap_is "six hosts" "$(lab_fact "$lab" hosts)" 6
+tap_is "spine-leaf: 3 leaves of 2 hosts are six hosts" "$(lab_fact "$lab" hosts)" 6
 over() { # packets that leaf0 has sent to each spine
     for spine in spine0 spine1; do
         "$weft" lab exec "$lab" leaf0 -- tc -s qdisc show dev $spine |
@@ -216,11 +216,11 @@ until both || [ $sent = 200 ]; do
     sent=$((sent + 5))
     lab_until 120 crossed || break
 done
-tap_run "what is sent crosses the core" crossed
-tap_run "both spines carry some" both
-tap_is "and a flow keeps to one" "$(echo "$spread" | awk '{ print $1 % 5, $2 % 5 }')" "0 0"
-rate "across, one flow is bound by the core" 0 5 40 800
-rate "within a leaf it is not" 0 1 50 1000
+tap_run "packets between leaves cross the spines" crossed
+tap_run "ECMP uses both spines" both
+tap_is "a flow uses only one spine" "$(echo "$spread" | awk '{ print $1 % 5, $2 % 5 }')" "0 0"
+rate "between leaves a flow is limited by --core-rate" 0 5 40 800
+rate "within a leaf a flow is limited by --rate" 0 1 50 1000
 
 # ---- rates over time -----------------------------------------------------------------------------
 rates() { # uplink and downlink rate of h1, configured in the kernel
@@ -234,15 +234,15 @@ are() { [ "$(rates)" = "$1" ]; }
 down_is() { [ "$(rates | cut -d ' ' -f 2)" = "$1" ]; }
 printf '# a link that changes\n0.2 h1 20mbit\n0.4 1 30mbit up\n' >"$tap_tmp/rates"
 up --hosts 2 --rate 100mbit --trace "$tap_tmp/rates"
-tap_run "a trace changes rates" lab_until 120 are "30Mbit 20Mbit "
+tap_run "--trace changes the rates" lab_until 120 are "30Mbit 20Mbit "
 printf '0.6 1 60mbit down\n' >>"$tap_tmp/rates"
 up --hosts 2 --rate 100mbit --trace "$tap_tmp/rates"
-tap_run "to the last" lab_until 120 are "30Mbit 60Mbit "
+tap_run "--trace applies the last entry, too" lab_until 120 are "30Mbit 60Mbit "
 printf '0 h1 20mbit\n1 h1 40mbit\n2 repeat\n' >"$tap_tmp/rates"
 up --hosts 2 --rate 100mbit --trace "$tap_tmp/rates"
-tap_run "a trace that repeats" lab_until 120 down_is 40Mbit
-tap_run "begins anew" lab_until 120 down_is 20Mbit
-tap_run "and goes on" lab_until 120 down_is 40Mbit
-tap_is "the holder had nothing to complain of" "$(cat "/run/weft/lab/$lab.log")" ""
+tap_run "--trace with repeat reaches its last rate" lab_until 120 down_is 40Mbit
+tap_run "it starts again with its first rate" lab_until 120 down_is 20Mbit
+tap_run "it reaches its last rate again" lab_until 120 down_is 40Mbit
+tap_is "the holder's log is empty" "$(cat "/run/weft/lab/$lab.log")" ""
 
 tap_done

@@ -27,47 +27,47 @@ incast() {
 
 # 72 packets of 1,408 bytes, the first with 106 of headers, the others with 78; 200 Mbit/s.
 incast "weft"
-tap_run "names the network and its ideal time" jq -e --arg lab $lab '
+tap_run "the report has the lab's parameters and the ideal time" jq -e --arg lab $lab '
     .lab == $lab and .topology == "star" and .offload == false and .rate_bps == 200000000 and .loss == 0.02 and
     .buffer == 65536 and .base_rtt_ms > 0 and .packet_payload_bytes == 1408 and
     (.ideal_ms - .base_rtt_ms - 3 * (100000 + 106 + 71 * 78) * 8 / 200000 | fabs) < 1e-6 and
     (.p99_ratio - .round_ms.p99 / .ideal_ms | fabs) < 1e-9' "$tap_tmp/json"
-tap_run "the link was crossed: no round is shorter than its bytes allow" jq -e '
+tap_run "the median round takes at least 0.9 of the ideal time" jq -e '
     .round_ms.p50 > 0.9 * .ideal_ms' "$tap_tmp/json"
-tap_run "what was lost was sent again" jq -e '
+tap_run "lost packets are retransmitted" jq -e '
     .delivered_fraction.min == 1 and .retransmitted_packets > 0' "$tap_tmp/json"
-incast "rounds and whether the machine disturbed them" --per-round "$tap_tmp/rounds"
+incast "incast --per-round" --per-round "$tap_tmp/rounds"
 if jq -e '.undisturbed_ms' "$tap_tmp/json" >/dev/null; then
     left=$(awk '!/^#/ && $NF == 1 { n++ } END { print n + 0 }' "$tap_tmp/rounds")
     most=$(awk '!/^#/ && $NF == 1 && $2 > m { m = $2 } END { printf "%.6f", m }' "$tap_tmp/rounds")
-    tap_run "are told round by round" jq -e --argjson left "$left" --argjson most "$most" '
+    tap_run "the report counts the undisturbed rounds of the file" jq -e --argjson left "$left" --argjson most "$most" '
         .undisturbed_ms.rounds == $left and (.undisturbed_ms.max - $most | fabs) < 1e-6 and
         (.undisturbed_ms.window_ms - 1.25 * .ideal_ms | fabs) < 1e-5' "$tap_tmp/json"
 else
-    tap_skip "are told round by round" "nobody may watch the processors here (perf_event_open)"
+    tap_skip "the report counts the undisturbed rounds of the file" "this kernel does not permit perf_event_open"
 fi
-incast "weft in mode none has no tags" --security none
-tap_run "and a shorter ideal" jq -e '
+incast "weft with --security none" --security none
+tap_run "its ideal time is without tags" jq -e '
     (.ideal_ms - .base_rtt_ms - 3 * (100000 + 90 + 71 * 62) * 8 / 200000 | fabs) < 1e-6' "$tap_tmp/json"
-incast "a bound" --bound 0.1
-tap_run "lets losses be" jq -e '
+incast "weft with --bound 0.1" --bound 0.1
+tap_run "up to 10 % of the values may be missing" jq -e '
     .delivered_fraction.mean < 1 and .delivered_fraction.min >= 0.9' "$tap_tmp/json"
 
 # 70 segments of 1,448 bytes and 66 of headers.
-incast "plain TCP, least timeout 5 ms" --transport tcp-raw --tcp-cc reno --tcp-rto-min 5
-tap_run "its ideal, its losses, its timeout" jq -e '
+incast "plain TCP, minimum RTO 5 ms" --transport tcp-raw --tcp-cc reno --tcp-rto-min 5
+tap_run "the report has its ideal time, its retransmissions, its RTO" jq -e '
     (.ideal_ms - .base_rtt_ms - 3 * (100000 + 70 * 66) * 8 / 200000 | fabs) < 1e-6 and
     .delivered_fraction.min == 1 and .retransmitted_packets > 0 and .cc == "reno" and
     .tcp_rto_min_ms == 5 and .rto_ms >= 5' "$tap_tmp/json"
-short() { # the kernel's own least timeout is 200 ms; what was measured of a link that stood still is added
+short() { # the kernel's default minimum is 200 ms; the measured round trip is added to it, also if the link stalled
     "$WEFT_BIN" perf incast --lab $lab --senders 3 --bytes 100000 --rounds 10 --transport tcp-raw \
         --tcp-cc reno --tcp-rto-min 5 --json >"$tap_tmp/json" 2>&1
     seen="$(jq .rto_ms "$tap_tmp/json") ms"
     jq -e '.rto_ms < 150' "$tap_tmp/json" >/dev/null
 }
-judge "and it is in use" short
-# All of it is in the senders' buffers at once; what is lost of it is sent again later, and counts. Of 60
-# segments none is lost in three rounds of ten.
+judge "the minimum RTO of 5 ms is in effect" short
+# The whole round is in the senders' buffers at once, and its retransmissions are later. They count. Of 60
+# segments, none is lost with a probability of 0.3.
 tries=0
 resent=0
 while [ "$resent" = 0 ] && [ $tries -lt 12 ]; do
@@ -75,26 +75,26 @@ while [ "$resent" = 0 ] && [ $tries -lt 12 ]; do
     resent=$("$WEFT_BIN" perf incast --lab $lab --senders 3 --bytes 28000 --rounds 1 --warmup 0 \
         --transport tcp-raw --tcp-cc reno --json | jq .retransmitted_packets)
 done
-tap_is "plain TCP's last round counts" "$((resent > 0))" 1
+tap_is "retransmissions after plain TCP's last round are counted" "$((resent > 0))" 1
 incast "weft over TCP" --transport tcp
-tap_run "delivers all" jq -e '.delivered_fraction.min == 1 and .ideal_ms > 0' "$tap_tmp/json"
+tap_run "weft over TCP delivers everything" jq -e '.delivered_fraction.min == 1 and .ideal_ms > 0' "$tap_tmp/json"
 incast "plain UDP" --transport udp-raw
-tap_run "does not" jq -e '.delivered_fraction.mean < 1' "$tap_tmp/json"
+tap_run "plain UDP does not deliver everything" jq -e '.delivered_fraction.mean < 1' "$tap_tmp/json"
 most() {
     "$WEFT_BIN" perf incast --lab $lab --senders 3 --bytes 100000 --rounds 10 --transport udp-raw --json \
         >"$tap_tmp/json" 2>&1
     seen=$(jq .delivered_fraction.mean "$tap_tmp/json")
     jq -e '.delivered_fraction.mean > 0.1' "$tap_tmp/json" >/dev/null
 }
-judge "but some of it" most
-tap_run "three senders, two of them on the receiver's host" "$WEFT_BIN" perf incast --lab $lab \
+judge "plain UDP delivers more than 10 %" most
+tap_run "incast: three senders, two of them on the receiver's host" "$WEFT_BIN" perf incast --lab $lab \
     --hosts 0,0,0,1 --senders 3 --bytes 100000 --rounds 3 --transport tcp-raw --tcp-cc reno --json
-tap_run "one message crosses the link" jq -e '
+tap_run "its ideal time has one message on the link" jq -e '
     (.ideal_ms - .base_rtt_ms - (100000 + 70 * 66) * 8 / 200000 | fabs) < 1e-6' "$tap_tmp/run.out"
-tap_run "hosts by number" "$WEFT_BIN" perf pingpong --lab $lab --hosts 3,1 --rounds 20 --json \
+tap_run "pingpong between hosts given by number" "$WEFT_BIN" perf pingpong --lab $lab --hosts 3,1 --rounds 20 --json \
     --transport tcp-raw
-# Between these hosts nothing is lost from here on, but the first SYN of the second. Who sends it again
-# without a word of ECN has Reno.
+# From here on these hosts lose nothing but the first SYN of host 1. A client that repeats its SYN
+# without ECN falls back to Reno.
 lose_a_syn() {
     for host in 0 1 2; do
         "$WEFT_BIN" lab exec $lab $host -- nft flush chain netdev weft arrival
@@ -112,33 +112,33 @@ dctcp() {
         --transport tcp-raw --tcp-cc dctcp --json >"$tap_tmp/json" 2>"$tap_tmp/err"
 }
 if dctcp; then
-    tap_run "DCTCP by its name" jq -e '.cc == "dctcp" and .delivered_fraction.min == 1' \
+    tap_run "DCTCP is reported by name" jq -e '.cc == "dctcp" and .delivered_fraction.min == 1' \
         "$tap_tmp/json"
-    tap_is "although a SYN was lost" "$(lost_syns)" 1
+    tap_is "one SYN was lost meanwhile" "$(lost_syns)" 1
     "$WEFT_BIN" lab exec $lab 1 -- sysctl -q net.ipv4.tcp_ecn_fallback=1
     dctcp
-    tap_like "one connection that has Reno is reported" "$(jq -r .cc "$tap_tmp/json")" \
-        '^\(dctcp-\)\{0,1\}reno$' # the kernel's own DCTCP has a name for it
+    tap_like "a connection that fell back to Reno is reported" "$(jq -r .cc "$tap_tmp/json")" \
+        '^\(dctcp-\)\{0,1\}reno$' # the kernel's DCTCP calls it dctcp-reno
 else
-    tap_skip "DCTCP by its name" "$(head -n 1 "$tap_tmp/err")"
+    tap_skip "DCTCP is reported by name" "$(head -n 1 "$tap_tmp/err")"
 fi
-tap_run "60 MB at 200 Mbit/s have no answer in a second" "$WEFT_BIN" perf incast --lab $lab \
+tap_run "60 MB at 200 Mbit/s with --give-up 1" "$WEFT_BIN" perf incast --lab $lab \
     --senders 3 --bytes 20000000 --give-up 1 --warmup 0 --rounds 3 --json
-tap_run "DNF" jq -e '.dnf and .rounds == 0 and .rounds_asked == 3' "$tap_tmp/run.out"
-tap_run_fails "more participants than hosts" 1 "$WEFT_BIN" perf incast --lab $lab --senders 4
-tap_like "are named" "$(cat "$tap_tmp/run.out")" '5 participants and 4 hosts'
-tap_run_fails "a host that is not there" 1 "$WEFT_BIN" perf pingpong --lab $lab --hosts 0,4
-tap_like "is named" "$(cat "$tap_tmp/run.out")" 'no host 4'
+tap_run "the report says that the round did not finish" jq -e '.dnf and .rounds == 0 and .rounds_asked == 3' "$tap_tmp/run.out"
+tap_run_fails "perf fails with more participants than hosts" 1 "$WEFT_BIN" perf incast --lab $lab --senders 4
+tap_like "the error has both numbers" "$(cat "$tap_tmp/run.out")" '5 participants and 4 hosts'
+tap_run_fails "perf fails if a host does not exist" 1 "$WEFT_BIN" perf pingpong --lab $lab --hosts 0,4
+tap_like "the error names the host" "$(cat "$tap_tmp/run.out")" 'no host 4'
 
 for transport in weft tcp-raw; do
     tap_run "stream from host to host: $transport" "$WEFT_BIN" perf stream --lab $lab --hosts 2,1 \
         --transport $transport --bytes 2000000 --message-bytes 500000 --rounds 1 --json
-    tap_run "is no faster than the link" jq -e '.lab != null and .goodput_gbps < 0.3' \
+    tap_run "its goodput is below 0.3 Gbit/s" jq -e '.lab != null and .goodput_gbps < 0.3' \
         "$tap_tmp/run.out"
 done
 
 # shellcheck disable=SC2016 # of the shell in the lab
-tap_run "links of two rates have no ideal" "$WEFT_BIN" lab run --hosts 2 --uplink 1=100mbit -- sh -c \
+tap_run "links of two rates: ideal_ms is null" "$WEFT_BIN" lab run --hosts 2 --uplink 1=100mbit -- sh -c \
     '"$0" perf incast --lab "$WEFT_LAB" --senders 1 --rounds 2 --json | jq -e ".ideal_ms == null"' \
     "$WEFT_BIN"
 
@@ -146,16 +146,16 @@ tap_run "links of two rates have no ideal" "$WEFT_BIN" lab run --hosts 2 --uplin
 tap_run "a lab with segmentation offload" "$WEFT_BIN" lab run --hosts 2 --offload -- sh -c \
     '"$0" perf compare --lab "$WEFT_LAB" --senders 1 --rounds 3 --transports weft:0,tcp-raw:reno --out "$1" \
         --repetitions 1' "$WEFT_BIN" "$tap_tmp/offload"
-tap_like "the table says it" "$(cat "$tap_tmp/run.out")" ' lab run-[0-9]*, segmentation offload: '
-tap_run "and so does each run" jq -e '[.networks[0].cells[].runs[].offload] == [true, true]' \
+tap_like "the table names segmentation offload" "$(cat "$tap_tmp/run.out")" ' lab run-[0-9]*, segmentation offload: '
+tap_run "every run of the report has offload" jq -e '[.networks[0].cells[].runs[].offload] == [true, true]' \
     "$tap_tmp/offload/compare.json"
 mv "$tap_tmp"/offload/incast-1x250000-run-[0-9]* "$tap_tmp/offload/incast-1x250000-$lab"
-tap_run "a lab of that name without" "$WEFT_BIN" perf compare --lab $lab --senders 1 --rounds 3 \
+tap_run "compare in a lab of the same name without offload" "$WEFT_BIN" perf compare --lab $lab --senders 1 --rounds 3 \
     --transports weft:0,tcp-raw:reno --out "$tap_tmp/offload" --repetitions 1
-tap_run "has runs of its own" jq -e '[.networks[0].cells[].runs[].offload] == [false, false]' \
+tap_run "it measures again instead of using the results with offload" jq -e '[.networks[0].cells[].runs[].offload] == [false, false]' \
     "$tap_tmp/offload/compare.json"
 
-tap_is "TCP has kept nothing from one run for the next" \
+tap_is "TCP metrics are not cached between runs" \
     "$("$WEFT_BIN" lab exec $lab 1 -- ip tcp_metrics show 2>&1)" ""
 
 # The lab ends during a run, after the receiver has a megabyte.
@@ -168,28 +168,28 @@ perf=$!
 lab_until 120 under_way
 "$WEFT_BIN" lab down $lab >/dev/null || kill -KILL $perf
 wait $perf
-tap_is "the lab ends: so does the run, as a failure" $? 1
-tap_like "which says who ended" "$(cat "$tap_tmp/err")" '(host [0-3]).* killed'
+tap_is "the lab ends during a run: exit status 1" $? 1
+tap_like "the error names the host whose process was killed" "$(cat "$tap_tmp/err")" '(host [0-3]).* killed'
 
 tap_run "compare on two networks of its own" "$WEFT_BIN" perf compare --loss 0,0.02 --buffer 64kb \
     --rate 203mbit --senders 2 --bytes 50000 --rounds 4 --repetitions 2 \
     --transports weft:0,tcp-raw:reno:rto5 --out "$tap_tmp/results" --json
-tap_run "has four cells with ratios" jq -e '
+tap_run "the report has four cells with ratios" jq -e '
     ([.networks[].loss] == [0, 0.02]) and ([.networks[].cells[]] | length) == 4 and
     all(.networks[].cells[]; .repetitions == 2 and .p99_ratio > 0.9)' "$tap_tmp/run.out"
-tap_run "compare beside a process that computes" "$WEFT_BIN" perf compare --loss 0 --buffer 64kb \
+tap_run "compare beside a busy process (--busy 1)" "$WEFT_BIN" perf compare --loss 0 --buffer 64kb \
     --rate 203mbit --senders 2 --bytes 50000 --rounds 4 --repetitions 1 --busy 1 \
     --transports weft:0,tcp-raw:reno --out "$tap_tmp/results" --json
-tap_run "is a network of its own" jq -e '.networks[0] | .busy == 1 and (.name | endswith("-loss0-busy1")) and
+tap_run "its results are in a directory and a network of their own" jq -e '.networks[0] | .busy == 1 and (.name | endswith("-loss0-busy1")) and
     [.cells[].runs[].busy] == [1, 1]' "$tap_tmp/run.out"
 of_other_buckets=$(find "$tap_tmp"/results/*loss0 -name 'weft_0.1.json' | head -n 1)
 had=$(jq .htb_hysteresis "$of_other_buckets")
 jq '.htb_hysteresis |= not | .rounds_of_old = true' "$of_other_buckets" >"$tap_tmp/old"
 cp "$tap_tmp/old" "$of_other_buckets"
-tap_run "compare again, where one result is of other buckets" "$WEFT_BIN" perf compare --loss 0,0.02 \
+tap_run "compare again, with one result of another HTB hysteresis" "$WEFT_BIN" perf compare --loss 0,0.02 \
     --buffer 64kb --rate 203mbit --senders 2 --bytes 50000 --rounds 4 --repetitions 2 \
     --transports weft:0,tcp-raw:reno:rto5 --out "$tap_tmp/results" --json
-tap_is "which is measured again" "$(jq -c '[.htb_hysteresis, .rounds_of_old]' "$of_other_buckets")" \
+tap_is "that result is measured again" "$(jq -c '[.htb_hysteresis, .rounds_of_old]' "$of_other_buckets")" \
     "[$had,null]"
-tap_is "and leaves no lab behind" "$("$WEFT_BIN" lab status | grep -c 203mbit)" 0
+tap_is "compare leaves no lab behind" "$("$WEFT_BIN" lab status | grep -c 203mbit)" 0
 tap_done

@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-enum { PORT = 9901, AT_A_TIME = 16, UNDER_WAY = 256, WAIT_MS = 20 };
+enum { PORT = 9901, AT_A_TIME = 16, IN_FLIGHT = 256, WAIT_MS = 20 };
 
 int main(int argc, char **argv)
 {
@@ -36,7 +36,7 @@ int main(int argc, char **argv)
     uint32_t lost = 0;
     uint32_t runs = 0;
     for (uint32_t sent = 0; sent < count;) {
-        for (int i = sent - next < UNDER_WAY ? AT_A_TIME : 1; i > 0; i--, sent++) {
+        for (int i = sent - next < IN_FLIGHT ? AT_A_TIME : 1; i > 0; i--, sent++) {
             if (send(from, &sent, sizeof(sent), 0) != (ssize_t)sizeof(sent)) {
                 die("send");
             }

@@ -9,8 +9,9 @@
 # Needs root: creates three network namespaces, named by this process's pid, and removes them at
 # exit. Usage: share.sh [SECONDS]. WEFT_FLOW is the program of tests/lab/flow.c.
 #
-# Both flows need the processors, and weft more of them than a kernel's TCP: a turn counts when TCP
-# alone fills the link before it and after it, and a steal monitor saw the processors there (judge.sh).
+# Both flows need the processors, and weft more of them than a kernel's TCP: a measurement is
+# valid if TCP alone fills the link before and after it, and the steal monitor found the processors
+# available (judge.sh).
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 # shellcheck source=tests/lab/hop.sh
@@ -24,7 +25,7 @@ bottleneck() { # a bucket of 3 ms: the timers of a virtual machine are late, and
     ip netns exec "$s" tc qdisc add dev sb root tbf rate 50mbit burst 20kb limit 100000
 }
 
-# receive <weft|tcp> <port>: its number is the last of $pids. Not for a subshell.
+# receive <weft|tcp> <port>: its pid is the last of $pids. Not for a subshell.
 receive() {
     ip netns exec "$b" "$WEFT_FLOW" recv "$1" 10.77.1.1 "$2" >"$tap_tmp/$1" &
     pids+=($!)
@@ -69,11 +70,11 @@ share() {
 
 hop_or_skip "TCP keeps its share" bottleneck
 
-# The middle of some numbers.
+# The median of the arguments.
 median() {
     printf '%s\n' "$@" | sort -n | sed -n "$((($# + 1) / 2))p"
 }
-# The median of three valid turns out of at most eight.
+# The median of three valid measurements out of at most eight.
 totals=()
 tcps=()
 wefts=()
@@ -87,10 +88,10 @@ while [ ${#totals[@]} -lt 3 ] && [ $turns -lt 8 ]; do
     share reno-fair
     alone || void="TCP alone did not fill the link afterwards"
     judge_end
-    void=${judge_taken:-$void}
+    void=${judge_disturbed:-$void}
     total=$((tcp + weft))
     echo "# reno-fair: TCP $((tcp * 8 / seconds / 1000)) kbit/s, weft" \
-        "$((weft * 8 / seconds / 1000)) kbit/s${void:+; does not count: $void} ($judge_said)"
+        "$((weft * 8 / seconds / 1000)) kbit/s${void:+; does not count: $void} ($judge_report)"
     [ -z "$void" ] || why=$void
     if [ -z "$void" ]; then
         totals+=("$((total * 8 / seconds / 1000))")
@@ -99,10 +100,10 @@ while [ ${#totals[@]} -lt 3 ] && [ $turns -lt 8 ]; do
     fi
 done
 if [ ${#totals[@]} -lt 3 ]; then
-    hop_skip "TCP keeps its share" "this machine allows no judgement: $why"
+    hop_skip "TCP keeps its share" "no valid measurement on this machine: $why"
 fi
-# An idle link, or one flow alone, would prove nothing.
-tap_is "the link was full (${totals[*]} kbit/s)" "$(($(median "${totals[@]}") > 40000))" 1
+# The share means nothing if the link was not full, or if one flow was alone.
+tap_is "the link carried more than 40 Mbit/s (${totals[*]} kbit/s)" "$(($(median "${totals[@]}") > 40000))" 1
 tap_is "weft had more than a tenth (${wefts[*]} %)" "$(($(median "${wefts[@]}") > 10))" 1
 tap_is "TCP keeps at least 35 % (${tcps[*]} %)" "$(($(median "${tcps[@]}") >= 35))" 1
 tap_done

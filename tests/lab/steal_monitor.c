@@ -2,13 +2,13 @@
  * measurement.
  *
  *   steal_monitor runs until SIGTERM; prints "ready", then
- *                "late N stood N stolen N waiting N"
+ *                "late N longest N stolen N waiting N"
  *
  * On each processor that it may use, a thread of ordinary priority sleeps a millisecond at a time.
  *
- *   late      per thousand of the time: how late the threads woke up. Less than 4 ms is ignored: an
+ *   late      sum of the threads' lateness, per thousand of the time. Less than 4 ms is ignored: an
  *             idle virtual machine is often that late
- *   stood     the maximum lateness of any thread, in ms
+ *   longest   the maximum lateness of any thread, in ms
  *   stolen    per thousand of the processors' time: time stolen by the hypervisor
  *   waiting   mean number of runnable processes per processor, in hundredths
  */
@@ -26,7 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SLEEP_NS = 1000000, ALLOWED_NS = 4000000, LOOK_MS = 10 };
+enum { SLEEP_NS = 1000000, ALLOWED_NS = 4000000, SAMPLE_MS = 10 };
 
 static atomic_bool stop;
 
@@ -45,7 +45,7 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * WEFT_NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-static void *sleep_and_look(void *arg)
+static void *measure_lateness(void *arg)
 {
     struct sleeper *sleeper = arg;
     cpu_set_t set;
@@ -71,7 +71,7 @@ struct machine {
     unsigned running;
 };
 
-static struct machine look(void)
+static struct machine read_machine(void)
 {
     struct machine machine = {0};
     char line[8192];
@@ -96,15 +96,15 @@ static struct machine look(void)
 /* Sample until the signal. Returns the mean number of other runnable processes, in hundredths. */
 static uint64_t watch(const sigset_t *signals)
 {
-    struct timespec tick = {.tv_nsec = LOOK_MS * 1000000L};
-    uint64_t looks = 0;
+    struct timespec tick = {.tv_nsec = SAMPLE_MS * 1000000L};
+    uint64_t samples = 0;
     uint64_t running = 0;
     while (sigtimedwait(signals, NULL, &tick) < 0) {
-        unsigned others = look().running;
+        unsigned others = read_machine().running;
         running += others > 0 ? others - 1 : 0;
-        looks++;
+        samples++;
     }
-    return looks > 0 ? running * 100 / looks : 0;
+    return samples > 0 ? running * 100 / samples : 0;
 }
 
 int main(void)
@@ -121,13 +121,13 @@ int main(void)
     CPU_ZERO(&set);
     (void)sched_getaffinity(0, sizeof(set), &set);
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
-    struct machine before = look();
+    struct machine before = read_machine();
     uint64_t start_ns = now_ns();
     for (int processor = 0; processor < CPU_SETSIZE; processor++) {
         struct sleeper *sleeper = &sleepers[count];
         sleeper->processor = processor;
         count += CPU_ISSET((size_t)processor, &set) &&
-                 pthread_create(&sleeper->thread, NULL, sleep_and_look, sleeper) == 0;
+                 pthread_create(&sleeper->thread, NULL, measure_lateness, sleeper) == 0;
     }
     puts("ready");
     fflush(stdout);
@@ -141,9 +141,9 @@ int main(void)
         longest_ns = weft_max_u64(longest_ns, sleepers[i].longest_ns);
     }
     uint64_t all_ns = weft_max_u64((now_ns() - start_ns) * count, 1);
-    struct machine after = look();
+    struct machine after = read_machine();
     uint64_t ticks = weft_max_u64(after.all - before.all, 1);
-    printf("late %llu stood %llu stolen %llu waiting %llu\n",
+    printf("late %llu longest %llu stolen %llu waiting %llu\n",
            (unsigned long long)(late_ns * 1000 / all_ns),
            (unsigned long long)(longest_ns / WEFT_NS_PER_MS),
            (unsigned long long)((after.stolen - before.stolen) * 1000 / ticks),

@@ -13,7 +13,7 @@ tap_at_exit '"$WEFT_BIN" lab down $lab 2>/dev/null'
 
 mark=$((1000000 + $$)) # --inject-seed of the jobs of this test, by which members() finds their processes
 members() { ps -e -o args= | grep -c "^weft [sw].*--inject-seed=$mark\( \|\$\)"; }
-nobody() { [ "$(members)" = 0 ]; }
+no_member() { [ "$(members)" = 0 ]; }
 all_four() { [ "$(members)" = 4 ]; }
 machine() { # what a job could leave behind in the network of the machine itself
     ip -o link | sed 's/ mtu .*//'
@@ -38,50 +38,50 @@ holds() {
 $(jq -c 'del(.counters, .latency_us)' "$tap_tmp/$2.json" 2>&1)"
     fi
 }
-received() { # bytes that a host got over its cable
+received() { # bytes that a host's interface has received
     "$WEFT_BIN" lab exec $lab "$1" -- cat /sys/class/net/eth0/statistics/rx_bytes
 }
 
 # ---- errors -------------------------------------------------------------------------------------
-tap_run_fails "no such lab" 1 "$WEFT_BIN" train --lab $lab
-tap_like "says how to make one" "$(cat "$tap_tmp/run.out")" "$lab.*weft lab up"
+tap_run_fails "train fails if there is no such lab" 1 "$WEFT_BIN" train --lab $lab
+tap_like "and names lab up" "$(cat "$tap_tmp/run.out")" "$lab.*weft lab up"
 "$WEFT_BIN" lab up $lab --hosts 1 >/dev/null
-tap_run_fails "a lab of one host" 1 "$WEFT_BIN" train --lab $lab --workers 3 --servers 1
-tap_like "says how large it should be" "$(cat "$tap_tmp/run.out")" 'has only one host.*--hosts 4'
+tap_run_fails "train fails in a lab of one host" 1 "$WEFT_BIN" train --lab $lab --workers 3 --servers 1
+tap_like "and names the number of hosts that it needs" "$(cat "$tap_tmp/run.out")" 'has only one host.*--hosts 4'
 "$WEFT_BIN" lab down $lab >/dev/null
-tap_run "a lab" "$WEFT_BIN" lab up $lab --hosts 4 --rate 200mbit --buffer 128kb --loss 0.01
+tap_run "lab up" "$WEFT_BIN" lab up $lab --hosts 4 --rate 200mbit --buffer 128kb --loss 0.01
 cp "$WEFT_BIN" "$tap_tmp/weft"
 chmod 755 "$tap_tmp" "$tap_tmp/weft"
 if setpriv --reuid 65534 --regid 65534 --clear-groups test -x "$tap_tmp/weft" 2>/dev/null; then
-    tap_run_fails "not root" 1 setpriv --reuid 65534 --regid 65534 --clear-groups \
+    tap_run_fails "train --lab fails without root" 1 setpriv --reuid 65534 --regid 65534 --clear-groups \
         env LD_LIBRARY_PATH="$(dirname "$WEFT_BIN")" "$tap_tmp/weft" train --lab $lab \
         --data "$WEFT_SOURCE_ROOT/data/adult/adult.data.zst"
-    tap_like "is told so" "$(cat "$tap_tmp/run.out")" 'needs root'
+    tap_like "and says that it needs root" "$(cat "$tap_tmp/run.out")" 'needs root'
 else
-    tap_skip "not root" "setpriv cannot run the program as another user here"
+    tap_skip "train --lab fails without root" "setpriv cannot run the program as another user here"
 fi
 
-# ---- it learns, over the network ----------------------------------------------------------------
+# ---- training over the network ------------------------------------------------------------------
 down_0=$(received 0)
 down_3=$(received 3)
 train weft --loss-bound 0.1
 holds "the quality of a run without losses" weft '.test_auc >= 0.92 and (.test_auc - 0.923 | fabs) <= 0.003'
-holds "something was left out, not more than the bound" weft \
+holds "values are missing, no more than the bound" weft \
     '.delivered_fraction < 1 and .delivered_fraction >= 0.9'
-holds "the report names the network" weft '
+holds "the report describes the network" weft '
     .lab.hosts == 4 and .lab.loss == 0.01 and .lab.rate_bps == 200000000 and .lab.buffer == 131072 and
     .lab.topology == "star" and .transport == "weft" and .injected_drops == 0'
 # 3 epochs of 32 steps, 3 workers, some 2,200 weights of 4 bytes a push.
-tap_is "the gradients crossed host 0's cable" "$(($(received 0) - down_0 > 2000000))" 1
-tap_is "and the weights that of a worker's host" "$(($(received 3) - down_3 > 500000))" 1
+tap_is "host 0, of the server, received the gradients" "$(($(received 0) - down_0 > 2000000))" 1
+tap_is "host 3, of a worker, received the weights" "$(($(received 3) - down_3 > 500000))" 1
 train whole --loss-bound 0 --until-loss 0.3 --check-steps 8 --epochs 9
 train tcp --transport tcp --tcp-cc reno --tcp-rto-min 5 --security none --loss-bound 0.1 \
     --until-loss 0.3 --check-steps 8 --epochs 9
 for name in whole tcp; do
-    holds "all was delivered, lost packets by retransmission" $name \
+    holds "every value is delivered, lost packets by retransmission" $name \
         '.delivered_fraction == 1 and .retransmitted_packets > 0 and .until.reached'
 done
-tap_is "over TCP the same steps with the same losses" \
+tap_is "TCP and weft without loss have equal test losses at equal steps" \
     "$(jq -c '[.until.checks[] | .step, (.test_logloss * 1e6 | round)]' "$tap_tmp/tcp.json")" \
     "$(jq -c '[.until.checks[] | .step, (.test_logloss * 1e6 | round)]' "$tap_tmp/whole.json")"
 
@@ -89,7 +89,7 @@ tap_is "over TCP the same steps with the same losses" \
 # Of 7 processes on 4 hosts: servers on 0, 1, 2; workers on 3, 0, 1, 2.
 tap_run "more processes than hosts" "$WEFT_BIN" train --lab $lab --servers 3 --workers 4 --epochs 1 \
     --security none
-tap_like "servers from host 0 on" "$(cat "$tap_tmp/run.out")" \
+tap_like "servers are placed from host 0 on" "$(cat "$tap_tmp/run.out")" \
     '^shards: 10.77.0.1:[0-9]*,10.77.0.2:[0-9]*,10.77.0.3:[0-9]*$'
 
 # ---- jobs that end early ------------------------------------------------------------------------
@@ -104,30 +104,30 @@ tap_run "a long job has four processes" all_four
 hosts=$(ps -e -o pid= -o args= | grep "[0-9] weft [sw].*--inject-seed=$mark\( \|\$\)" | while read -r pid _; do
     nsenter -t "$pid" -u hostname 2>/dev/null
 done | sort | tr '\n' ' ')
-tap_is "each on its host" "$hosts" "h0 h1 h2 h3 "
+tap_is "each process is on a host of its own" "$hosts" "h0 h1 h2 h3 "
 kill -INT $job
 wait $job
-tap_is "Ctrl-C: a failure" $? 1
-tap_like "that says so" "$(cat "$tap_tmp/err")" 'interrupted by signal 2'
-tap_run "and nobody is left" lab_until 120 nobody
+tap_is "Ctrl-C: exit status 1" $? 1
+tap_like "Ctrl-C: the error names the signal" "$(cat "$tap_tmp/err")" 'interrupted by signal 2'
+tap_run "Ctrl-C: no process is left" lab_until 120 no_member
 begin
 kill -KILL $job
 wait $job 2>/dev/null
-tap_run "kill -9: nobody is left" lab_until 120 nobody
+tap_run "kill -9: no process is left" lab_until 120 no_member
 begin
 "$WEFT_BIN" lab down $lab >/dev/null || kill -KILL $job
 wait $job
-tap_is "the lab ends under a job: a failure" $? 1
-tap_like "that names a process" "$(cat "$tap_tmp/err")" '\(server\|worker\) [0-2] (pid [0-9]*)'
-tap_run "and nobody is left" lab_until 120 nobody
-tap_is "no report of a job that was cut" "$(find "$tap_tmp" -name 'cut.json*')" ""
+tap_is "the lab ends during a job: exit status 1" $? 1
+tap_like "the lab ends during a job: the error names a process" "$(cat "$tap_tmp/err")" '\(server\|worker\) [0-2] (pid [0-9]*)'
+tap_run "the lab ends during a job: no process is left" lab_until 120 no_member
+tap_is "an interrupted job writes no report" "$(find "$tap_tmp" -name 'cut.json*')" ""
 
 # ---- a comparison on a network of its own -------------------------------------------------------
-tap_run "compare jobs" "$WEFT_BIN" perf compare --train --workers 2 --epochs 1 --rate 200mbit \
+tap_run "weft perf compare --train succeeds" "$WEFT_BIN" perf compare --train --workers 2 --epochs 1 --rate 200mbit \
     --loss 0.01 --background none --repetitions 1 --transports weft:0,tcp:reno:rto5:none \
     --out "$tap_tmp/results" --json -- --format adult
-tap_run "has a run of both transports over its network" jq -e '.networks | length == 1 and .[0].loss == 0.01 and
+tap_run "its report has one run of each transport over its network" jq -e '.networks | length == 1 and .[0].loss == 0.01 and
     (.[0].cells | map(.runs[0].lab.loss) == [0.01, 0.01]) and all(.[0].cells[];
         .dnf == 0 and .delivered_fraction == 1 and .retransmitted_packets > 0)' "$tap_tmp/run.out"
-tap_is "the machine's network is as before" "$(machine)" "$before"
+tap_is "the machine's network is unchanged" "$(machine)" "$before"
 tap_done

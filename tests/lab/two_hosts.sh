@@ -1,7 +1,7 @@
 #!/bin/sh
-# Server and worker on two hosts: network namespaces joined by a virtual cable. Here the addresses
-# are beyond loopback, which auth and seal may use and none may not. Skipped if namespaces cannot be
-# created (root only).
+# Server and worker on two hosts: network namespaces joined by a virtual cable. The addresses
+# are not loopback addresses: security auth and seal are allowed there, none only with
+# --insecure-network. Skipped if namespaces cannot be created (root only).
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 unset WEFT_DATA_DIR WEFT_JOB_KEY
@@ -33,7 +33,7 @@ awk 'BEGIN { for (i = 0; i < 2000; i++) printf "%d,Private,%d,9th,5,Divorced,Sal
     "0,0,40,United-States,%s50K\n", 17 + i % 70, i, i % 3 ? "<=" : ">" }' >"$tap_tmp/rows.csv"
 "$WEFT_BIN" keygen "$tap_tmp/job.key" >"$tap_tmp/keygen"
 
-# run <name> <server's address> <address in --servers> <exit status wanted> <options of both...>
+# run <name> <server's address> <address in --servers> <expected exit status> <options of both...>
 run() {
     name=$1
     host=$2
@@ -72,13 +72,13 @@ run "TCP" 10.77.0.1 10.77.0.1 0 $key --transport tcp
 # shellcheck disable=SC2086
 run "TCP, seal, IPv6, every address" :: '[fd77::1]' 0 $key --security seal --transport tcp
 run "TCP, none" 10.77.0.1 10.77.0.1 2 --security none --transport tcp
-tap_like "TCP, none: the worker says why" "$(cat "$tap_tmp/worker")" \
+tap_like "TCP, none: the worker's error names --insecure-network" "$(cat "$tap_tmp/worker")" \
     '10.77.0.1 is beyond loopback.*--insecure-network'
 run "none" 10.77.0.1 10.77.0.1 2 --security none
-tap_like "none: the worker says why" "$(cat "$tap_tmp/worker")" \
+tap_like "none: the worker's error names --insecure-network" "$(cat "$tap_tmp/worker")" \
     '10.77.0.1 is beyond loopback.*--insecure-network'
-tap_like "none: the server says why" "$(cat "$tap_tmp/server.err")" \
+tap_like "none: the server's error names --insecure-network" "$(cat "$tap_tmp/server.err")" \
     '10.77.0.1 is beyond loopback.*--insecure-network'
-run "none, and meant" 10.77.0.1 10.77.0.1 0 --security none --insecure-network
+run "none with --insecure-network" 10.77.0.1 10.77.0.1 0 --security none --insecure-network
 
 tap_done
