@@ -1,6 +1,6 @@
 #!/bin/sh
-# tools/bootstrap with a fake apt: a required package is installed or bootstrap fails; an optional
-# one never makes it fail. The test uses its own list; nothing is installed.
+# tools/bootstrap with a fake apt: bootstrap installs required packages or fails; an optional
+# package never makes it fail. The test uses its own list of packages; nothing is installed.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 
@@ -48,18 +48,18 @@ bootstrap() {
     tap_is "$name" "$status $(tr '\n' '|' <"$CALLS")" "$wanted_status $wanted_calls"
 }
 
-bootstrap "all is there"                   0 '' HAS='needed luxury'
-bootstrap "what is needed is installed"    0 'update -qq|install needed|'
-bootstrap "what weft does without as well" 0 'update -qq|install needed|install luxury|' KNOWS=luxury
-bootstrap "and alone before a build"       0 'install luxury|' HAS=needed KNOWS='luxury test-luxury'
-bootstrap "if apt has no such package"     0 '' HAS=needed
-bootstrap "if it does not install"         0 'install luxury|' HAS=needed KNOWS=luxury BROKEN=luxury
-tap_like "which is said" "$(cat "$tap_tmp/out")" 'luxury does not install; going on without$'
-bootstrap "what is needed must install"    1 'update -qq|install needed|' KNOWS=luxury BROKEN=needed
-bootstrap "nobody is asked for a luxury"   0 '' HAS=needed KNOWS=luxury FAKE_ID=1000
-bootstrap "but for what is needed"         1 '' KNOWS=luxury FAKE_ID=1000
-tap_like "with the command"  "$(cat "$tap_tmp/out")" 'apt-get install .* needed *$'
+bootstrap "all packages are installed: no call" 0 '' HAS='needed luxury'
+bootstrap "a required package is installed" 0 'update -qq|install needed|'
+bootstrap "an optional package is installed" 0 'update -qq|install needed|install luxury|' KNOWS=luxury
+bootstrap "an optional package alone is installed before the first build" 0 'install luxury|' HAS=needed KNOWS='luxury test-luxury'
+bootstrap "an optional package that apt does not have is omitted" 0 '' HAS=needed
+bootstrap "an optional package that cannot be installed is no error" 0 'install luxury|' HAS=needed KNOWS=luxury BROKEN=luxury
+tap_like "a message says so" "$(cat "$tap_tmp/out")" 'luxury does not install; going on without$'
+bootstrap "a required package that cannot be installed is an error" 1 'update -qq|install needed|' KNOWS=luxury BROKEN=needed
+bootstrap "without root an optional package is not installed" 0 '' HAS=needed KNOWS=luxury FAKE_ID=1000
+bootstrap "without root a missing required package is an error" 1 '' KNOWS=luxury FAKE_ID=1000
+tap_like "the error has the command to run"  "$(cat "$tap_tmp/out")" 'apt-get install .* needed *$'
 mkdir "$tap_tmp/tree/build-asan"
-bootstrap "not before every build"         0 '' HAS=needed KNOWS=luxury
+bootstrap "an optional package is not installed before later builds" 0 '' HAS=needed KNOWS=luxury
 
 tap_done

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Checks that no line with a comment in C sources and headers is longer than 100 columns; the rest of
-# the code is clang-format's, which does not break long words and strings.
+# the code is formatted by clang-format, which does not break long words and strings.
 # Usage: columns.sh [root of the tree]
-# columns_self.sh proves that this check can fail.
+# columns_self.sh shows that this check can fail.
 set -u
 root=${1:-$(dirname "$0")/../..}
 cd "$root" || exit 2

@@ -13,13 +13,13 @@ accepts() { # accepts <case> <line>
 finds() { # finds <case> <line>
     printf '%s\n' "$2" >"$file"
     tap_run_fails "$1" 1 "$check" "$tap_tmp"
-    tap_like "with its place" "$(cat "$tap_tmp/run.out")" '^# src/base/a.c:1:'
+    tap_like "with file and line" "$(cat "$tap_tmp/run.out")" '^# src/base/a.c:1:'
 }
-accepts "100 columns" "/* $x90 123 */"
-accepts "100 columns of more bytes" "/* $x90 12µ */"
-accepts "a long line of code" "int a123456789 = 1$x90;"
-finds "101 columns" "/* $x90 1234 */"
-finds "the middle of a comment" " * $x90 1234567"
-finds "a comment after code" "int b = 1; /* $x90 */"
-finds "a line comment" "// $x90 12345678"
+accepts "100 columns are accepted" "/* $x90 123 */"
+accepts "100 columns of more than 100 bytes are accepted" "/* $x90 12µ */"
+accepts "a long line of code is accepted" "int a123456789 = 1$x90;"
+finds "101 columns are found" "/* $x90 1234 */"
+finds "a long line within a comment is found" " * $x90 1234567"
+finds "a long line with a comment after code is found" "int b = 1; /* $x90 */"
+finds "a long line comment is found" "// $x90 12345678"
 tap_done

@@ -42,6 +42,6 @@ counts "bail out"                    SKIP  0   'Bail out! no memory\n'          
 seen=$("$count" "$tap_tmp/log.json")
 tap_is   "two programs"          "$(echo "$seen" | tail -n 1)" "total 1 1 1"
 tap_like "names what failed"     "$seen" '^FAILED  x'
-tap_like "shows its message"     "$seen" '1 != 2'
+tap_like "prints its output"     "$seen" '1 != 2'
 tap_like "names what is skipped" "$seen" '^SKIPPED y: c: no data'
 tap_done

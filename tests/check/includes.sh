@@ -16,7 +16,7 @@
 # Also checked: project headers are written "folder/file.h" and exist; layers include no system
 # header beyond the short list below; wire/weft_wire.h and the headers of agg stay freestanding (they
 # are compiled for BPF).
-# One TAP case per folder. includes_self.sh proves that this check can fail.
+# One TAP case per folder. includes_self.sh shows that this check can fail.
 set -u
 LC_ALL=C
 export LC_ALL
@@ -67,7 +67,7 @@ violations() {
                 split($0, quoted, "\"")
                 name = quoted[2]
                 n = split(name, part, "/")
-                if (n < 2 || name ~ /\.\./) { bad("write it \"folder/file.h\""); next }
+                if (n < 2 || name ~ /\.\./) { bad("not written as \"folder/file.h\""); next }
                 if ((getline line < ("src/" name)) < 0) { bad("no such header in src/"); next }
                 close("src/" name)
                 if (!has(allowed, part[1])) bad(self " must not include " part[1])
@@ -150,11 +150,11 @@ for path in src/*/; do
     *" $folder "*) headers=$layer_headers ;;
     *) headers=any ;;
     esac
-    report "src/$folder sees only: ${allowed:-itself}" "$(violations "$folder" "$allowed" "$headers")"
+    report "src/$folder includes only: ${allowed:-itself}" "$(violations "$folder" "$allowed" "$headers")"
 done
-report "io/udp does not see io/tcp" "$(driver_violations udp tcp)"
-report "io/tcp does not see io/udp" "$(driver_violations tcp udp)"
-report "include/weft stands alone" "$(public_violations)"
+report "io/udp does not include io/tcp" "$(driver_violations udp tcp)"
+report "io/tcp does not include io/udp" "$(driver_violations tcp udp)"
+report "include/weft includes no internal headers" "$(public_violations)"
 
 echo "1..$count"
 exit $failed

@@ -6,7 +6,7 @@
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 
 if [ ! -f /etc/debian_version ]; then
-    tap_skip "make install" "this is no Debian: the folder is meson's own choice"
+    tap_skip "make install" "not Debian: meson chooses the directory"
     tap_done
 fi
 unset MAKEFLAGS MFLAGS PREFIX LIBDIR DESTDIR PKG_CONFIG_PATH PKG_CONFIG_LIBDIR LD_LIBRARY_PATH
@@ -39,46 +39,46 @@ chmod +x "$tap_tmp/bin/ldconfig"
 CALLS=$tap_tmp/calls
 PATH=$tap_tmp/bin
 export CALLS PATH
-tap_run_fails "dpkg-architecture is hidden" 127 sh -c 'dpkg-architecture -qDEB_HOST_MULTIARCH'
+tap_run_fails "dpkg-architecture is not in PATH" 127 sh -c 'dpkg-architecture -qDEB_HOST_MULTIARCH'
 
 # ---- as in the README, into an empty root ----
 root=$tap_tmp/root
-tap_run "make install" make -C "$tree" install DESTDIR="$root"
-tap_is "of a package leaves the loader's list alone" "$(cat "$CALLS" 2>/dev/null)" ""
+tap_run "make install with DESTDIR succeeds" make -C "$tree" install DESTDIR="$root"
+tap_is "it does not run ldconfig" "$(cat "$CALLS" 2>/dev/null)" ""
 found=$(find "$root" -name weft.pc)
 seen=${found#"$root"}
-tap_like "pkg-config looks in ${seen%/weft.pc}" \
+tap_like "pkg-config searches ${seen%/weft.pc}" \
     ":$(pkg-config --variable pc_path pkg-config):" ":${seen%/weft.pc}:"
 found=$(find "$root" -name libweft.so.0)
 seen=${found#"$root"}
 # It prints each folder, also missing ones.
-tap_like "the loader looks in ${seen%/libweft.so.0}" \
+tap_like "the loader searches ${seen%/libweft.so.0}" \
     "$("$real_ldconfig" -N -X -v 2>&1 | grep ' \?/usr/local')" "\(^\|[ :]\)${seen%/libweft.so.0}:"
 
 # The usual folders in that root.
 PKG_CONFIG_LIBDIR=$(pkg-config --variable pc_path pkg-config | sed "s#^#:#; s#:/#:$root/#g; s#^:##")
-tap_run "a program is compiled with what pkg-config says" \
+tap_run "a program is compiled with the flags of pkg-config" \
     sh -c 'cc "$1/user.c" $(PKG_CONFIG_LIBDIR=$2 PKG_CONFIG_SYSROOT_DIR=$3 pkg-config --cflags --libs weft) -o "$1/user"' \
     sh "$tap_tmp" "$PKG_CONFIG_LIBDIR" "$root"
-tap_run "and runs" env LD_LIBRARY_PATH="${found%/libweft.so.0}" "$tap_tmp/user"
+tap_run "the program runs" env LD_LIBRARY_PATH="${found%/libweft.so.0}" "$tap_tmp/user"
 
 # ---- the same folder with dpkg-dev, which meson itself would choose ----
 printf '#!/bin/sh\nexec cc -print-multiarch\n' >"$tap_tmp/bin/dpkg-architecture"
 chmod +x "$tap_tmp/bin/dpkg-architecture"
-tap_run "make install with dpkg-architecture" make -C "$tree" install DESTDIR="$tap_tmp/root-2"
-tap_is "installs to the same place" "$(cd "$tap_tmp/root-2" && find . | sort)" "$(cd "$root" && find . | sort)"
+tap_run "make install with dpkg-architecture succeeds" make -C "$tree" install DESTDIR="$tap_tmp/root-2"
+tap_is "it installs the same files" "$(cd "$tap_tmp/root-2" && find . | sort)" "$(cd "$root" && find . | sort)"
 
-# ---- elsewhere: the output names the remedy ----
+# ---- another prefix: the output names the variables to set ----
 : >"$CALLS"
-tap_run "make install to a folder of one's own" make -C "$tree" install PREFIX="$tap_tmp/own" LIBDIR=lib
+tap_run "make install with PREFIX succeeds" make -C "$tree" install PREFIX="$tap_tmp/own" LIBDIR=lib
 out=$(cat "$tap_tmp/run.out")
-tap_like "renews the loader's list, as root" "$(id -u) $(cat "$CALLS")" '^0 ldconfig\|^[1-9]'
+tap_like "it runs ldconfig if it is root" "$(id -u) $(cat "$CALLS")" '^0 ldconfig\|^[1-9]'
 PKG_CONFIG_PATH=$(echo "$out" | sed -n 's/.*export PKG_CONFIG_PATH=//p')
 LD_LIBRARY_PATH=$(echo "$out" | sed -n 's/.*export LD_LIBRARY_PATH=//p')
-tap_is "says where pkg-config has to look" "$PKG_CONFIG_PATH" "$tap_tmp/own/lib/pkgconfig"
-tap_is "and where the loader has to" "$LD_LIBRARY_PATH" "$tap_tmp/own/lib"
+tap_is "it prints PKG_CONFIG_PATH" "$PKG_CONFIG_PATH" "$tap_tmp/own/lib/pkgconfig"
+tap_is "it prints LD_LIBRARY_PATH" "$LD_LIBRARY_PATH" "$tap_tmp/own/lib"
 export PKG_CONFIG_PATH LD_LIBRARY_PATH
-tap_run "with which a program is compiled" \
+tap_run "with these a program is compiled and runs" \
     sh -c 'cc "$1/user.c" $(pkg-config --cflags --libs weft) -o "$1/user" && "$1/user"' sh "$tap_tmp"
 
 tap_done

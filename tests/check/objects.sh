@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checks that a peer of core consists of objects: only the files that own an object, and the
+# Checks that each part of a peer in core is encapsulated: only the files that own an object, and the
 # functions of its header, write its fields. Usage: objects.sh [root of the tree]
 #
 # A write is an assignment to a field, at any depth and with any name of the peer variable; a
@@ -134,7 +134,7 @@ done
 for message in tx_msg rx_msg; do
     report "a message, struct $message, is written by: $message" "$(message_violations "$message")"
 done
-report "tests ask core_inspect.h for a peer" "$(grep -nE '(^|[^a-z_])ep(\[[^]]*\])?->peers\[' \
+report "tests access a peer only through core_inspect.h" "$(grep -nE '(^|[^a-z_])ep(\[[^]]*\])?->peers\[' \
     tests/unit/*.c tests/unit/*.h tests/fuzz/*.c 2>/dev/null | grep -v '^tests/unit/core_inspect.h:')"
 report "no file of core is longer than 700 lines" "$(wc -l src/core/*.[ch] |
     awk '$2 != "total" && $1 > 700 { print $2 ":" $1 ": too long" }')"

@@ -37,31 +37,31 @@ $seen"
 }
 
 good_tree
-tap_run "a good tree passes" "$here/objects.sh" "$tree"
+tap_run "a valid tree passes" "$here/objects.sh" "$tree"
 
-must_fail "another's field is set"       src/core/rx.c  'p->conn.heard_ns = now_ns;'      'conn is not written'
-must_fail "another's bits are set"       src/core/ack.c 'p->rx.need_done |= p->rx.closed;' 'rx is not written'
-must_fail "another's count moves"        src/core/rx.c  'p->recovery.pto_count++;'         'recovery is not written'
+must_fail "a field of another object" src/core/rx.c  'p->conn.heard_ns = now_ns;'      'conn is not written'
+must_fail "bits of another object"   src/core/ack.c 'p->rx.need_done |= p->rx.closed;' 'rx is not written'
+must_fail "a count of another object" src/core/rx.c  'p->recovery.pto_count++;'         'recovery is not written'
 must_fail "a write on the next line"     src/core/rx.c  'p->pacer.until_ns\n = WEFT_NEVER;' 'pacer is not written'
-must_fail "a place of another's array"   src/core/rx.c  'p->ack.window[b] = 0;'            'ack is not written'
+must_fail "an element of its array"    src/core/rx.c  'p->ack.window[b] = 0;'            'ack is not written'
 must_fail "a peer of the table"          src/core/rx.c  'ep->peers[i].tx.held &= ~bit;'    'tx is not written'
 must_fail "another name for the peer"    src/core/rx.c  'oldest->conn.idle = true;'        'conn is not written'
 must_fail "a field of a field"           src/core/rx.c  'p->sec.hello.clock = now;'        'sec is not written'
 must_fail "another name for the object"  src/core/rx.c  '    struct ack *a = &p->ack;'     'ack is not written'
-must_fail "a name for a part of it"      src/core/rx.c  'struct weft_wire_hello *h = &p->sec.hello;' 'sec is not written'
-must_fail "a copy"                       src/core/rx.c  'memcpy(p->sec.hello.cookie, cookie, 16);' 'sec is not written'
-must_fail "a clearing"                   src/core/rx.c  'memset(&p->path, 0, sizeof(p->path));' 'path is not written'
-must_fail "the whole object"             src/core/rx.c  'p->pacer = (struct pacer){0};'    'pacer is not written'
+must_fail "a pointer into the object" src/core/rx.c  'struct weft_wire_hello *h = &p->sec.hello;' 'sec is not written'
+must_fail "a copy into it"                       src/core/rx.c  'memcpy(p->sec.hello.cookie, cookie, 16);' 'sec is not written'
+must_fail "memset of it"                   src/core/rx.c  'memset(&p->path, 0, sizeof(p->path));' 'path is not written'
+must_fail "an assignment to it"             src/core/rx.c  'p->pacer = (struct pacer){0};'    'pacer is not written'
 must_fail "a message's field"            src/core/tx.c 'void f(struct tx_msg *m)\n{\n    m->in_flight--;\n}' 'tx_msg is not written'
 must_fail "another name for a message"   src/core/tx.c '    struct rx_msg *oldest = &p->rx.msgs[0];\n    oldest->seq = 1;' 'rx_msg is not written'
 must_fail "a message on the next line"   src/core/tx.c '    struct tx_msg *m = f();\n    m->acked_count\n        = 1;' 'tx_msg is not written'
-must_fail "a message of the set"         src/core/tx.c 'p->tx.msgs[slot].unpolled = false;' 'tx_msg is not written'
+must_fail "a message of the table"         src/core/tx.c 'p->tx.msgs[slot].unpolled = false;' 'tx_msg is not written'
 must_fail "a whole message"              src/core/tx.c '    struct rx_msg *m = f();\n    *m = (struct rx_msg){0};' 'rx_msg is not written'
 must_fail "a message's mask"             src/core/tx.c '    struct tx_msg *m = f();\n    weft_bits_set(m->lost, chunk);' 'tx_msg is not written'
 must_fail "a copy into a message"        src/core/tx.c '    struct rx_msg *m = f();\n    memcpy(m->inline_mask, words, 8);' 'rx_msg is not written'
 must_fail "a message's part by address"  src/core/tx.c '    struct tx_msg *m = f();\n    weft_perm_next(&m->perm);' 'tx_msg is not written'
 must_fail "congestion control"           src/core/rx.c  'p->cc.marks = false;'             'cc is not written'
-must_fail "a test reaches into the table" tests/unit/test_core.c 't->ep[1]->peers[0].ack.at_once = true;' 'peers'
+must_fail "a test that accesses the table" tests/unit/test_core.c 't->ep[1]->peers[0].ack.at_once = true;' 'peers'
 
 good_tree
 awk 'BEGIN { for (i = 0; i < 701; i++) print "//" }' >"$tree/src/core/long.c"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds do not depend on their folder: neither the program nor the library nor their debug
+# Builds do not depend on their directory: neither the program nor the library nor their debug
 # information contains a path of the source tree or of the build folder. Otherwise two builds from
 # different folders would differ. Usage: paths.sh <file>...
 # shellcheck source=tests/lib/tap.sh
@@ -13,12 +13,12 @@ paths_of() {
 }
 
 for file in "$@"; do
-    tap_is "$(basename "$file") holds no path of where it was built" "$(paths_of "$file")" ""
-    tap_like "its debug information names sources from the root of the tree" \
+    tap_is "$(basename "$file") contains no path of the source tree or the build directory"$file") holds no path of where it was built" "$(paths_of "$file")" ""
+    tap_like "$(basename "$file") names sources relative to the source tree" \
         "$(strings -a "$file")" '^src/base/assert\.c$'
 done
 
-echo "$WEFT_BUILD_ROOT/x.c" >"$tap_tmp/planted"
-tap_is "such a path is found" "$(paths_of "$tap_tmp/planted")" "$WEFT_BUILD_ROOT/x.c"
+echo "$WEFT_BUILD_ROOT/x.c" >"$tap_tmp/example"
+tap_is "the check finds such a path" "$(paths_of "$tap_tmp/example")" "$WEFT_BUILD_ROOT/x.c"
 
 tap_done

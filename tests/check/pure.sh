@@ -1,5 +1,5 @@
 #!/bin/sh
-# Proves that the layers are pure: no system call, no clock, no printing, no allocation after init.
+# Checks that the layers are pure: no system call, no clock, no printing, no allocation after init.
 # Usage: pure.sh <pure.allow> <archive.a>...      one TAP case per archive
 #
 # How: a layer can only reach the system through a symbol that its archive does not define. Every
@@ -7,9 +7,9 @@
 # file restricts the callers, the function that holds the relocation must match. Inline assembler
 # with a syscall instruction would escape the symbol table, so the disassembly is searched for it.
 #
-# The simulator's archive has a shorter rule (see deny below): virtual time only, no sockets, and no
+# The simulator's archive has another rule (sim_deny below): virtual time only, no sockets, and no
 # randomness except the seed's; otherwise the same seed would not give the same run. node and api
-# have a rule, too, because they are part of libweft.so, which must not write to a program's
+# have a third rule (print_deny), because they are part of libweft.so, which must not write to a program's
 # terminal.
 #
 # Run on the release build: sanitizers add calls of their own. pure_self.sh shows that it can fail.
@@ -71,8 +71,8 @@ needs() {
     ' "$work/outside" "$work/text" "$work/relocations" | sort -u
 }
 
-# Reads the lines of `needs` and prints those that pure.allow does not allow.
-refused() {
+# Reads the lines of `needs` and prints those that pure.allow does not permit.
+violations() {
     awk '
         FILENAME != "-" && /^[ \t]*(#|$)/ { next }
         FILENAME != "-" { callers[$1] = $2; next }
@@ -105,7 +105,7 @@ for archive in "$@"; do
                 print $1 ", called by " $2 " (" $3 "): a library does not print"
             }' "$work/needs")
     else
-        found=$(refused <"$work/needs")
+        found=$(violations <"$work/needs")
     fi
     if [ -z "$found" ]; then
         echo "ok $count - $name"

@@ -52,13 +52,13 @@ void weft_thing_free(void *thing);
 void weft_thing_free(void *thing) { free(thing); }
 END
 
-must_fail "allocation in the middle of a life" 'malloc, called by weft_thing_push' <<'END'
+must_fail "allocation by a function other than a constructor" 'malloc, called by weft_thing_push' <<'END'
 #include <stdlib.h>
 void *weft_thing_push(size_t bytes);
 void *weft_thing_push(size_t bytes) { return malloc(bytes); }
 END
 
-must_fail "allocation behind a static helper" 'malloc, called by helper' <<'END'
+must_fail "allocation by a static function" 'malloc, called by helper' <<'END'
 #include <stdlib.h>
 static __attribute__((noinline)) void *helper(size_t bytes) { return malloc(bytes); }
 char *weft_thing_push(size_t bytes);
@@ -84,7 +84,7 @@ long now(void);
 long now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_nsec; }
 END
 
-must_fail "errno, so a system call is near" '__errno_location' <<'END'
+must_fail "errno, which indicates a system call" '__errno_location' <<'END'
 #include <errno.h>
 int last(void);
 int last(void) { return errno; }

@@ -42,20 +42,20 @@ same() { # same <name> <file> <file>
         diff "$2" "$3" | sed 's/^/#   /'
     fi
 }
-same "exported is what the headers declare" "$tmp/headers" "$tmp/exported"
-same "the version script names what the headers declare" "$tmp/headers" "$tmp/map"
-same "weft_coll(3), weft_ps(3) and weft_transport(3) have the prototypes of the headers" "$tmp/declared" "$tmp/manual"
+same "the exported functions are those of the headers" "$tmp/headers" "$tmp/exported"
+same "the version script has the functions of the headers" "$tmp/headers" "$tmp/map"
+same "the manual pages have the prototypes of the headers" "$tmp/declared" "$tmp/manual"
 
 readelf -d "$library" | sed -n 's/.*Library soname: \[\(.*\)\]/\1/p' >"$tmp/soname"
 echo "$soname" >"$tmp/wanted"
-same "the soname" "$tmp/wanted" "$tmp/soname"
+same "the soname is that of meson.build" "$tmp/wanted" "$tmp/soname"
 
 # Otherwise neither would start without these libraries (src/crypto/ipsec_mb_library.h,
 # src/obs/http_library.h).
 for binary in "$library" "$program"; do
     readelf -d "$binary" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' >"$tmp/needed"
     grep -v '^lib\(IPSec_MB\|microhttpd\)\.' "$tmp/needed" >"$tmp/wanted"
-    same "$(basename "$binary") needs nothing to start that is loaded on demand" "$tmp/wanted" "$tmp/needed"
+    same "$(basename "$binary") is not linked with libraries that are loaded on demand"$binary") needs nothing to start that is loaded on demand" "$tmp/wanted" "$tmp/needed"
 done
 
 echo "1..$count"

@@ -13,29 +13,29 @@ cp "$(command -v sleep)" "$tap_tmp/a) b/c) Z d" # the name is in the line with t
 sh -c '"$0" 1000 & echo $! >"$1.new" && mv "$1.new" "$1"; exec sleep 1000' \
     "$tap_tmp/a) b/c) Z d" "$tap_tmp/pid" &
 parent=$!
-tap_run "it has begun" tap_until [ -s "$tap_tmp/pid" ]
+tap_run "the process has started" tap_until [ -s "$tap_tmp/pid" ]
 process=$(cat "$tap_tmp/pid")
 is_in() { [ "$(tap_state "$process")" = "$1" ]; }
-tap_run "a process that sleeps" tap_until is_in S
-tap_run "is alive" tap_alive "$process"
+tap_run "a sleeping process has the state S" tap_until is_in S
+tap_run "it is alive" tap_alive "$process"
 kill -STOP "$process"
-tap_run "one that is stopped" tap_until is_in T
-tap_run "is alive, too" tap_alive "$process"
+tap_run "a stopped process has the state T" tap_until is_in T
+tap_run "it is alive" tap_alive "$process"
 kill -KILL "$process"
-tap_run "a zombie" tap_until is_in Z
-tap_run_fails "is not" 1 tap_alive "$process"
+tap_run "a killed process without wait is a zombie" tap_until is_in Z
+tap_run_fails "it is not alive" 1 tap_alive "$process"
 kill -KILL $parent
 wait $parent 2>/dev/null
-tap_is "one that is gone has no state" "$(tap_state $parent)" ""
-tap_run_fails "and is not alive" 1 tap_alive $parent
-tap_run_fails "nor is one without a number" 1 tap_alive ""
+tap_is "a process that does not exist has no state" "$(tap_state $parent)" ""
+tap_run_fails "it is not alive" 1 tap_alive $parent
+tap_run_fails "an empty pid is not alive" 1 tap_alive ""
 unset -f ps
 
 printf 'int main(int argc, char **argv) { int a[2] = {0, 1}; return argv[0] ? a[argc * 2] : 0; }\n' \
     >"$tap_tmp/bad.c"
 bad=$tap_tmp/bad
 if ! "$@" -g -fsanitize=address,undefined -fno-sanitize-recover=all -o "$bad" "$tap_tmp/bad.c" 2>"$tap_tmp/cc.out"; then
-    tap_skip "sanitizers' findings" "no sanitizers here: $(head -n 1 "$tap_tmp/cc.out")"
+    tap_skip "sanitizer reports" "no sanitizers here: $(head -n 1 "$tap_tmp/cc.out")"
     tap_done
 fi
 printf 'int main(void) { return 0; }\n' >"$tap_tmp/good.c"
@@ -62,8 +62,8 @@ wait $!
 tap_pass "all is well"
 tap_done
 END
-tap_like "is reported as a failed case" "$(cat "$tap_tmp/inner.out")" '^not ok 2 - '
-tap_like "which the plan counts" "$(cat "$tap_tmp/inner.out")" '^1\.\.2$'
+tap_like "it is reported as a failed case" "$(cat "$tap_tmp/inner.out")" '^not ok 2 - '
+tap_like "the plan counts that case" "$(cat "$tap_tmp/inner.out")" '^1\.\.2$'
 inner "a finding in a process that tap_at_exit ends" 1 '^not ok 2 - ' <<'END'
 mkfifo "$tap_tmp/wait"
 { read -r word <"$tap_tmp/wait"; "$bad"; } >/dev/null 2>&1 &
@@ -84,9 +84,9 @@ END
 inner "a test that receives SIGTERM runs tap_at_exit" 1 '^its folder: /' <<'END'
 tap_at_exit 'echo "its folder: $(ls -d "$tap_tmp")"'
 kill -TERM $$
-tap_pass "it goes on"
+tap_pass "it continues"
 tap_done
 END
 folder=$(sed -n 's/^its folder: //p' "$tap_tmp/inner.out")
-tap_is "and removes its folder" "$(ls -d "$folder" 2>/dev/null)" ""
+tap_is "it removes its directory" "$(ls -d "$folder" 2>/dev/null)" ""
 tap_done

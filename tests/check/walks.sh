@@ -36,6 +36,6 @@ while read -r name file; do
 done <<END
 $list
 END
-[ $count -ge 20 ] || { failed=1; count=$((count + 1)); echo "not ok $count - the walks name functions"; }
+[ $count -ge 20 ] || { failed=1; count=$((count + 1)); echo "not ok $count - the walks name at least 20 functions"; }
 echo "1..$count"
 exit $failed

@@ -16,28 +16,28 @@ good_tree() {
 }
 
 good_tree
-tap_run "a true walk passes" "$here/walks.sh" "$tree"
+tap_run "a correct walk passes" "$here/walks.sh" "$tree"
 
 good_tree
 sed -i 's/step_7(/step_seven(/' "$tree/src/core/steps.c"
-tap_run_fails "a function has another name" 1 "$here/walks.sh" "$tree"
+tap_run_fails "a function with another name fails" 1 "$here/walks.sh" "$tree"
 
 good_tree
 printf 'void caller(void)\n{\n    step_21();\n}\n' >>"$tree/src/core/steps.c"
 echo '21. `step_21` (src/core/steps.c) is only called there.' >>"$tree/docs/ARCHITECTURE.md"
-tap_run_fails "a call is no definition" 1 "$here/walks.sh" "$tree"
+tap_run_fails "a call is not a definition" 1 "$here/walks.sh" "$tree"
 
 good_tree
 printf 'static void step_21(int a,\n                    int b);\nstatic int other(void)\n{\n}\n' >>"$tree/src/core/steps.c"
 echo '21. `step_21` (src/core/steps.c) is only declared there.' >>"$tree/docs/ARCHITECTURE.md"
-tap_run_fails "a declaration is no definition" 1 "$here/walks.sh" "$tree"
+tap_run_fails "a declaration is not a definition" 1 "$here/walks.sh" "$tree"
 
 good_tree
 mv "$tree/src/core/steps.c" "$tree/src/core/stairs.c"
-tap_run_fails "the file is gone" 1 "$here/walks.sh" "$tree"
+tap_run_fails "a missing file fails" 1 "$here/walks.sh" "$tree"
 
 good_tree
 echo 'Nothing.' >"$tree/docs/ARCHITECTURE.md"
-tap_run_fails "a page without a walk" 1 "$here/walks.sh" "$tree"
+tap_run_fails "a page without a walk fails" 1 "$here/walks.sh" "$tree"
 
 tap_done

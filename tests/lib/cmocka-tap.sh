@@ -7,7 +7,7 @@
 # not awk or sed: these buffer output to a pipe, and the progress of a hanging test must be visible.
 
 why=
-mend() {
+correct() {
     while IFS= read -r line || [ -n "$line" ]; do
         case $line in
         "not ok "*" # SKIP "*)
@@ -28,5 +28,5 @@ mend() {
 
 # The pipeline's exit status is the program's, not the loop's.
 exec 4>&1
-status=$({ { "$@" 3>&- 4>&-; echo $? >&3; } | mend >&4; } 3>&1)
+status=$({ { "$@" 3>&- 4>&-; echo $? >&3; } | correct >&4; } 3>&1)
 exit "$status"

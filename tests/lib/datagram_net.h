@@ -1,7 +1,7 @@
 /* A network of datagrams in memory, on virtual time, used by the tests of endpoints.
  *
- * Each end is an endpoint (core/endpoint.h) with an address. A burst that it sends is cut into
- * datagrams as the kernel cuts it, and each arrives NET_DELAY_NS later, in the order of sending. A
+ * Each end is an endpoint (core/endpoint.h) with an address. A burst that it sends is divided into
+ * datagrams as by the kernel (GSO), and each arrives NET_DELAY_NS later, in the order of sending. A
  * test may configure faults: loss, duplicates, reordering, another delay of one end or a gap
  * between packets to it, ends that cannot reach each other, and a frozen end. It may also install
  * functions that are called when a datagram is sent and when it arrives. One seed determines
@@ -63,7 +63,7 @@ struct net {
     uint64_t now_ns;
     struct net_end end[ENDS_MAX];
     struct net_datagram *queue; /* sorted by due_ns */
-    uint32_t queued, queue_room;
+    uint32_t queued, queue_max;
     struct net_datagram kept[KEPT_MAX];
     uint32_t kept_count;
     bool keep; /* the first KEPT_MAX sent datagrams */
@@ -182,9 +182,9 @@ static inline void net_keep(struct net *net, const struct net_datagram *d)
 static inline void net_enqueue(struct net *net, const struct net_datagram *d)
 {
     WEFT_ASSERT(net->queued < NET_QUEUE_MAX);
-    if (net->queued == net->queue_room) {
-        net->queue_room = net->queue_room == 0 ? 64 : 2 * net->queue_room;
-        net->queue = realloc(net->queue, net->queue_room * sizeof(*net->queue));
+    if (net->queued == net->queue_max) {
+        net->queue_max = net->queue_max == 0 ? 64 : 2 * net->queue_max;
+        net->queue = realloc(net->queue, net->queue_max * sizeof(*net->queue));
         WEFT_ASSERT(net->queue != NULL);
     }
     uint32_t at = net->queued++;
@@ -336,7 +336,7 @@ static inline void net_arrive(struct net *net, const struct net_datagram *d)
 }
 
 /* A datagram for a frozen end is queued, as in a socket's buffer. */
-static inline bool net_waits(struct net *net, struct net_datagram *d)
+static inline bool net_hold_frozen(struct net *net, struct net_datagram *d)
 {
     for (uint32_t i = 0; i < ENDS_MAX; i++) {
         if (net_addr_is(&net->end[i].addr, &d->to) && net->now_ns < net->end[i].frozen_until_ns) {
@@ -373,7 +373,7 @@ static inline bool net_step(struct net *net, uint64_t until_ns)
     net->now_ns = weft_max_u64(net->now_ns, next_ns);
     while (net->queued > 0 && net->queue[0].due_ns <= net->now_ns) {
         struct net_datagram d = net_dequeue(net, 0);
-        if (net_waits(net, &d)) {
+        if (net_hold_frozen(net, &d)) {
             continue;
         }
         if (net->on_arrival == NULL || net->on_arrival(net, &d)) {

@@ -12,8 +12,8 @@
 # $tap_tmp is a fresh folder, removed at exit. A script that dies before tap_done has no plan, and
 # both meson and tools/run-tests count that as a failure.
 #
-# Sanitizer reports of any process of the test, including background processes and any destination
-# of their output, are printed at the end and fail the test. For processes to end and other cleanup
+# Sanitizer reports of any process of the test are printed at the end and fail the test: also of
+# background processes, and wherever their output goes. For processes to end and other cleanup
 # use tap_at_exit 'kill $server; wait' instead of a trap of EXIT.
 
 tap_count=0
@@ -45,8 +45,8 @@ tap_end_all() {
     eval "$tap_words"
 }
 
-# Prints and removes the sanitizer reports: the report files, and the output of processes without
-# this environment in files of the test.
+# Prints and removes the sanitizer reports: the report files, and reports in other files of the test,
+# from processes that do not have this environment.
 tap_findings() {
     [ -n "$tap_sanitized" ] && [ -d "$tap_tmp/.found" ] || return 0
     for tap_report in "$tap_tmp"/.found/*; do
@@ -91,7 +91,7 @@ tap_include() {
         "#"*) echo "$tap_line" ;;
         esac
     done <"$tap_tmp/.tap"
-    tap_is "$tap_name ends well" "$tap_status" 0
+    tap_is "$tap_name exits with 0" "$tap_status" 0
     [ "$tap_status" = 0 ] || sed 's/^/#   /' "$tap_tmp/.errors"
 }
 
@@ -109,8 +109,8 @@ tap_skip() {
     echo "ok $tap_count - $1 # SKIP $2"
 }
 
-# Output goes to run.out when the command has ended: it may read that of the one before. (jq -e takes a
-# file without a word for a success.) A test may have emptied PATH.
+# The output replaces run.out when the command has ended, because the command may read the previous
+# run.out, and jq -e accepts an empty file. PATH may be empty, hence `command -p`.
 tap_keep() {
     tap_got=0
     "$@" >"$tap_tmp/run.new" 2>&1 || tap_got=$?
@@ -139,18 +139,18 @@ tap_run_fails() {
     if [ "$tap_got" = "$tap_want" ]; then
         tap_pass "$tap_name"
     else
-        tap_fail "$tap_name" "exit $tap_got, wanted $tap_want, from: $*
+        tap_fail "$tap_name" "exit $tap_got, expected $tap_want, from: $*
 $(cat "$tap_tmp/run.out")"
     fi
 }
 
-# tap_is <name> <seen> <wanted>
+# tap_is <name> <seen> <expected>
 tap_is() {
     if [ "$2" = "$3" ]; then
         tap_pass "$1"
     else
-        tap_fail "$1" "seen:   $2
-wanted: $3"
+        tap_fail "$1" "seen:     $2
+expected: $3"
     fi
 }
 
@@ -159,8 +159,8 @@ tap_like() {
     if printf '%s\n' "$2" | grep -q -e "$3"; then
         tap_pass "$1"
     else
-        tap_fail "$1" "seen:   $2
-wanted: a line matching $3"
+        tap_fail "$1" "seen:     $2
+expected: a line matching $3"
     fi
 }
 
@@ -194,7 +194,7 @@ tap_patient() {
             return
         fi
     done
-    tap_fail "$tap_name" "exit $tap_got, wanted $tap_want and a line matching $tap_regex, from: $*
+    tap_fail "$tap_name" "exit $tap_got, expected $tap_want and a line matching $tap_regex, from: $*
 $(cat "$tap_tmp/run.out")"
 }
 
@@ -207,8 +207,8 @@ tap_port() {
     echo "$tap_port"
 }
 
-# tap_state <pid>: prints the state of a process as in ps: R, S, D, T, Z, ...; nothing if there is
-# none. Read from /proc, because ps sometimes prints nothing for a process that runs.
+# tap_state <pid>: prints the state of a process as in ps: R, S, D, T, Z, ...; nothing if it does not
+# exist. Read from /proc, because ps sometimes prints nothing for a process that runs.
 tap_state() {
     [ -n "$1" ] && read -r tap_stat <"/proc/$1/stat" || return 0
     tap_stat=${tap_stat##*) }
@@ -225,15 +225,15 @@ tap_alive() {
 tap_done() {
     tap_end_all
     tap_seen=$(tap_findings)
-    [ -z "$tap_seen" ] || tap_fail "no sanitizer finds anything, in no process" "$tap_seen"
+    [ -z "$tap_seen" ] || tap_fail "no process has a sanitizer report" "$tap_seen"
     echo "1..$tap_count"
     [ "$tap_failed" = 0 ]
     exit
 }
 
 # tap_python [ARGUMENT ...]: run the program on standard input with the Python package and the library of
-# this build. tap_has_python: whether an interpreter can; only of the release build, for a sanitizer would
-# have to be loaded before the interpreter.
+# this build. tap_has_python: whether an interpreter can do so. It cannot in sanitizer builds, because the
+# sanitizer's library would have to be loaded before the interpreter.
 tap_python_found=
 tap_has_python() {
     [ "$WEFT_BUILD_NAME" = release ] || return 1
