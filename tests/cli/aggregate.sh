@@ -1,11 +1,11 @@
 #!/bin/sh
 # `weft aggregate`: workers that push through it (`weft worker`, `weft train`, Python), an aggregator
-# that is killed during the run, and wrong usage.
+# that is killed during the run, and usage errors.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 cd "$tap_tmp" || exit 1
 unset WEFT_SERVERS WEFT_RANK WEFT_WORKERS WEFT_JOB_KEY WEFT_COORDINATOR WEFT_MEMBER WEFT_JOB WEFT_VIA
-tap_run "a job key" "$WEFT_BIN" keygen job.key
+tap_run "keygen succeeds" "$WEFT_BIN" keygen job.key
 WEFT_JOB_KEY=$(cat job.key)
 export WEFT_JOB_KEY
 
@@ -42,23 +42,23 @@ first=$!
 work 1 1
 second=$!
 wait "$first"
-tap_is "the first worker ends well" $? 0
+tap_is "the first worker exits with 0" $? 0
 wait "$second"
-tap_is "the second, too" $? 0
+tap_is "the second worker exits with 0" $? 0
 kill "$aggregator"
 wait "$aggregator"
-tap_is "the aggregator ends well" $? 0
+tap_is "the aggregator exits with 0" $? 0
 kill "$server"
 wait "$server"
-tap_is "every push came by it" "$(figure pushes_absorbed aggregate.out)" "$(figure pushes_in aggregate.out)"
-tap_is "and there were some" "$(($(figure pushes_absorbed aggregate.out) > 10))" 1
-tap_is "fewer rows went out" \
+tap_is "every push at the aggregator was absorbed" "$(figure pushes_absorbed aggregate.out)" "$(figure pushes_in aggregate.out)"
+tap_is "it absorbed more than 10 pushes" "$(($(figure pushes_absorbed aggregate.out) > 10))" 1
+tap_is "it sent fewer rows than it received" \
     "$(($(figure rows_out aggregate.out) < $(figure rows_in aggregate.out)))" 1
-tap_is "the workers' clocks went by it" "$(($(figure clocks_passed aggregate.out) > 10))" 1
-tap_is "and several in one message" \
+tap_is "the workers' clocks passed through it" "$(($(figure clocks_passed aggregate.out) > 10))" 1
+tap_is "it combined clocks in messages" \
     "$(($(figure clocks_out aggregate.out) < $(figure clocks_passed aggregate.out)))" 1
-tap_is "it answered pulls" "$(($(figure pulls_answered aggregate.out) > 10))" 1
-tap_is "and asked the server for fewer rows than they wanted" \
+tap_is "it answered more than 10 pulls" "$(($(figure pulls_answered aggregate.out) > 10))" 1
+tap_is "it requested fewer rows than the workers pulled" \
     "$(($(figure pull_rows_fetched aggregate.out) < $(figure pull_rows_in aggregate.out)))" 1
 
 # ---- a second one with the same number -----------------------------------------------------------
@@ -73,15 +73,15 @@ tap_until grep -q 'epoch' 0.out
 "$WEFT_BIN" aggregate --listen 127.0.0.1:0 --workers 2 --json \
     --servers "127.0.0.1:$(port_of server.out)" >second.out 2>second.err &
 second=$!
-tap_run "a second aggregator with its number is refused, and says so" \
+tap_run "a second aggregator with its number is rejected, and reports it" \
     tap_until grep -q 'has another aggregator with number 0; end that one, or give' second.err
 wait "$last"
 wait "$first"
 kill "$second" "$aggregator"
 wait "$second"
 wait "$aggregator"
-tap_is "the first one went on" "$(($(figure pushes_absorbed aggregate.out) > 10))" 1
-tap_is "the second one sent nothing" "$(figure aggregates_out second.out)" 0
+tap_is "the first one absorbed pushes" "$(($(figure pushes_absorbed aggregate.out) > 10))" 1
+tap_is "the second one sent no sums" "$(figure aggregates_out second.out)" 0
 kill "$server"
 wait "$server"
 
@@ -93,9 +93,9 @@ second=$!
 tap_until tap_lines 1 '"epoch":1' 0.out
 kill -9 "$aggregator"
 wait "$first"
-tap_is "its aggregator is killed: the first worker ends well" $? 0
+tap_is "the aggregator is killed: the first worker exits with 0" $? 0
 wait "$second"
-tap_is "the second, too" $? 0
+tap_is "the aggregator is killed: the second worker exits with 0" $? 0
 kill "$server"
 wait "$server"
 
@@ -106,32 +106,32 @@ counter() {
     jq ".counters.$1" "$2"
 }
 
-tap_run "weft train starts an aggregator itself" "$WEFT_BIN" train --via on --workers 3 --servers 2 \
+tap_run "weft train --via on starts an aggregator" "$WEFT_BIN" train --via on --workers 3 --servers 2 \
     --epochs 1 --loss-bound 0 --report on.json
-tap_is "every push came by it" "$(counter aggregator_pushes_absorbed on.json)" \
+tap_is "every push at the aggregator was absorbed" "$(counter aggregator_pushes_absorbed on.json)" \
     "$(counter aggregator_pushes_in on.json)"
-tap_is "all of the workers' pushes, but for the first" \
+tap_is "more than half of the workers' pushes were sent through it" \
     "$(($(counter aggregator_pushes_in on.json) > $(counter client_pushes on.json) / 2))" 1
-tap_run "the model is as good" jq -e '.test_auc > 0.90 and .delivered_fraction == 1' on.json
+tap_run "the AUC is above 0.90, and everything is delivered" jq -e '.test_auc > 0.90 and .delivered_fraction == 1' on.json
 
 "$WEFT_BIN" train --via on --workers 2 --servers 1 --epochs 60 --report killed.json >killed.out 2>&1 &
 train=$!
 tap_until tap_lines 1 '^epoch 1/' killed.out
 kill -9 "$(sed -n 's/^aggregator 0: pid //p' killed.out)"
 wait "$train"
-tap_is "its aggregator is killed: the run ends well" $? 0
-tap_like "and says so" "$(cat killed.out)" '^aggregator (pid [0-9]*) .*; workers push to the servers directly$'
+tap_is "its aggregator is killed: weft train exits with 0" $? 0
+tap_like "weft train reports it" "$(cat killed.out)" '^aggregator (pid [0-9]*) .*; workers push to the servers directly$'
 
 port=7823
 "$WEFT_BIN" aggregate --listen "127.0.0.1:$port" --workers 2 --json --servers 127.0.0.1:7821 \
     >named.out 2>named.err &
 aggregator=$!
 tap_until tap_lines 1 '^shard .*:' named.out
-tap_run "weft train names one that runs" "$WEFT_BIN" train --via "127.0.0.1:$port" --workers 2 \
+tap_run "weft train --via HOST:PORT uses a running aggregator" "$WEFT_BIN" train --via "127.0.0.1:$port" --workers 2 \
     --servers 1 --port 7821 --epochs 2 --key-file job.key
 kill "$aggregator"
 wait "$aggregator"
-tap_is "which had pushes" "$(($(figure pushes_absorbed named.out) > 10))" 1
+tap_is "it absorbed pushes" "$(($(figure pushes_absorbed named.out) > 10))" 1
 
 if [ -w /dev/full ]; then
     for form in --json --pulls=0; do
@@ -141,16 +141,16 @@ if [ -w /dev/full ]; then
         tap_until grep -q ":1E90 00000000:0000 0A" /proc/net/tcp # 7824, listening
         kill "$aggregator"
         wait "$aggregator"
-        tap_is "a report that cannot be written is an error, $form" "$?" 1
-        tap_like "which is said" "$(cat full.err)" '^weft aggregate: .*standard output'
+        tap_is "a report that cannot be written: exit status 1, $form" "$?" 1
+        tap_like "the error says so, $form" "$(cat full.err)" '^weft aggregate: .*standard output'
     done
 else
-    tap_skip "a report that cannot be written is an error" "no /dev/full"
+    tap_skip "a report that cannot be written: exit status 1" "no /dev/full"
 fi
 
 "$WEFT_BIN" train --via off >usage.out 2>&1
-tap_is "--via off: wrong usage" $? 2
-tap_like "it says what there is" "$(cat usage.out)" '"off" is neither on nor the HOST:PORT'
+tap_is "--via off: usage error" $? 2
+tap_like "the error has the valid values" "$(cat usage.out)" '"off" is neither on nor the HOST:PORT'
 
 # ---- more than two aggregators -------------------------------------------------------------------
 
@@ -162,14 +162,14 @@ tap_until tap_lines 1 '^shard .*:' server.out
     --servers "127.0.0.1:$(port_of server.out)" >aggregate.out 2>aggregate.err &
 aggregator=$!
 tap_until tap_lines 1 '^shard .*:' aggregate.out
-tap_run "a worker by the third of three" "$WEFT_BIN" worker --workers 1 --rank 0 --epochs 1 \
+tap_run "a worker pushes through aggregator number 2 of 3" "$WEFT_BIN" worker --workers 1 --rank 0 --epochs 1 \
     --servers "127.0.0.1:$(port_of server.out)" --via "127.0.0.1:$(port_of aggregate.out)"
 kill "$aggregator"
 wait "$aggregator"
 kill "$server"
 wait "$server"
-tap_is "a server that takes three has its pushes" "$(($(figure pushes_absorbed aggregate.out) > 5))" 1
-tap_run_fails "--aggregators 0" 2 "$WEFT_BIN" server --aggregators 0
+tap_is "that aggregator absorbed its pushes" "$(($(figure pushes_absorbed aggregate.out) > 5))" 1
+tap_run_fails "--aggregators 0 is rejected" 2 "$WEFT_BIN" server --aggregators 0
 
 # ---- a tree --------------------------------------------------------------------------------------
 
@@ -199,29 +199,29 @@ for rank in 0 1; do
 done
 # shellcheck disable=SC2154
 wait "$worker0"
-tap_is "two levels: the first worker ends well" $? 0
+tap_is "two levels: the first worker exits with 0" $? 0
 # shellcheck disable=SC2154
 wait "$worker1"
-tap_is "the second, too" $? 0
+tap_is "two levels: the second worker exits with 0" $? 0
 "$WEFT_BIN" aggregate --listen 127.0.0.1:0 --number 3 --parent "127.0.0.1:$(port_of root.out)" \
     >/dev/null 2>third.err &
 third=$!
-tap_run "a child that its parent does not take says so" tap_until grep -q 'give it --children 4' third.err
+tap_run "a child beyond the parent's --children reports it" tap_until grep -q 'give it --children 4' third.err
 # shellcheck disable=SC2154
 kill "$third" "$left" "$right" "$root" "$server"
 wait "$third" "$left" "$right" "$root" "$server"
-tap_is "sums came from both sides" "$(($(figure aggregates_in root.out) > 10))" 1
-tap_is "the root added them up" \
+tap_is "the root received more than 10 sums" "$(($(figure aggregates_in root.out) > 10))" 1
+tap_is "the root sent fewer sums than it received" \
     "$(($(figure aggregates_out root.out) < $(figure aggregates_in root.out)))" 1
-tap_is "all pushes of one side were committed, or sent direct" \
+tap_is "each push at a child was absorbed or sent direct" \
     "$(($(figure pushes_absorbed left.out) + $(figure pushes_direct left.out)))" \
     "$(figure pushes_in left.out)"
-tap_is "nearly all were committed" \
+tap_is "more than 80 % were absorbed" \
     "$((10 * $(figure pushes_absorbed left.out) > 8 * $(figure pushes_in left.out)))" 1
-tap_is "pulls were answered below" "$(($(figure pulls_answered left.out) > 10))" 1
-tap_is "with rows of the root" "$(($(figure pulls_answered root.out) > 10))" 1
+tap_is "the child answered pulls" "$(($(figure pulls_answered left.out) > 10))" 1
+tap_is "the root answered the child's pulls" "$(($(figure pulls_answered root.out) > 10))" 1
 
-# Each is the other's parent: the second one detects the loop. Ports below the ephemeral range.
+# Each is the other's parent, which the second one detects. Ports below the ephemeral range.
 "$WEFT_BIN" server --port 0 --workers 1 >server.out 2>server.err &
 server=$!
 tap_until tap_lines 1 '^shard .*:' server.out
@@ -233,11 +233,11 @@ zero=$!
 one=$!
 tap_until tap_lines 1 '^shard .*:' zero.out
 tap_until tap_lines 1 '^shard .*:' one.out
-tap_run "aggregators in a circle: a worker ends well" "$WEFT_BIN" worker --workers 1 --rank 0 --epochs 4 \
+tap_run "aggregators in a cycle: a worker exits with 0" "$WEFT_BIN" worker --workers 1 --rank 0 --epochs 4 \
     --servers "127.0.0.1:$(port_of server.out)" --via 127.0.0.1:7841
 kill "$zero" "$one" "$server"
 wait "$zero" "$one" "$server"
-tap_run "and they say what is wrong" grep -q 'form a cycle, or two of them have the same number' zero.err one.err
+tap_run "an aggregator reports the cycle" grep -q 'form a cycle, or two of them have the same number' zero.err one.err
 
 # ---- Python --------------------------------------------------------------------------------------
 
@@ -272,8 +272,8 @@ END
     wait "$aggregator"
     kill "$server"
     wait "$server"
-    tap_is "its pushes came by the aggregator" "$(($(figure pushes_absorbed aggregate.out) > 100))" 1
-    tap_is "and its pulls" "$(($(figure pulls_answered aggregate.out) > 0))" 1
+    tap_is "its pushes were absorbed by the aggregator" "$(($(figure pushes_absorbed aggregate.out) > 100))" 1
+    tap_is "its pulls were answered by the aggregator" "$(($(figure pulls_answered aggregate.out) > 0))" 1
 
     # A worker with a parked connection announces that it will not make progress for longer than its
     # lease.
@@ -346,30 +346,30 @@ with weft.connect(server, worker=0, workers=1, via=via) as ps:
     ps.flush()
     print("parked" if is_parked() else "not parked")
     os.kill(pid, signal.SIGSTOP)
-    goes_on = threading.Timer(2, os.kill, (pid, signal.SIGCONT))
-    goes_on.start()
-goes_on.join()
+    resume = threading.Timer(2, os.kill, (pid, signal.SIGCONT))
+    resume.start()
+resume.join()
 while is_parked():
     time.sleep(0.05)
 print("gone")
 END
-    tap_is "a parked worker ends while its server stands still" "$(tr '\n' ' ' <python.out)" "parked gone "
-    tap_is "which hears of it as soon as it goes on" "$(grep -c 'has died' server.err)" 0
+    tap_is "a parked worker closes its connection while its server is frozen" "$(tr '\n' ' ' <python.out)" "parked gone "
+    tap_is "the resumed server does not report it as dead" "$(grep -c 'has died' server.err)" 0
     kill "$aggregator"
     wait "$aggregator"
     kill "$server"
     wait "$server"
-    tap_is "and its server does not declare it dead" "$(grep -c 'has died' server.err)" 0
+    tap_is "until its end the server does not report it as dead" "$(grep -c 'has died' server.err)" 0
 else
     tap_skip "via in Python" "no python3 with cffi and numpy, or not the release build"
 fi
 
-# ---- ages beyond the timeout of workers
+# ---- --flush-age-us beyond the workers' timeout
 # -------------------------------------------------------------
 
 "$WEFT_BIN" aggregate --listen 127.0.0.1:0 --servers 127.0.0.1:9 --flush-age-us 1000000 >old.out 2>old.err &
 old=$!
-tap_run "sums as old as workers' patience: it says what to do" \
+tap_run "--flush-age-us as long as the workers' timeout: a warning" \
     tap_until grep -q 'may wait 1000 ms in sums.*[.] Lower --flush-age-us here or at a parent' old.err
 kill "$old"
 wait "$old"
@@ -378,25 +378,25 @@ old=$!
 tap_until tap_lines 1 '^shard .*:' old.out
 kill "$old"
 wait "$old"
-tap_is "a little younger: nothing" "$(grep -c 'Lower --flush-age-us' old.err)" 0
+tap_is "a shorter --flush-age-us: no warning" "$(grep -c 'Lower --flush-age-us' old.err)" 0
 
-# ---- wrong usage ---------------------------------------------------------------------------------
+# ---- usage errors --------------------------------------------------------------------------------
 
 "$WEFT_BIN" aggregate 2>usage.err
-tap_is "without servers: wrong usage" $? 2
-tap_like "it says what is missing" "$(cat usage.err)" '--servers HOST:PORT.*weft server'
+tap_is "no --servers: usage error" $? 2
+tap_like "the error names --servers" "$(cat usage.err)" '--servers HOST:PORT.*weft server'
 "$WEFT_BIN" aggregate --servers nowhere 2>usage.err
-tap_is "servers that are not valid: wrong usage" $? 2
+tap_is "an invalid --servers: usage error" $? 2
 "$WEFT_BIN" aggregate --servers 127.0.0.1:9 --parent 127.0.0.1:8 2>usage.err
-tap_is "servers and a parent: wrong usage" $? 2
+tap_is "--servers and --parent: usage error" $? 2
 "$WEFT_BIN" aggregate --parent nowhere 2>usage.err
-tap_is "a parent that is no address: wrong usage" $? 2
-tap_like "it says what it must be" "$(cat usage.err)" 'is not the HOST:PORT of another .weft aggregate'
+tap_is "an invalid --parent: usage error" $? 2
+tap_like "the error says what it must be" "$(cat usage.err)" 'is not the HOST:PORT of another .weft aggregate'
 "$WEFT_BIN" aggregate --listen 127.0.0.1:7850 --parent 127.0.0.1:7850 2>usage.err
-tap_is "its own parent: wrong usage" $? 2
-tap_like "it says so" "$(cat usage.err)" '--listen address of this process'
+tap_is "its own address as --parent: usage error" $? 2
+tap_like "the error says so" "$(cat usage.err)" '--listen address of this process'
 "$WEFT_BIN" worker --servers 127.0.0.1:9 --via nowhere >usage.out 2>&1
-tap_is "--via that is no address fails" $? 1
-tap_like "and says what it must be" "$(cat usage.out)" 'must be the HOST:PORT that .weft aggregate'
-tap_like "help tells what it is for" "$("$WEFT_BIN" aggregate --help)" 'aggregates pushes'
+tap_is "an invalid --via: exit status 1" $? 1
+tap_like "the error says what it must be" "$(cat usage.out)" 'must be the HOST:PORT that .weft aggregate'
+tap_like "the help says what the command does" "$("$WEFT_BIN" aggregate --help)" 'aggregates pushes'
 tap_done

@@ -1,11 +1,11 @@
 #!/bin/sh
 # `weft aggregate --coordinator`: workers discover aggregators through the coordinator, by rack or by
-# rank, including one that starts late or restarts after a kill; and wrong usage.
+# rank, including one that starts late or restarts after a kill. Also usage errors.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 cd "$tap_tmp" || exit 1
 unset WEFT_SERVERS WEFT_RANK WEFT_WORKERS WEFT_JOB_KEY WEFT_COORDINATOR WEFT_MEMBER WEFT_JOB WEFT_VIA
-tap_run "a job key" "$WEFT_BIN" keygen job.key
+tap_run "keygen succeeds" "$WEFT_BIN" keygen job.key
 WEFT_JOB_KEY=$(cat job.key)
 export WEFT_JOB_KEY
 
@@ -74,15 +74,15 @@ first=$!
 work 1 2 --rack south
 second=$!
 wait "$first"
-tap_is "both are in the south: the first worker ends well" $? 0
+tap_is "rack south for both workers: the first worker exits with 0" $? 0
 wait "$second"
-tap_is "the second, too" $? 0
+tap_is "the second worker exits with 0" $? 0
 kill "$zero" "$one"
 wait "$zero" "$one"
 end
-tap_is "the aggregator there has their pushes" "$(($(figure pushes_absorbed box1.out) > 20))" 1
-tap_is "of both shards, from two workers each" "$(($(figure flushed_all box1.out) > 5))" 1
-tap_is "the one in the north has none" "$(figure pushes_in box0.out)" 0
+tap_is "the aggregator of that rack has their pushes" "$(($(figure pushes_absorbed box1.out) > 20))" 1
+tap_is "it flushed sums of both workers" "$(($(figure flushed_all box1.out) > 5))" 1
+tap_is "the aggregator of the other rack has none" "$(figure pushes_in box0.out)" 0
 
 # The same for a user's program.
 if tap_has_python; then
@@ -97,7 +97,7 @@ if tap_has_python; then
 import re, sys, threading, time, urllib.request, numpy, weft
 ids = numpy.arange(64, dtype=numpy.uint64)
 ones = numpy.ones((64, 2), numpy.float32)
-meet = threading.Barrier(2)
+barrier = threading.Barrier(2)
 pushes = [0, 0]
 
 def absorbed():
@@ -114,11 +114,11 @@ def work(rank):
             table.push(ids, ones)
             pushes[rank] += 1
             time.sleep(0.02)
-        meet.wait()
+        barrier.wait()
         if rank == 0:
             rows = sum(pushes) + table.pull(ids)
             print(rows.min(), rows.max())
-        meet.wait()
+        barrier.wait()
 
 workers = [threading.Thread(target=work, args=(rank,)) for rank in range(2)]
 for worker in workers:
@@ -130,8 +130,8 @@ END
     kill "$zero" "$one"
     wait "$zero" "$one"
     end
-    tap_is "the aggregator of that rack has them" "$(($(figure pushes_absorbed box1.out) > 0))" 1
-    tap_is "the other has none" "$(figure pushes_in box0.out)" 0
+    tap_is "the aggregator of that rack has pushes" "$(($(figure pushes_absorbed box1.out) > 0))" 1
+    tap_is "the aggregator of the other rack has none" "$(figure pushes_in box0.out)" 0
 else
     tap_skip "coordinator and rack in Python" "no python3 with cffi and numpy, or not the release build"
 fi
@@ -148,14 +148,14 @@ first=$!
 work 1 2 --rack nowhere
 second=$!
 wait "$first"
-tap_is "nobody says where: the first worker ends well" $? 0
+tap_is "no rack of an aggregator: the first worker exits with 0" $? 0
 wait "$second"
-tap_is "the second, too" $? 0
+tap_is "the second worker exits with 0" $? 0
 kill "$zero" "$two"
 wait "$zero" "$two"
 end
-tap_is "one goes by the first aggregator" "$(($(figure pushes_absorbed box0.out) > 10))" 1
-tap_is "and one by the other" "$(($(figure pushes_absorbed box2.out) > 10))" 1
+tap_is "one worker pushes through the first aggregator" "$(($(figure pushes_absorbed box0.out) > 10))" 1
+tap_is "the other worker pushes through the second aggregator" "$(($(figure pushes_absorbed box2.out) > 10))" 1
 
 # ---- an aggregator that starts late, is killed and restarts --------------------------------------
 
@@ -172,57 +172,57 @@ second=$!
 tap_until more 1
 box 0
 zero=$!
-tap_run "one comes late" tap_until tap_lines 1 '^shard 1:' box0.out
-tap_run "and the coordinator says so" tap_until grep -q 'aggregator 0 is at' coordinator.out
-tap_run "the workers go on" tap_until more "$(($(grep -c '"epoch"' 0.out) + 10))"
+tap_run "an aggregator starts late" tap_until tap_lines 1 '^shard 1:' box0.out
+tap_run "the coordinator reports its address" tap_until grep -q 'aggregator 0 is at' coordinator.out
+tap_run "the workers continue" tap_until more "$(($(grep -c '"epoch"' 0.out) + 10))"
 kill -9 "$zero"
 wait "$zero" 2>/dev/null
-tap_run "it is killed: the workers go on" tap_until more "$(($(grep -c '"epoch"' 0.out) + 10))"
+tap_run "the aggregator is killed: the workers continue" tap_until more "$(($(grep -c '"epoch"' 0.out) + 10))"
 rm -f box0.out
 box 0 --metrics 127.0.0.1:0
 zero=$!
-tap_run "it comes back when its lease is over" tap_until tap_lines 1 '^shard 1:' box0.out
+tap_run "it restarts when its lease has expired" tap_until tap_lines 1 '^shard 1:' box0.out
 # Workers request another aggregator after a second, and a server may still have the dead one's
 # connection.
-tap_run "it gets pushes again" tap_until absorbs box0.out
-tap_run "the workers go on" tap_until more "$(($(grep -c '"epoch"' 0.out) + 10))"
+tap_run "it receives pushes again" tap_until absorbs box0.out
+tap_run "the workers continue" tap_until more "$(($(grep -c '"epoch"' 0.out) + 10))"
 kill -0 "$first" && kill -0 "$second"
-tap_is "both are there" $? 0
+tap_is "both workers still run" $? 0
 kill "$zero"
 wait "$zero"
-tap_is "the one that came back had pushes" "$(($(figure pushes_absorbed box0.out) > 0))" 1
+tap_is "the restarted aggregator absorbed pushes" "$(($(figure pushes_absorbed box0.out) > 0))" 1
 kill "$first" "$second"
 wait "$first" "$second"
 end
 
-# ---- wrong usage ---------------------------------------------------------------------------------
+# ---- usage errors --------------------------------------------------------------------------------
 
 begin
 box 0
 zero=$!
 tap_until tap_lines 1 '^shard 1:' box0.out
 "$WEFT_BIN" aggregate --coordinator "$at" --listen 127.0.0.1:0 --number 0 >twin.out 2>twin.err
-tap_is "a second one with its number fails" $? 1
-tap_like "and says so" "$(cat twin.err)" 'aggregator 0 belongs to another process'
+tap_is "a second aggregator with the same number exits with 1" $? 1
+tap_like "its error names the number" "$(cat twin.err)" 'aggregator 0 belongs to another process'
 "$WEFT_BIN" keygen other.key >/dev/null
 (
     unset WEFT_JOB_KEY
     "$WEFT_BIN" aggregate --coordinator "$at" --listen 127.0.0.1:0 --number 1 --key-file other.key \
         --start-timeout 2 >wrong.out 2>wrong.err
 )
-tap_is "another key fails" $? 1
+tap_is "an aggregator with another key exits with 1" $? 1
 kill "$zero"
 wait "$zero"
-tap_is "the first went on" $? 0
+tap_is "the first one still runs, and exits with 0" $? 0
 end
 "$WEFT_BIN" worker --servers 127.0.0.1:9 --via coordinator >usage.out 2>&1
-tap_is "--via coordinator without one fails" $? 1
-tap_like "it says what is missing" "$(cat usage.out)" 'is coordinator, and this job has none'
+tap_is "--via coordinator without a coordinator: exit status 1" $? 1
+tap_like "the error says so" "$(cat usage.out)" 'is coordinator, and this job has none'
 "$WEFT_BIN" aggregate --coordinator nowhere 2>usage.err
-tap_is "a coordinator that is no address: wrong usage" $? 2
+tap_is "an invalid --coordinator: usage error" $? 2
 for option in rack advertise; do
     "$WEFT_BIN" aggregate --servers 127.0.0.1:9 "--$option" north 2>usage.err
-    tap_is "--$option without a coordinator: wrong usage" $? 2
-    tap_like "--$option: it says what it goes with" "$(cat usage.err)" '--coordinator, which assigns'
+    tap_is "--$option without a coordinator: usage error" $? 2
+    tap_like "--$option: the error names --coordinator" "$(cat usage.err)" '--coordinator, which assigns'
 done
 tap_done

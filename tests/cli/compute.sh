@@ -1,6 +1,6 @@
 #!/bin/sh
-# `weft train --compute`: step times follow a distribution, in every mode and over every path; a
-# worker that waits for its step still makes progress; invalid distributions are refused.
+# `weft train --compute`: step times follow a distribution, in every mode, over UDP, TCP and aggregators; a
+# worker that waits for the end of its step makes progress meanwhile; invalid distributions are rejected.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 cd "$tap_tmp" || exit 1
@@ -24,35 +24,35 @@ echo '{"name": "two tenths", "step_ms_min": 200, "step_ms_max": 200}' >fixed.fil
 echo '{"name": "one in four", "step_ms_min": 100, "step_ms_max": 120, "slow_workers": 0.25,
     "slow_worker_factor": 4}' >slow.file
 
-tap_run "a job of two" train free --workers 2 --save free.model
-holds "without --compute nothing waits" free '.compute == null and .counters.compute_waits_ns == null'
-tap_run "the same, computing for longer" train bsp --workers 2 --compute fixed.file --save bsp.model
-tap_run "bsp: the same model, bit for bit" cmp free.model bsp.model
-holds "no step is shorter than its time" bsp '.step_ms.count == 24 and .step_ms.mean >= 200 and
+tap_run "a job without --compute succeeds" train free --workers 2 --save free.model
+holds "without --compute no worker waits" free '.compute == null and .counters.compute_waits_ns == null'
+tap_run "the same job with --compute succeeds" train bsp --workers 2 --compute fixed.file --save bsp.model
+tap_run "bsp: --compute does not change the model" cmp free.model bsp.model
+holds "no step is shorter than the time of the setting" bsp '.step_ms.count == 24 and .step_ms.mean >= 200 and
     .wall_s >= 12 * 0.2'
-holds "the report has the setting and the time" bsp '.compute.setting == "two tenths" and
+holds "the JSON report has the setting and the waited time" bsp '.compute.setting == "two tenths" and
     .compute.scale == 1 and .compute.waited_s > 0.5 and .compute.waited_s < 24 * 0.2 + 1'
-tap_like "so has the text" "$(cat bsp.out)" '^  waited for --compute  *[0-9.]* s'
+tap_like "the text report has the waited time" "$(cat bsp.out)" '^  waited for --compute  *[0-9.]* s'
 
-tap_run "one slow worker, scaled, asp" train asp --mode asp --compute slow.file --compute-scale 0.5
-holds "the slow one's steps are four times as long" asp '.compute.scale == 0.5 and .step_ms.max >= 200 and
+tap_run "asp, one slow worker, --compute-scale: the job succeeds" train asp --mode asp --compute slow.file --compute-scale 0.5
+holds "the slow worker's steps take four times as long" asp '.compute.scale == 0.5 and .step_ms.max >= 200 and
     .step_ms.mean >= (3 * 50 + 200) / 4'
-tap_run "ssp, tcp, a thread for the packets" train ssp --mode ssp:1 --transport tcp \
+tap_run "ssp, TCP, a progress thread, a built-in setting: the job succeeds" train ssp --mode ssp:1 --transport tcp \
     --progress-thread engine --compute CS2 --compute-scale 0.02
-holds "as long as a built-in setting says" ssp '.compute.setting == "CS2" and .step_ms.mean >= 38'
-tap_run "with a scheduler and aggregators" train planned --mode asp --scheduler on --via on \
+holds "steps take as long as the built-in setting says" ssp '.compute.setting == "CS2" and .step_ms.mean >= 38'
+tap_run "a scheduler and aggregators: the job succeeds" train planned --mode asp --scheduler on --via on \
     --aggregators 2 --servers 1 --compute slow.file
 holds "each update is closed once" planned '.step_ms.mean >= 100 and
     .counters.shard_updates_closed == .counters.client_updates'
 
 # One step of 10 s per worker. The peer timeout is 4 s; behind an aggregator workers park their
 # connections to servers after a second.
-tap_run "a step of 10 s at a peer timeout of 4" train long --batch 14000 --workers 2 --peer-timeout 4 \
+tap_run "a step of 10 s with a peer timeout of 4 s: the job succeeds" train long --batch 14000 --workers 2 --peer-timeout 4 \
     --keepalive-ms 500 --compute fixed --compute-scale 5
-holds "took as long" long '.step_ms | .count == 2 and .mean >= 10000'
-tap_run "the same behind an aggregator" train parked --batch 14000 --workers 2 --peer-timeout 4 --via on \
+holds "the steps take 10 s" long '.step_ms | .count == 2 and .mean >= 10000'
+tap_run "the same behind an aggregator: the job succeeds" train parked --batch 14000 --workers 2 --peer-timeout 4 --via on \
     --keepalive-ms 500 --compute fixed --compute-scale 5
-holds "took as long" parked '.step_ms | .count == 2 and .mean >= 10000'
+holds "the steps take 10 s" parked '.step_ms | .count == 2 and .mean >= 10000'
 
 # refused <text on stderr> <arguments...>: exit status 2, nothing on stdout.
 refused() {
@@ -61,9 +61,9 @@ refused() {
     status=0
     "$WEFT_BIN" "$@" >out 2>err || status=$?
     if [ "$status" = 2 ] && [ ! -s out ] && grep -q -e "$sentence" err; then
-        tap_pass "refused: weft $*"
+        tap_pass "rejected: weft $*"
     else
-        tap_fail "refused: weft $*" "exit $status, wanted 2 and: $sentence
+        tap_fail "rejected: weft $*" "exit $status, expected 2 and: $sentence
 $(cat out err)"
     fi
 }

@@ -31,13 +31,13 @@ ended() {
     status=0
     wait "$train" || status=$?
     tap_is "$1: exit status" "$status" "$2"
-    tap_like "$1: says why" "$(grep '^weft train: ' "$tap_tmp/log")" "$3"
+    tap_like "$1: the error says why" "$(grep '^weft train: ' "$tap_tmp/log")" "$3"
     left=
     for pid in $(sed -n 's/^[a-z]* [0-9]*: pid //p' "$tap_tmp/log"); do
         tap_until is_gone "$pid" || left="$left $pid"
     done
-    tap_is "$1: no process left" "$left" ""
-    tap_is "$1: no report, whole or partial" "$(find "$tap_tmp" -name 'report.json*')" ""
+    tap_is "$1: no process is left" "$left" ""
+    tap_is "$1: no report is written" "$(find "$tap_tmp" -name 'report.json*')" ""
 }
 
 # ---- killed processes ----
@@ -70,7 +70,7 @@ left=
 for pid in $(sed -n 's/^[a-z]* [0-9]*: pid //p' "$tap_tmp/log"); do
     tap_until is_gone "$pid" || left="$left $pid"
 done
-tap_is "the parent killed: no process left" "$left" ""
+tap_is "the parent is killed: no process is left" "$left" ""
 
 # ---- a port in use ----
 : >"$tap_tmp/server"
@@ -79,26 +79,26 @@ tap_is "the parent killed: no process left" "$left" ""
 server=$!
 tap_until [ -s "$tap_tmp/server" ]
 port=$(sed -n 's/^shard 0 of 1: .*://p' "$tap_tmp/server")
-tap_run_fails "a port in use" 1 "$WEFT_BIN" train --data "$data" --servers 1 --port "$port"
-tap_like "is named" "$(cat "$tap_tmp/run.out")" "weft train: server 0 .*$port.*in use"
+tap_run_fails "a port in use: exit status 1" 1 "$WEFT_BIN" train --data "$data" --servers 1 --port "$port"
+tap_like "the error names the server and the port" "$(cat "$tap_tmp/run.out")" "weft train: server 0 .*$port.*in use"
 kill "$server"
 wait "$server"
-tap_run_fails "a worker without a server" 1 "$WEFT_BIN" worker \
+tap_run_fails "a worker without a server: exit status 1" 1 "$WEFT_BIN" worker \
     --key-file "$tap_tmp/job.key" --servers "127.0.0.1:$port" --peer-timeout 5
-tap_like "names it" "$(cat "$tap_tmp/run.out")" "127.0.0.1:$port is gone: it has not answered for 5 s; nothing listens at 127.0.0.1:$port: start"
+tap_like "the error names the address" "$(cat "$tap_tmp/run.out")" "127.0.0.1:$port is gone: it has not answered for 5 s; nothing listens at 127.0.0.1:$port: start"
 
-# ---- a table with a small byte limit: new rows are refused, and the worker reports it ----
+# ---- a table with a small byte limit: new rows are rejected, and the worker reports it ----
 "$WEFT_BIN" server --key-file "$tap_tmp/job.key" --port 0 --workers 1 --table-bytes 1000 \
     >"$tap_tmp/server3" &
 server=$!
 tap_until [ -s "$tap_tmp/server3" ]
 port=$(sed -n 's/^shard 0 of 1: .*://p' "$tap_tmp/server3")
-tap_run_fails "a full table ends the worker" 1 "$WEFT_BIN" worker \
+tap_run_fails "a full table: the worker exits with 1" 1 "$WEFT_BIN" worker \
     --key-file "$tap_tmp/job.key" --servers "127.0.0.1:$port" --workers 1
-tap_like "which says so" "$(cat "$tap_tmp/run.out")" "no room for new rows"
+tap_like "the worker's error says so" "$(cat "$tap_tmp/run.out")" "no room for new rows"
 kill "$server"
 wait "$server"
-tap_run "the server kept to its limit and counted" sh -c \
+tap_run "the server stays within the limit and counts the rejected rows" sh -c \
     "sed 1d '$tap_tmp/server3' | jq -e '.table_bytes <= 1000 and .table_rows > 5 and
         .table_rows == .table_rows_created and .shard_rows_refused > 0'"
 
@@ -110,9 +110,9 @@ for mode in bsp asp; do
     server=$!
     exec 3>"$tap_tmp/open"
     tap_until [ -s "$tap_tmp/forgetful" ]
-    tap_run_fails "a refused clock ends a worker ($mode)" 1 "$WEFT_BIN" worker --security none \
+    tap_run_fails "a rejected clock: the worker exits with 1 ($mode)" 1 "$WEFT_BIN" worker --security none \
         --servers "127.0.0.1:$(cat "$tap_tmp/forgetful")" --workers 1 --mode $mode --batch 1000 --peer-timeout 60
-    tap_like "which says what to do ($mode)" "$(cat "$tap_tmp/run.out")" \
+    tap_like "the worker's error says what to do ($mode)" "$(cat "$tap_tmp/run.out")" \
         "refused clock .* end the other process, or restart the job"
     exec 3>&-
     wait "$server"
@@ -134,11 +134,11 @@ wait "$server"
 tap_until is_gone "$worker"
 status=0
 wait "$worker" || status=$?
-tap_is "a worker that waits notices the death of its server" "$status" 1
-tap_like "and says so" "$(cat "$tap_tmp/waits.out")" \
+tap_is "a waiting worker detects the death of its server" "$status" 1
+tap_like "its error names the server" "$(cat "$tap_tmp/waits.out")" \
     "127.0.0.1:$port is gone: it has not answered"
 
-# ---- noise on a server's port during the run: counted, and the result is correct ----
+# ---- random datagrams to a server's port: they are counted, and the result is correct ----
 cat >"$tap_tmp/noise.awk" <<'AWK'
 # Bytes of every class and length; they depend only on the seed.
 BEGIN {
@@ -149,7 +149,7 @@ BEGIN {
 }
 AWK
 echo "# noise: awk seeds 1 to 40"
-# noisy <epochs>: a run that must receive all the noise
+# noisy <epochs>: a run; sets in_time to 0 if it ended before all datagrams were sent
 noisy() {
     : >"$tap_tmp/log"
     "$WEFT_BIN" train --data "$data" --loss-bound 0 --epochs "$1" --servers 1 \
@@ -174,10 +174,10 @@ for epochs in 300 1500; do # retried with more epochs in case this shell was sus
     [ "$status" = 0 ] && [ "$in_time" = 0 ] || continue
     noisy $epochs || status=$?
 done
-tap_is "a run under noise ends well" "$status" 0
-tap_run "its result is right" jq -e '.test_auc > 0.90 and .delivered_fraction == 1 and
+tap_is "a run with random datagrams exits with 0" "$status" 0
+tap_run "its AUC is above 0.90, and everything is delivered" jq -e '.test_auc > 0.90 and .delivered_fraction == 1 and
     .messages_short == 0' "$tap_tmp/noise.json"
-tap_run "every datagram of noise was dropped and counted" jq -e '.counters |
+tap_run "every random datagram was dropped and counted" jq -e '.counters |
     .bad_short + .bad_version + .bad_class + .bad_peer + .bad_packet + .hello_refused +
     .bad_mode + .bad_tag + .bad_key + .refused + .unknown_received >= 40' \
     "$tap_tmp/noise.json"
@@ -189,24 +189,24 @@ sed '1234s/,/;/' "$tap_tmp/good.csv" >"$tap_tmp/malformed.csv"
 head -c 100000 "$data" >"$tap_tmp/truncated.zst"
 : >"$tap_tmp/empty.csv"
 mkdir "$tap_tmp/folder"
-refuses() { # refuses <name> <sentence> <options...>
+rejects() { # rejects <name> <sentence> <options...>
     name=$1
     sentence=$2
     shift 2
     tap_run_fails "$name" 1 "$WEFT_BIN" train --epochs 1 --report "$tap_tmp/report.json" "$@"
-    tap_like "$name: says so" "$(cat "$tap_tmp/run.out")" "$sentence"
+    tap_like "$name: the error says why" "$(cat "$tap_tmp/run.out")" "$sentence"
 }
-tap_run "the file before it is damaged" "$WEFT_BIN" train --epochs 1 --data "$tap_tmp/good.csv"
-refuses "malformed file" 'malformed\.csv:1234: ' --data "$tap_tmp/malformed.csv"
-refuses "truncated file" 'truncated\.zst:[0-9]*: ' --data "$tap_tmp/truncated.zst"
-refuses "empty file" 'empty\.csv: ' --data "$tap_tmp/empty.csv"
-refuses "missing file" 'no data file "nosuch"' --data nosuch
-refuses "a folder" 'no data file\|directory' --data "$tap_tmp/folder"
-refuses "the wrong format" 'good\.csv:1: ' --data "$tap_tmp/good.csv" --format libsvm
+tap_run "training on the intact file succeeds" "$WEFT_BIN" train --epochs 1 --data "$tap_tmp/good.csv"
+rejects "malformed file" 'malformed\.csv:1234: ' --data "$tap_tmp/malformed.csv"
+rejects "truncated file" 'truncated\.zst:[0-9]*: ' --data "$tap_tmp/truncated.zst"
+rejects "empty file" 'empty\.csv: ' --data "$tap_tmp/empty.csv"
+rejects "missing file" 'no data file "nosuch"' --data nosuch
+rejects "a directory" 'no data file\|directory' --data "$tap_tmp/folder"
+rejects "the wrong format" 'good\.csv:1: ' --data "$tap_tmp/good.csv" --format libsvm
 printf '1 1:1\n' >"$tap_tmp/one.libsvm"
-refuses "one row" 'one\.libsvm: ' --data "$tap_tmp/one.libsvm" --format libsvm
-refuses "a model that diverges" 'training diverged\|infinite or not a number' --data "$data" --optimizer sgd --lr 1e38
-refuses "no folder for the report" 'cannot write ' --data "$data" --report "$tap_tmp/no/report.json"
-tap_is "and no report is left by any of these" "$(find "$tap_tmp" -name 'report.json*')" ""
+rejects "a file of one row" 'one\.libsvm: ' --data "$tap_tmp/one.libsvm" --format libsvm
+rejects "a model that diverges" 'training diverged\|infinite or not a number' --data "$data" --optimizer sgd --lr 1e38
+rejects "a report in a directory that does not exist" 'cannot write ' --data "$data" --report "$tap_tmp/no/report.json"
+tap_is "no report is written by any of these" "$(find "$tap_tmp" -name 'report.json*')" ""
 
 tap_done

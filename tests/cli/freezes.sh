@@ -1,6 +1,6 @@
 #!/bin/sh
 # Servers that are frozen (SIGSTOP) for longer than their lease, under `weft run --restart`: the
-# supervisor replaces them; they resume after their successor's first checkpoint, learn that they
+# supervisor replaces them; they resume after their successor's first checkpoint, detect that they
 # were replaced, and exit. Then the successor is killed, too, to reveal any damage to checkpoints
 # and journals by the resumed process. Every acknowledged push counts once.
 #
@@ -13,7 +13,7 @@
 jobs=${WEFT_FREEZES:-1}
 seed=${WEFT_FREEZES_SEED:-1}
 clocks=300
-patience=600 # seconds; a longer wait means that the job hangs
+timeout_s=600 # seconds; a longer wait means that the job hangs
 lease_ms=1000
 # A sanitizer's library must be preloaded first.
 preload=$WEFT_FREEZER_LIB
@@ -84,7 +84,7 @@ is_serving() {
 }
 
 # freeze_one <run's pid> <server> <how>: 0 if the frozen process resumed after a checkpoint of its
-# successor, was told that it was replaced, and exited; or if the workers finished first
+# successor, detected that it was replaced, and exited; or if the workers finished first
 freeze_one() {
     wait_until "$1" is_serving "$2" || is_through || return 1
     ! is_through || return 0
@@ -115,7 +115,7 @@ freeze_one() {
         ;;
     esac
     kill -CONT "$frozen"
-    echo "# it thaws, its successor is pid $successor, at $(pushes) pushes"
+    echo "# it resumes, its successor is pid $successor, at $(pushes) pushes"
     until grep -q "the process that was replaced (pid $frozen) ended with exit status 1" job.log; do
         tap_alive "$1" || return 1
         sleep 0.02
@@ -135,13 +135,13 @@ one_job() {
     rm -rf job && mkdir -p job/log job/freezer && cd job || return 1
     TALLY_MODE=$mode TALLY_PAUSE_MS=30 TALLY_PEER_MS=2000 TALLY_HOLD=$((clocks - 1)) \
         FREEZER=$PWD/freezer LD_PRELOAD=$preload \
-        timeout $patience "$weft" run --peer-timeout 2 --lease-ms $lease_ms -n "$workers" -s "$servers" \
+        timeout $timeout_s "$weft" run --peer-timeout 2 --lease-ms $lease_ms -n "$workers" -s "$servers" \
         --restart 100 --durability replay --server-options \
         "--checkpoint $PWD/checkpoints --checkpoint-every $every" -- \
         "$tally" work log $clocks >job.log 2>&1 &
     run=$!
     good=true
-    full=0 # freezes after which the successor wrote a checkpoint before the frozen process resumed
+    full=0 # number of freezes after which the successor wrote a checkpoint before the frozen process resumed
     for event in $events; do
         wait_until $run has_pushes "${event#*:}" || is_through || good=false
         what=${event%:*}
@@ -166,7 +166,7 @@ one_job() {
     tail -n 1 check.out | sed 's/^/# /'
     echo "# full freezes: $full"
     unreadable=0
-    # No disk failed. A checkpoint for which another server had no time does not exist.
+    # Nothing damaged a checkpoint. One that another server did not finish in time is not valid, which is no damage.
     ! grep 'cannot be used\|damaged' job.log | grep -qv 'is missing$\|were never written$' ||
         unreadable=1
     if [ $status -ne 0 ] || [ $checked -ne 0 ] || [ $unreadable -ne 0 ] || ! $good; then
@@ -181,7 +181,7 @@ one_job() {
 freeze_alone() { # freeze_alone <folder>: enters the folder; sets run, result and frozen
     workers=2
     mkdir -p "$1/log" && cd "$1" || return 1
-    TALLY_PAUSE_MS=20 TALLY_PEER_MS=2000 TALLY_HOLD=$((clocks - 1)) timeout $patience "$weft" run \
+    TALLY_PAUSE_MS=20 TALLY_PEER_MS=2000 TALLY_HOLD=$((clocks - 1)) timeout $timeout_s "$weft" run \
         --peer-timeout 2 --lease-ms $lease_ms -n $workers --restart 3 -- "$tally" work log $clocks \
         >job.log 2>&1 &
     run=$!
@@ -216,13 +216,13 @@ dead() {
     wait_until $run has_pushes $((at + 200)) || result=1 # longer than half a lease
     end_alone
 }
-tap_run "a frozen server is replaced, and the job goes on" alone
-tap_like "it is said" "$(cat run.out)" \
+tap_run "a frozen server is replaced, and the job continues" alone
+tap_like "the supervisor reports it" "$(cat run.out)" \
     '^weft run: the lease of server 0 (pid [0-9]*) has expired; it is replaced; restart 1 of 3$'
-tap_like "what woke up hears it" "$(cat run.out)" \
+tap_like "the resumed process reports that it was replaced" "$(cat run.out)" \
     '^weft run: server 0 (replaced): the coordinator .* replaced this process: another process has taken'
-tap_run "one that dies when its lease has expired is started again" dead
-tap_is "once" "$(grep -c '^weft run: server 0: pid' run.out)" 2
+tap_run "a frozen server that dies after its lease has expired is restarted" dead
+tap_is "it is restarted once" "$(grep -c '^weft run: server 0: pid' run.out)" 2
 
-tally_jobs "$jobs" "$seed" "survives what thaws"
+tally_jobs "$jobs" "$seed" "succeeds, and every push counts once"
 tap_done

@@ -1,6 +1,6 @@
 #!/bin/sh
 # A worker is killed, and then servers before a checkpoint contains the worker's pushes: the pushes
-# survive and count once. Each step waits for the previous one, so that every run is the same.
+# survive and count once. Each step waits for the previous one, so that every run of the test is the same.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 # shellcheck source=tests/cli/tally_job.sh
@@ -19,14 +19,14 @@ start() {
 
 all_wait() { grep -q '^ack 25$' "$name/log.0" && grep -q '^ack 25$' "$name/log.1"; }
 
-# said <pattern>: number of matching lines in the output of the run
-said() { grep -c "$1" "$name.out"; }
+# count <pattern>: number of matching lines in the output of the run
+count() { grep -c "$1" "$name.out"; }
 
-more_than() { [ "$(said "$1")" -gt "$2" ]; }
+more_than() { [ "$(count "$1")" -gt "$2" ]; }
 
-# kill_server <number>: kill it and wait until another process is in its slot
+# kill_server <number>: kill it and wait until its replacement has read the journal
 kill_server() {
-    before=$(said "^weft run: server $1: shard $1: journal:")
+    before=$(count "^weft run: server $1: shard $1: journal:")
     kill -KILL "$(sed -n "s/^weft run: server $1: pid //p" "$name.out" | tail -n 1)"
     tap_until more_than "^weft run: server $1: shard $1: journal:" "$before"
 }
@@ -44,11 +44,11 @@ exact() {
 
 for mode in bsp asp; do
     start "$mode" $mode replay "--checkpoint-every 1000000"
-    tap_run "$mode: a worker dies, its successor goes on" tap_until all_wait
-    tap_like "behind the clock that it had pushed for" "$(cat $mode/log.1)" '^start 15$'
-    tap_run "then a server dies, before any checkpoint" kill_server 0
-    tap_run "and again, and the other one" eval "kill_server 0 && kill_server 1"
-    tap_run "the job ends" finish
+    tap_run "$mode: a worker dies, and its successor continues" tap_until all_wait
+    tap_like "its successor starts after the clock of its last push" "$(cat $mode/log.1)" '^start 15$'
+    tap_run "server 0 dies before any checkpoint" kill_server 0
+    tap_run "server 0 dies again, then server 1" eval "kill_server 0 && kill_server 1"
+    tap_run "the job succeeds" finish
     tap_run "every push counts once" exact
 done
 
@@ -56,23 +56,23 @@ done
 # successor connects.
 for mode in bsp asp; do
     start "cut-$mode" $mode replay "--checkpoint-every 15"
-    tap_run "$mode: a worker's death lets a checkpoint begin" tap_until all_wait
-    tap_run "it is kept" tap_until sh -c "grep -q '^weft run: server 0: checkpoint 15: clock 15' $name.out &&
+    tap_run "$mode: a worker dies" tap_until all_wait
+    tap_run "a checkpoint at that clock becomes valid" tap_until sh -c "grep -q '^weft run: server 0: checkpoint 15: clock 15' $name.out &&
         grep -q '^weft run: server 1: checkpoint 15: clock 15' $name.out"
     tap_run "the servers die" eval "kill_server 0 && kill_server 1"
-    tap_run "the job ends" finish
-    tap_run "what the successor pushed counts once" exact
+    tap_run "the job succeeds" finish
+    tap_run "every push counts once" exact
 done
 
 start between ssp:2 replay "--checkpoint-every 10"
-tap_run "a checkpoint before, none behind the worker's death" tap_until all_wait
+tap_run "a worker dies between two checkpoints" tap_until all_wait
 tap_run "the servers die" eval "kill_server 0 && kill_server 1"
-tap_run "the job ends" finish
+tap_run "the job succeeds" finish
 tap_run "every push counts once" exact
 
-# Without durability the pushes are lost, and none counts twice.
-tap_run_fails "a journal needs checkpoints" 2 "$weft" server --journal here
-tap_like "in words" "$(cat run.out)" '--journal requires --checkpoint'
+# Usage errors.
+tap_run_fails "--journal without --checkpoint is rejected" 2 "$weft" server --journal here
+tap_like "the error names --checkpoint" "$(cat run.out)" '--journal requires --checkpoint'
 
 # ---- journal and disk are full; a limit on the size of files emulates the disk ----
 # serve <limit of files, blocks of 512 bytes> <options...>
@@ -91,8 +91,8 @@ serve() {
     at=$(sed -n 's/^shard 0 of 1: //p' server.out)
 }
 
-# load_until <keys> <condition>: pushes to this many rows until the condition holds. The number of
-# pushes per turn depends on the machine; one that was suspended for a whole turn makes none.
+# load_until <keys> <condition>: pushes to this many rows until the condition holds. How many
+# pushes one run of `weft load` makes depends on the machine: none if it was suspended for the whole run.
 load_until() {
     turns=0
     until $2; do
@@ -113,12 +113,12 @@ fails_when_full() {
 
 mkdir full.journal
 serve 2400
-tap_run "a checkpoint of few rows" load_until 2000 has_one
-tap_run "more of them than fit, and a journal that is full" load_until 100000000 fails_when_full
+tap_run "a checkpoint of few rows becomes valid" load_until 2000 has_one
+tap_run "checkpoints larger than the disk are abandoned, and the journal is full" load_until 100000000 fails_when_full
 kill -KILL $server
 wait $server 2>/dev/null # until then the journal is locked
 serve unlimited --restore
-tap_like "what came before it was full is there" "$(cat server.out)" 'journal: [1-9][0-9]* chunks of pushes replayed'
+tap_like "what the journal contains is replayed" "$(cat server.out)" 'journal: [1-9][0-9]* chunks of pushes replayed'
 kill $server
 wait $server
 tap_done

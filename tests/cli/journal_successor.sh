@@ -1,7 +1,7 @@
 #!/bin/sh
-# A server reads a journal of a frozen predecessor, or one that is damaged, belongs to another job
+# A server reads the journal of a frozen predecessor, or a journal that is damaged, belongs to another job
 # or has a later version. Every record is replayed, or its loss is reported. Also a journal whose
-# pages fail while its server runs.
+# pages cannot be written while its server runs.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 weft=$WEFT_BIN
@@ -31,7 +31,7 @@ crash() {
 }
 
 files() { find here -maxdepth 1 -type f | wc -l; }
-aside() { find here/quarantine -type f | wc -l; }
+quarantined() { find here/quarantine -type f | wc -l; }
 # The path of the only journal.
 journal() { find here -maxdepth 1 -type f; }
 
@@ -42,66 +42,66 @@ overwrite() { printf "$2" | dd of="$(journal)" bs=1 seek="$1" conv=notrunc 2>/de
 tap_at_exit 'kill -KILL "$server" "$frozen" 2>/dev/null; wait'
 frozen=
 mkdir here
-tap_run "a server" serve
-tap_run "and pushes" load
+tap_run "a server starts" serve
+tap_run "pushes succeed" load
 crash STOP
 frozen=$server
-tap_run "its successor starts beside it" serve --restarted
-tap_like "and does all of it again" "$(cat server.out)" 'journal: [1-9][0-9]* chunks of pushes replayed'
-tap_is "in silence" "$(grep -c 'quarantine\|damaged\|lost' server.out)" 0
+tap_run "its successor starts while it is frozen" serve --restarted
+tap_like "the successor replays the journal" "$(cat server.out)" 'journal: [1-9][0-9]* chunks of pushes replayed'
+tap_is "without a warning" "$(grep -c 'quarantine\|damaged\|lost' server.out)" 0
 chunks=$(sed -n 's/.*journal: \([0-9]*\) chunks.*/\1/p' server.out)
 tap_is "one journal is left" "$(files)" 1
 kill -KILL "$frozen"
 wait "$frozen" 2>/dev/null
 crash KILL
-tap_run "and the next one" serve --restarted
-tap_like "has as much" "$(cat server.out)" "journal: $chunks chunks of pushes replayed"
+tap_run "the next successor starts" serve --restarted
+tap_like "it replays as many chunks" "$(cat server.out)" "journal: $chunks chunks of pushes replayed"
 crash KILL
 
-# ---- records that are not replayed stay ----
+# ---- journals that cannot be replayed completely are kept ----
 cp "$(journal)" kept
 # An offset within the written part, which is shorter on a slow machine. (After it the file is
 # zero.)
 written=$(tr -d '\000' <kept | wc -c)
-tap_run "a byte in the middle is another one" overwrite $((written / 2)) 'xyzzy'
-tap_run "a server" serve --restarted
-tap_like "says what is lost" "$(cat server.out)" 'damaged, .*its last [1-9][0-9]* records ([1-9][0-9]* bytes) are lost'
-tap_like "and does the rest again" "$(cat server.out)" 'journal: [1-9][0-9]* chunks of pushes replayed'
-tap_is "the damaged one is kept" "$(aside)" 1
+tap_run "a byte in the middle is overwritten" overwrite $((written / 2)) 'xyzzy'
+tap_run "a server starts with the damaged journal" serve --restarted
+tap_like "it reports the lost records" "$(cat server.out)" 'damaged, .*its last [1-9][0-9]* records ([1-9][0-9]* bytes) are lost'
+tap_like "it replays the records before the damage" "$(cat server.out)" 'journal: [1-9][0-9]* chunks of pushes replayed'
+tap_is "the damaged journal is in quarantine" "$(quarantined)" 1
 crash KILL
 
 cp kept "$(journal)"
 overwrite 8 '\011'
 before=$(cksum <"$(journal)")
-tap_run_fails "a version to come ends the start" 2 "$weft" server --security none --port 0 \
+tap_run_fails "a server rejects a journal of a later version" 2 "$weft" server --security none --port 0 \
     --checkpoint ckpt --journal here --journal-mib 64 --restarted
-tap_like "in words" "$(cat run.out)" 'has another format version: start the release that wrote it'
-tap_is "nothing is touched" "$(cksum <"$(journal)")" "$before"
-tap_is "and nothing left behind" "$(files)" 1
+tap_like "the error names the format version" "$(cat run.out)" 'has another format version: start the release that wrote it'
+tap_is "the journal is unchanged" "$(cksum <"$(journal)")" "$before"
+tap_is "no other file is created" "$(files)" 1
 cp kept "$(journal)"
-tap_run "put right it is read" serve --restarted
-tap_like "all of it" "$(cat server.out)" "journal: $chunks chunks of pushes replayed"
+tap_run "a server starts with the intact journal" serve --restarted
+tap_like "it replays all chunks" "$(cat server.out)" "journal: $chunks chunks of pushes replayed"
 crash KILL
 
 WEFT_JOB=other
 export WEFT_JOB
-tap_run "another job" serve --restarted
-tap_like "says that it is not used" "$(cat server.out)" 'of another job.* It is kept, in quarantine'
-tap_is "it is kept" "$(aside)" 2
+tap_run "a server of another job starts" serve --restarted
+tap_like "it reports that it does not use the journal" "$(cat server.out)" 'of another job.* It is kept, in quarantine'
+tap_is "the journal is in quarantine" "$(quarantined)" 2
 crash KILL
 
-# ---- pages that fail, emulated by a truncated file ----
+# ---- pages that cannot be written, emulated by a truncated file ----
 unset WEFT_JOB
 rm -rf here ckpt
 mkdir here
-tap_run "a server that has each answer wait for the disk" serve --journal-fsync
-tap_run "and pushes" load
+tap_run "a server starts with --journal-fsync" serve --journal-fsync
+tap_run "pushes succeed" load
 truncate -s 4096 "$(journal)"
-tap_run "pushes behind the file's end" load
-tap_run "the server says so" tap_until grep -q 'the journal failed' server.out
-tap_run "lives, and takes more" load
+tap_run "pushes beyond the end of the file succeed" load
+tap_run "the server reports that the journal failed" tap_until grep -q 'the journal failed' server.out
+tap_run "pushes still succeed" load
 kill "$server"
 wait "$server"
-tap_is "and says it once" "$(grep -c 'the journal failed' server.out)" 1
-tap_like "and in its counters" "$(tr -d '[:space:]' <server.out)" '"shard_journal_failed":1,'
+tap_is "it reports that once" "$(grep -c 'the journal failed' server.out)" 1
+tap_like "its counters have the failed journal" "$(tr -d '[:space:]' <server.out)" '"shard_journal_failed":1,'
 tap_done

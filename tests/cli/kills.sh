@@ -1,6 +1,6 @@
 #!/bin/sh
 # kill -9 of workers, servers and the coordinator of a job under `weft run --restart`, at times and
-# in numbers drawn from a seed. Nothing hangs, no push counts twice, and a restored server lacks
+# in numbers drawn from a seed. No job hangs, no push counts twice, and a restored server lacks
 # exactly the pushes after its checkpoint, as reported to the workers.
 #
 #     WEFT_KILLS=100 meson test -C build cli_kills -t 0      100 jobs instead of 2
@@ -12,7 +12,7 @@
 jobs=${WEFT_KILLS:-2}
 seed=${WEFT_KILLS_SEED:-6}
 clocks=150
-patience=600 # seconds; a longer wait means that the job hangs
+timeout_s=600 # seconds; a longer wait means that the job hangs
 
 # draw <seed>: a line of shell: workers, servers, mode, every, and kills as "KIND:PUSHES ..."
 draw() {
@@ -52,7 +52,7 @@ one_job() {
     eval "$(draw "$1")"
     echo "# seed $1: $workers workers, $servers servers, $mode, $durability, checkpoint every $every: $kills"
     rm -rf job && mkdir -p job/log && cd job || return 1
-    TALLY_MODE=$mode TALLY_PAUSE_MS=10 timeout $patience "$weft" run --peer-timeout 60 -n "$workers" \
+    TALLY_MODE=$mode TALLY_PAUSE_MS=10 timeout $timeout_s "$weft" run --peer-timeout 60 -n "$workers" \
         -s "$servers" --restart 100 --durability "$durability" --server-options \
         "--checkpoint $PWD/checkpoints --checkpoint-every $every" -- \
         "$tally" work log $clocks >job.log 2>&1 &
@@ -95,7 +95,7 @@ wait_for() {
     done
 }
 train() {
-    timeout $patience "$weft" run --peer-timeout 60 -n 2 -s 2 --restart 20 --durability replay --server-options \
+    timeout $timeout_s "$weft" run --peer-timeout 60 -n 2 -s 2 --restart 20 --durability replay --server-options \
         "--checkpoint $PWD/checkpoints --checkpoint-every 20" -- \
         "$weft" worker --peer-timeout 60 --epochs 3 >job.log 2>&1 &
     run=$!
@@ -105,10 +105,10 @@ train() {
     kill_one $run worker-1 0
     wait $run
 }
-tap_run "a training job whose server and worker are killed ends" train
+tap_run "a training job succeeds although a server and a worker are killed" train
 cp job.log train.out
 auc=$(sed -n 's/^\[worker 0\] {"event":"test","epoch":3.*"test_auc":\([0-9.]*\).*/\1/p' train.out)
-tap_run "with the quality of one that nobody disturbs ($auc)" awk "BEGIN { exit !(${auc:-0} > 0.915) }"
+tap_run "its AUC is above 0.915 ($auc)" awk "BEGIN { exit !(${auc:-0} > 0.915) }"
 
-tally_jobs "$jobs" "$seed" "survives what is killed"
+tally_jobs "$jobs" "$seed" "succeeds, and every push counts once"
 tap_done

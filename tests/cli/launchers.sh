@@ -20,13 +20,13 @@ if command -v mpirun >/dev/null; then
 
     # Several commands of one mpirun: Open MPI sets each rank within its command.
     # shellcheck disable=SC2086
-    tap_run "mpirun of coordinator, servers and workers" $mpi \
+    tap_run "mpirun starts coordinator, servers and workers" $mpi \
         -n 1 "$weft" coordinator $key --workers 3 --shards 2 --until-done : \
         -n 2 "$weft" server $key --port 0 : -n 3 "$weft" $worker $key
-    tap_is "every worker has the rank of its part" "$(sed -n \
+    tap_is "every worker has its rank within its command" "$(sed -n \
         's/.*launched as worker \([0-9]\) (OMPI_COMM_WORLD_\*), 3 workers.*/\1/p' run.out |
         sort | tr '\n' ' ')" "0 1 2 "
-    tap_is "and every server" "$(sed -n \
+    tap_is "every server has its rank within its command" "$(sed -n \
         's/.*launched as server \([0-9]\) (OMPI_COMM_WORLD_\*).*/\1/p' run.out |
         sort | tr '\n' ' ')" "0 1 "
 
@@ -36,16 +36,16 @@ if command -v mpirun >/dev/null; then
         "$weft" coordinator $key --workers 2 --shards 1 --until-done >sc.out 2>&1 &
         coordinator=$!
         "$weft" server $key --port 0 >sv.out 2>&1 &
-        tap_run "mpirun of workers alone" $mpi -n 2 "$weft" $worker $key
+        tap_run "mpirun starts workers alone" $mpi -n 2 "$weft" $worker $key
     }
     wait $coordinator
-    tap_is "and the coordinator ends with them" $? 0
+    tap_is "the coordinator exits with 0 after them" $? 0
     wait
-    # WEFT_WORKERS says two, mpirun three: its ranks are not used, and one process is too many.
+    # WEFT_WORKERS is 2, mpirun starts 3: mpirun's ranks are not used, and one process finds no free rank.
     # shellcheck disable=SC2086
-    WEFT_WORKERS=2 tap_run_fails "mpirun with another number" 1 $mpi -n 3 "$weft" $worker $key \
+    WEFT_WORKERS=2 tap_run_fails "WEFT_WORKERS other than mpirun's number fails" 1 $mpi -n 3 "$weft" $worker $key \
         --start-timeout 1
-    tap_like "its ranks are left alone" "$(cat run.out)" \
+    tap_like "the error says that mpirun's ranks are not used" "$(cat run.out)" \
         'rank open (OMPI_COMM_WORLD_\* counts other processes, too), 2 workers (WEFT_WORKERS)'
 else
     tap_skip "mpirun" "no mpirun: apt-get install openmpi-bin"
@@ -104,10 +104,10 @@ for d in documents:
             v["metadata"]["name"] for v in spec["volumeClaimTemplates"]}
 assert numbers == {"coordinator": 1, "server": shards, "worker": workers}, numbers
 END
-    tap_run "the Kubernetes example fits together and its command lines are right" \
+    tap_run "the Kubernetes example is consistent and its command lines are valid" \
         python3 check.py "$manifest" "$weft"
 else
-    tap_skip "the Kubernetes example" "no python3-yaml"
+    tap_skip "the Kubernetes example is consistent and its command lines are valid" "no python3-yaml"
 fi
 # kubectl create secret --from-file keeps the newline that a key file ends with.
 "$weft" coordinator $key --port 0 >k.out 2>&1 &
@@ -115,7 +115,7 @@ coordinator=$!
 until grep -q '^coordinator: ' k.out 2>/dev/null; do sleep 0.05; done
 # shellcheck disable=SC2086
 WEFT_JOB_KEY=$(cat job.key; echo .) && WEFT_JOB_KEY=${WEFT_JOB_KEY%.} tap_patient \
-    "a key with its newline is a key, and the same" 1 'number of workers or shards of the job is not known yet' \
+    "a key with a newline at its end is accepted" 1 'number of workers or shards of the job is not known yet' \
     "$weft" $worker --coordinator "$(sed -n 's/^coordinator: //p' k.out)" --start-timeout
 kill $coordinator
 wait $coordinator

@@ -16,25 +16,25 @@ check() {
     page=$pages/$(echo "weft $*" | sed 's/ *$//; s/ /-/g').1
     name=$(basename "$page")
     if [ ! -s "$page" ]; then
-        tap_fail "$name is there" "no $page; add the verb to man/meson.build"
+        tap_fail "$name exists" "no $page; add the verb to man/meson.build"
         return
     fi
     help=$("$WEFT_BIN" "$@" --help | sed -n 's/^  --\([a-z0-9-]*\).*/\1/p' | sort)
     tap_is "$name has the options of --help" \
         "$(sed -n 's/^\.It Fl -\([a-z0-9-]*\).*/\1/p' "$page" | sort)" "$help"
-    tap_is "$name has every argument" "$(grep -c '^\.It Fl -[a-z0-9-]* Ar [^ ]' "$page")" \
+    tap_is "$name has an argument for every option that has one" "$(grep -c '^\.It Fl -[a-z0-9-]* Ar [^ ]' "$page")" \
         "$("$WEFT_BIN" "$@" --help | grep -c '^  --[a-z0-9-]* [^ ]')"
     lint "$page"
-    for named in $(verbs_of "$@"); do
-        tap_like "$name names $named" "$(cat "$page")" "^\.It Cm $named$"
+    for subverb in $(verbs_of "$@"); do
+        tap_like "$name lists $subverb" "$(cat "$page")" "^\.It Cm $subverb$"
     done
 }
 
 lint() {
     if command -v mandoc >/dev/null; then
-        tap_is "$(basename "$1") is clean" "$(mandoc -Tlint -Wwarning "$1" 2>&1)" ""
+        tap_is "mandoc finds no error in $(basename "$1")"$1") is clean" "$(mandoc -Tlint -Wwarning "$1" 2>&1)" ""
     else
-        tap_skip "$(basename "$1") is clean" "no mandoc"
+        tap_skip "mandoc finds no error in $(basename "$1")"$1") is clean" "no mandoc"
     fi
 }
 

@@ -31,29 +31,29 @@ mkdir work
 TALLY_HOLD=4 TALLY_DIE="1 2" "$WEFT_BIN" run --metrics 0 --restart 1 --peer-timeout 120 -n 2 -s 1 -- \
     "$WEFT_TALLY_BIN" work work 5 >run.out 2>run.err &
 run=$!
-tap_run "a job with metrics" tap_until grep -q '^weft run: metrics: ' run.err
+tap_run "a job serves metrics" tap_until grep -q '^weft run: metrics: ' run.err
 at=$(sed -n 's/^weft run: metrics: http:\/\///p' run.err)
 at=${at%/metrics}
 tap_run "each worker prints the address of its metrics, also the one that replaced a dead one" \
     tap_until tap_lines 3 '^\[worker [01]\] weft: worker [01]: metrics: http://127\.0\.0\.1:[0-9]*/metrics$' run.err
 fetch "http://$at/targets" >targets.json
-tap_run "they are targets" jq -e 'map(.labels.role + .labels.rank) ==
+tap_run "/targets lists each process of the job" jq -e 'map(.labels.role + .labels.rank) ==
     ["coordinator0", "server0", "worker0", "worker1"]' targets.json
 for rank in 0 1; do
     sed -n "s/^\[worker $rank\] weft: worker $rank: metrics: http:\/\/\(.*\)\/metrics/\1/p" run.err |
         tail -n 1
-done >said.txt
-tap_is "at the addresses that they printed last" "$(jq -r '.[2:][].targets[0]' targets.json)" \
-    "$(cat said.txt)"
-first=http://$(head -n 1 said.txt)
-tap_run "pushes are counted" tap_until at_least 4 "$first/metrics" weft_client_messages_total kind=push
-tap_run "and steps" tap_until at_least 2 "$first/metrics" weft_step_seconds_count
+done >printed.txt
+tap_is "/targets has the addresses that the workers printed last" "$(jq -r '.[2:][].targets[0]' targets.json)" \
+    "$(cat printed.txt)"
+first=http://$(head -n 1 printed.txt)
+tap_run "a worker counts its pushes" tap_until at_least 4 "$first/metrics" weft_client_messages_total kind=push
+tap_run "a worker counts its steps" tap_until at_least 2 "$first/metrics" weft_step_seconds_count
 cp scrape.txt program.txt
-tap_is "with the rank" "$(python3 "$check" value program.txt weft_worker_rank)" 0
-tap_run "the text keeps the format" python3 "$check" format program.txt
+tap_is "a worker's metrics have its rank" "$(python3 "$check" value program.txt weft_worker_rank)" 0
+tap_run "they have the Prometheus format" python3 "$check" format program.txt
 if command -v promtool >/dev/null; then
     tap_run "promtool accepts the text" promtool check metrics <program.txt
-    tap_is "and has no advice" "$(cat run.out)" ""
+    tap_is "without a warning" "$(cat run.out)" ""
 else
     tap_skip "promtool" "no promtool: install prometheus"
 fi
@@ -63,7 +63,7 @@ found() {
 }
 tap_run "weft top shows the whole job" tap_until found "^weft top: 1 server, 2 workers, 0 gone"
 # A hundred requests at once, an unknown page, and a client that sends half a request.
-tap_run "a hundred scrapes at once, beside one that is stuck" python3 -c '
+tap_run "a hundred concurrent scrapes are answered beside a client that sent half a request" python3 -c '
 import concurrent.futures, socket, sys, urllib.error, urllib.request
 host, port = sys.argv[1][7:].split(":")
 stuck = socket.create_connection((host, int(port)))
@@ -81,34 +81,34 @@ else:
 ' "$first"
 : >work/go
 wait "$run"
-tap_is "the job ends in order" "$?" 0
+tap_is "the job exits with 0" "$?" 0
 run=''
-tap_run "with every push counted once" "$WEFT_TALLY_BIN" check work 2 5 1
+tap_run "every push counts once" "$WEFT_TALLY_BIN" check work 2 5 1
 
 # ---- addresses that cannot be served -------------------------------------------------------------
 
 "$WEFT_BIN" coordinator --security none --port 0 --workers 1 --shards 1 --metrics 0 >other.out 2>&1 &
 other=$!
-tap_run "somebody has a port" tap_until grep -q '^metrics: ' other.out
+tap_run "another process listens at a port" tap_until grep -q '^metrics: ' other.out
 taken=$(sed -n 's/^metrics: http:\/\/127.0.0.1:\([0-9]*\)\/metrics/\1/p' other.out)
 mkdir busy
-tap_run "a worker that wants the same trains" env WEFT_METRICS="$taken" "$WEFT_BIN" run \
+tap_run "a worker whose metrics port is in use trains without metrics" env WEFT_METRICS="$taken" "$WEFT_BIN" run \
     --peer-timeout 120 -n 1 -s 1 -- "$WEFT_TALLY_BIN" work busy 3
-tap_like "and says so" "$(cat run.out)" \
+tap_like "it prints a warning" "$(cat run.out)" \
     "worker 0: metrics: cannot listen at 127.0.0.1 port $taken: .*; continuing without metrics"
-tap_run_fails "what is no address" 1 env WEFT_METRICS=here WEFT_SERVERS=127.0.0.1:1 "$WEFT_TALLY_BIN" \
+tap_run_fails "an invalid WEFT_METRICS is rejected" 1 env WEFT_METRICS=here WEFT_SERVERS=127.0.0.1:1 "$WEFT_TALLY_BIN" \
     work busy 3
-tap_like "is refused" "$(cat run.out)" 'WEFT_METRICS is "here"; it must be PORT or HOST:PORT'
+tap_like "the error has its value" "$(cat run.out)" 'WEFT_METRICS is "here"; it must be PORT or HOST:PORT'
 
 # ---- weft worker ---------------------------------------------------------------------------------
 
 "$WEFT_BIN" run --metrics 0 --peer-timeout 120 -n 1 -s 1 -- "$WEFT_BIN" worker --epochs 10000 \
     --peer-timeout 120 >run2.out 2>run2.err &
 run=$!
-tap_run "a job of weft worker" tap_until grep -q '^weft run: metrics: ' run2.err
+tap_run "a job of weft worker serves metrics" tap_until grep -q '^weft run: metrics: ' run2.err
 at=$(sed -n 's/^weft run: metrics: http:\/\///p' run2.err)
 at=${at%/metrics}
-tap_run "is shown in the same way" tap_until found "^weft top: 1 server, 1 worker, 0 gone"
+tap_run "weft top shows it" tap_until found "^weft top: 1 server, 1 worker, 0 gone"
 kill "$run"
 wait "$run" 2>/dev/null
 run=''

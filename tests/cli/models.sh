@@ -1,5 +1,5 @@
 #!/bin/sh
-# `weft train` with models that have factors, on synthetic sets with a known optimum (planted.h), in
+# `weft train` with models that have factors, on synthetic data with a known optimum (planted.h), in
 # every mode, with bound 0 and with the bound that [apnet19] gives for matrix factorization under as
 # much loss. Models without shipped data are in movielens.sh.
 # shellcheck source=tests/lib/tap.sh
@@ -44,11 +44,11 @@ for mode in bsp ssp:2 asp; do
     holds "RMSE within $slack % of the noise" "mf-$mode-lossy" \
         ".test_rmse < 0.2309 * (1 + $slack / 100) and .delivered_fraction < 1 and .messages_short == 0"
 done
-holds "the report of a model of ratings" mf-bsp-whole '.model == "mf" and .factors == 4 and
+holds "the report has the figures of a model of ratings" mf-bsp-whole '.model == "mf" and .factors == 4 and
     .init_scale == 0.05 and .l2 == 0.01 and .features == 501 and .rows_train + .rows_test == 40000 and
     (.train_mse | length == 8 and .[7] < .[0]) and .epoch_test_rmse[7] == .test_rmse and
     (has("test_auc") or has("test_logloss") or has("train_logloss") or has("epoch_test_auc") | not)'
-tap_is "a line for each epoch" \
+tap_is "the output has a line for each epoch" \
     "$(grep -c '^epoch [1-8]/8 .*loss .*RMSE .*samples/s .*delivered' "$tap_tmp/mf-bsp-whole.log")" 8
 
 # ---- clicks: the planted margin has an AUC of 0.842; a linear model 0.534 ----
@@ -66,36 +66,36 @@ for mode in bsp ssp:2 asp; do
         ".test_auc > $least and .delivered_fraction < 1 and .messages_short == 0"
 done
 train linear lr clicks.csv --loss-bound 0
-holds "a linear model cannot" linear '.test_auc < 0.60 and (has("factors") | not)'
+holds "a linear model has an AUC below 0.60" linear '.test_auc < 0.60 and (has("factors") | not)'
 
-# ---- tables of categories ----
+# ---- categorical features ----
 awk 'BEGIN { for (i = 0; i < 900; i++) printf "%d\t%s\t%d\t\t%d\n", (i % 2) == (i % 3 == 0),
     i % 2 ? "odd" : "even", i % 3, i % 50 }' >"$tap_tmp/xor.tsv"
-tap_run "train on a table" "$WEFT_BIN" train --model fm --format tsv --data "$tap_tmp/xor.tsv" \
+tap_run "fm trains on a tsv file" "$WEFT_BIN" train --model fm --format tsv --data "$tap_tmp/xor.tsv" \
     --factors 4 --workers 2 --servers 1 --batch 32 --epochs 30 --l2 0 --report "$tap_tmp/xor.json"
-holds "what only a cross can tell" xor '.test_auc > 0.999'
+holds "factors learn the product of two features" xor '.test_auc > 0.999'
 
 # ---- a saved model ----
 saved=$tap_tmp/model.safetensors
 train saved mf ratings.csv --factors 4 --loss-bound 0 --save "$saved"
-tap_run "eval" sh -c '"$WEFT_BIN" eval --model-file "$0" --data "$1" --json >"$2"' "$saved" \
+tap_run "weft eval succeeds" sh -c '"$WEFT_BIN" eval --model-file "$0" --data "$1" --json >"$2"' "$saved" \
     "$tap_tmp/ratings.csv" "$tap_tmp/eval.json"
 rmse=$(jq .test_rmse "$tap_tmp/saved.json")
-holds "the test of the training, anew" eval ".rmse == $rmse and .model == \"mf\" and
+holds "eval computes the training's test RMSE" eval ".rmse == $rmse and .model == \"mf\" and
     .features_unknown == 0 and .rows == \"test\""
-tap_run "predict" sh -c '"$WEFT_BIN" predict --model-file "$0" --data "$1" --rows all >"$2"' "$saved" \
+tap_run "weft predict succeeds" sh -c '"$WEFT_BIN" predict --model-file "$0" --data "$1" --rows all >"$2"' "$saved" \
     "$tap_tmp/ratings.csv" "$tap_tmp/predicted"
-tap_is "a line for each row" "$(wc -l <"$tap_tmp/predicted" | tr -d ' ')" 40000
-tap_is "predictions are near the ratings" "$(paste -d, "$tap_tmp/predicted" "$tap_tmp/ratings.csv" |
+tap_is "predict prints a line for each row" "$(wc -l <"$tap_tmp/predicted" | tr -d ' ')" 40000
+tap_is "the RMSE of all predictions is below 0.25" "$(paste -d, "$tap_tmp/predicted" "$tap_tmp/ratings.csv" |
     awk -F, '{ s += ($1 - $4) ^ 2 } END { print (sqrt(s / NR) < 0.25) }')" 1
 printf '999999,1,3,0\n1,999999,3,0\n' >"$tap_tmp/unknown.csv"
-tap_run "users and items that were never seen" sh -c '"$WEFT_BIN" eval --model-file "$0" --data "$1" \
+tap_run "eval with unknown users and items succeeds" sh -c '"$WEFT_BIN" eval --model-file "$0" --data "$1" \
     --rows all --json >"$2"' "$saved" "$tap_tmp/unknown.csv" "$tap_tmp/unknown.json"
-holds "are counted and count as average" unknown '.features_unknown == 2 and .rmse < 1.5'
+holds "unknown features are counted, and the RMSE is below 1.5" unknown '.features_unknown == 2 and .rmse < 1.5'
 train saved-fm fm clicks.csv --factors 4 --loss-bound 0 --save "$tap_tmp/fm.safetensors"
-tap_run "predict clicks" "$WEFT_BIN" predict --model-file "$tap_tmp/fm.safetensors" \
+tap_run "predict of clicks succeeds" "$WEFT_BIN" predict --model-file "$tap_tmp/fm.safetensors" \
     --data "$tap_tmp/clicks.csv" --rows test --output "$tap_tmp/clicks.out"
-tap_is "probabilities" "$(awk '$1 < 0 || $1 > 1 { bad++ } END { print (NR > 7000), bad + 0 }' \
+tap_is "its predictions are probabilities" "$(awk '$1 < 0 || $1 > 1 { bad++ } END { print (NR > 7000), bad + 0 }' \
     "$tap_tmp/clicks.out")" "1 0"
 
 bytes=$(wc -c <"$saved" | tr -d ' ')
@@ -104,48 +104,48 @@ head -c $((bytes - 1)) "$saved" >"$tap_tmp/cut"
 sed 's/"weft_model":"1"/"weft_model":"2"/' "$saved" >"$tap_tmp/later"
 : >"$tap_tmp/empty"
 for file in cut damaged later empty ratings.csv none; do
-    tap_run_fails "a model file that is $file is refused" 1 "$WEFT_BIN" eval \
+    tap_run_fails "eval rejects a model file: $file" 1 "$WEFT_BIN" eval \
         --model-file "$tap_tmp/$file" --data "$tap_tmp/ratings.csv"
-    tap_like "and named" "$(cat "$tap_tmp/run.out")" "^weft eval: $tap_tmp/$file: "
+    tap_like "the error names the file" "$(cat "$tap_tmp/run.out")" "^weft eval: $tap_tmp/$file: "
 done
 # ---- a checkpoint as a model: two shards, the newest a delta ----
 train check mf ratings.csv --factors 4 --loss-bound 0 --checkpoint "$tap_tmp/ckpt" \
     --checkpoint-every 40 --checkpoint-full-every 4
-tap_run "eval of its checkpoint" sh -c '"$WEFT_BIN" eval --model-file "$0" --model mf \
+tap_run "eval of a checkpoint succeeds" sh -c '"$WEFT_BIN" eval --model-file "$0" --model mf \
     --format movielens --data "$1" --json >"$2"' "$tap_tmp/ckpt" "$tap_tmp/ratings.csv" \
     "$tap_tmp/eval.json"
 rmse=$(jq .test_rmse "$tap_tmp/check.json")
-holds "the test of the training" eval "(.rmse - $rmse | fabs) < 1e-9 and .features_unknown == 0"
-tap_run "predict from it" "$WEFT_BIN" predict --model-file "$tap_tmp/ckpt" --model mf \
+holds "eval of the checkpoint computes the training's test RMSE" eval "(.rmse - $rmse | fabs) < 1e-9 and .features_unknown == 0"
+tap_run "predict from a checkpoint succeeds" "$WEFT_BIN" predict --model-file "$tap_tmp/ckpt" --model mf \
     --format movielens --data "$tap_tmp/ratings.csv" --rows test --output "$tap_tmp/ckpt.out"
-tap_run_fails "of another model" 1 "$WEFT_BIN" eval --model-file "$tap_tmp/ckpt" \
+tap_run_fails "eval of a checkpoint with another model fails" 1 "$WEFT_BIN" eval --model-file "$tap_tmp/ckpt" \
     --format movielens --data "$tap_tmp/ratings.csv"
-tap_like "which is said" "$(cat "$tap_tmp/run.out")" 'have 5 floats, which does not match lr; .*--model'
-tap_run_fails "a format is wanted" 1 "$WEFT_BIN" eval --model-file "$tap_tmp/ckpt" --model mf \
+tap_like "the error names --model" "$(cat "$tap_tmp/run.out")" 'have 5 floats, which does not match lr; .*--model'
+tap_run_fails "eval of a checkpoint without --format fails" 1 "$WEFT_BIN" eval --model-file "$tap_tmp/ckpt" --model mf \
     --data "$tap_tmp/ratings.csv"
 mkdir "$tap_tmp/nothing"
-tap_run_fails "a directory without" 1 "$WEFT_BIN" eval --model-file "$tap_tmp/nothing" --model mf \
+tap_run_fails "eval of a directory without a checkpoint fails" 1 "$WEFT_BIN" eval --model-file "$tap_tmp/nothing" --model mf \
     --format movielens --data "$tap_tmp/ratings.csv"
-tap_like "is named" "$(cat "$tap_tmp/run.out")" "^weft eval: $tap_tmp/nothing: it holds no checkpoint"
-tap_run_fails "a saved model is what it is" 1 "$WEFT_BIN" eval --model-file "$saved" --model fm \
+tap_like "the error names the directory" "$(cat "$tap_tmp/run.out")" "^weft eval: $tap_tmp/nothing: it holds no checkpoint"
+tap_run_fails "eval of a saved model with another --model fails" 1 "$WEFT_BIN" eval --model-file "$saved" --model fm \
     --data "$tap_tmp/ratings.csv"
-tap_run_fails "a model of ratings on data without" 1 "$WEFT_BIN" eval --model-file "$saved" \
+tap_run_fails "eval of a model of ratings on data without ratings fails" 1 "$WEFT_BIN" eval --model-file "$saved" \
     --format adult --data "$WEFT_SOURCE_ROOT/data/adult/adult.data.zst"
-tap_run_fails "no model named" 2 "$WEFT_BIN" eval --data x
-tap_run_fails "a folder that is not there" 1 "$WEFT_BIN" train --save "$tap_tmp/no/such"
-# The directory existed when the training began: the result is reported nevertheless.
-mkdir "$tap_tmp/goes"
-"$WEFT_BIN" train --workers 2 --servers 1 --epochs 1 --save "$tap_tmp/goes/model" \
+tap_run_fails "eval without a model: usage error" 2 "$WEFT_BIN" eval --data x
+tap_run_fails "--save in a directory that does not exist: exit status 1" 1 "$WEFT_BIN" train --save "$tap_tmp/no/such"
+# The directory is removed during training: the result is reported nevertheless.
+mkdir "$tap_tmp/removed"
+"$WEFT_BIN" train --workers 2 --servers 1 --epochs 1 --save "$tap_tmp/removed/model" \
     --report "$tap_tmp/unsaved.json" >"$tap_tmp/unsaved.out" 2>&1 &
 unsaved=$!
 tap_until grep -q ' pid [0-9]' "$tap_tmp/unsaved.out"
-rmdir "$tap_tmp/goes"
+rmdir "$tap_tmp/removed"
 status=0
 wait "$unsaved" || status=$?
-tap_is "a model that cannot be saved at the end" "$status" 1
-tap_like "is said to be missing" "$(cat "$tap_tmp/unsaved.out")" \
-    "^weft train: the model was not saved: cannot create $tap_tmp/goes/"
-tap_run "and the report is there" jq -e '.test_auc > 0.85' "$tap_tmp/unsaved.json"
+tap_is "a model that cannot be saved at the end: exit status 1" "$status" 1
+tap_like "the error says so" "$(cat "$tap_tmp/unsaved.out")" \
+    "^weft train: the model was not saved: cannot create $tap_tmp/removed/"
+tap_run "the report is written nevertheless" jq -e '.test_auc > 0.85' "$tap_tmp/unsaved.json"
 
 # ---- a dense model: all parameters are sent; it is saved with its own rows after those of the
 # features ----
@@ -157,22 +157,22 @@ train_mlp() {
 }
 train_mlp mlp --loss-bound 0 --save "$tap_tmp/mlp.safetensors" --checkpoint "$tap_tmp/mlp-ckpt" \
     --checkpoint-every 20
-holds "learns, and pulls and pushes everything" mlp '.test_auc > 0.918 and .delivered_fraction == 1 and
+holds "mlp has an AUC above 0.918 and the documented report" mlp '.test_auc > 0.918 and .delivered_fraction == 1 and
     .model == "mlp" and .factors == 24 and .init_scale == 0.08'
 train_mlp mlp-lossy --mode ssp:1 --loss-bound 0.10 --inject-loss 0.05 --value-type bf16
-holds "learns with parts missing" mlp-lossy '.test_auc > 0.918 and .delivered_fraction < 1'
+holds "mlp has an AUC above 0.918 with values missing" mlp-lossy '.test_auc > 0.918 and .delivered_fraction < 1'
 adult=$WEFT_SOURCE_ROOT/data/adult/adult.data.zst
-tap_run "eval" sh -c '"$WEFT_BIN" eval --model-file "$0" --data "$1" --json >"$2"' \
+tap_run "eval of mlp succeeds" sh -c '"$WEFT_BIN" eval --model-file "$0" --data "$1" --json >"$2"' \
     "$tap_tmp/mlp.safetensors" "$adult" "$tap_tmp/eval.json"
 auc=$(jq .test_auc "$tap_tmp/mlp.json")
-holds "the test of the training, anew" eval ".auc == $auc and .model == \"mlp\" and .features_unknown == 0"
-tap_run "eval of its checkpoint" sh -c '"$WEFT_BIN" eval --model-file "$0" --model mlp --format adult \
+holds "eval computes the training's test AUC" eval ".auc == $auc and .model == \"mlp\" and .features_unknown == 0"
+tap_run "eval of mlp's checkpoint succeeds" sh -c '"$WEFT_BIN" eval --model-file "$0" --model mlp --format adult \
     --data "$1" --json >"$2"' "$tap_tmp/mlp-ckpt" "$adult" "$tap_tmp/eval.json"
-holds "gives a model that has learnt" eval '.auc > 0.9 and .features_unknown == 0'
+holds "the checkpoint's AUC is above 0.9" eval '.auc > 0.9 and .features_unknown == 0'
 printf '1 1:1\n0 2:1\n' >"$tap_tmp/two.libsvm"
-tap_run_fails "a checkpoint of other data" 1 "$WEFT_BIN" eval --model-file "$tap_tmp/mlp-ckpt" \
+tap_run_fails "eval of mlp's checkpoint with other data fails" 1 "$WEFT_BIN" eval --model-file "$tap_tmp/mlp-ckpt" \
     --model mlp --format libsvm --data "$tap_tmp/two.libsvm" --rows all
-tap_like "is refused, with both sizes" "$(cat "$tap_tmp/run.out")" \
+tap_like "the error has both numbers of rows" "$(cat "$tap_tmp/run.out")" \
     'has 7698 rows, but a model of this data has 5'
 
 # ---- topics: each document has one of 4 topics, whose 12 words are equally frequent ----
@@ -190,56 +190,56 @@ train_lda() {
 for mode in bsp ssp:2 asp; do
     train_lda "lda-$mode" --mode "$mode" --inject-loss 0.05 --save "$tap_tmp/lda.safetensors"
     # The job itself fails unless the servers count every token once.
-    holds "perplexity near the 12 words of a topic" "lda-$mode" '.test_perplexity > 11.5 and
+    holds "the perplexity is between 11.5 and 13.5" "lda-$mode" '.test_perplexity > 11.5 and
         .test_perplexity < 13.5 and .delivered_fraction == 1 and .injected_drops > 0'
 done
-holds "the report of topics" lda-asp '.model == "lda" and .factors == 8 and .alpha == 0.1 and
+holds "the report has the figures of lda" lda-asp '.model == "lda" and .factors == 8 and .alpha == 0.1 and
     .beta == 0.05 and .average == "none" and .loss_bound == 0 and (.train_perplexity | length == 15 and
     .[14] < .[0]) and .epoch_test_perplexity[14] == .test_perplexity and (has("test_auc") | not)'
 train_lda lda-until --mode bsp --epochs 60 --until-perplexity 14 --check-steps 4
-holds "ends at a perplexity, and not before it" lda-until '.until | .reached and .perplexity == 14 and
+holds "ends at the first check that reaches the perplexity" lda-until '.until | .reached and .perplexity == 14 and
     .loss == null and .auc == null and .checks[-1].test_perplexity <= 14 and
     (.checks[:-1] | length > 0 and all(.test_perplexity > 14)) and .steps == .checks[-1].step and
     (.checks[0] | has("test_auc") | not)'
-holds "and reports that model" lda-until '.test_perplexity == .until.checks[-1].test_perplexity and
+holds "reports the model of the last check" lda-until '.test_perplexity == .until.checks[-1].test_perplexity and
     .epochs == (.until.epochs | ceil)'
 train_lda lda-never --epochs 2 --until-perplexity 2 --check-steps 1000
-holds "a perplexity out of reach ends with the epochs" lda-never '(.until.reached | not) and .epochs == 2 and
+holds "without reaching the perplexity it ends after the epochs" lda-never '(.until.reached | not) and .epochs == 2 and
     ([.until.checks[].test_perplexity] == .epoch_test_perplexity)'
-tap_run_fails "a log-loss of topics" 2 "$WEFT_BIN" train --model lda --format docword \
+tap_run_fails "lda rejects --until-loss" 2 "$WEFT_BIN" train --model lda --format docword \
     --data "$tap_tmp/docword.txt" --until-loss 0.3
-tap_like "is refused" "$(cat "$tap_tmp/run.out")" 'lda has no log-loss and no AUC'
-tap_run_fails "a perplexity of another model" 2 "$WEFT_BIN" train --until-perplexity 100
-tap_like "is refused, too" "$(cat "$tap_tmp/run.out")" 'lr has no perplexity'
-tap_run_fails "a perplexity takes a parent" 2 "$WEFT_BIN" worker --servers 127.0.0.1:9 --model lda \
+tap_like "the error says why" "$(cat "$tap_tmp/run.out")" 'lda has no log-loss and no AUC'
+tap_run_fails "lr rejects --until-perplexity" 2 "$WEFT_BIN" train --until-perplexity 100
+tap_like "the error says why" "$(cat "$tap_tmp/run.out")" 'lr has no perplexity'
+tap_run_fails "weft worker rejects --until-perplexity" 2 "$WEFT_BIN" worker --servers 127.0.0.1:9 --model lda \
     --format docword --data "$tap_tmp/docword.txt" --until-perplexity 100
-tap_run "eval" sh -c '"$WEFT_BIN" eval --model-file "$0" --data "$1" --json >"$2"' \
+tap_run "eval of lda succeeds" sh -c '"$WEFT_BIN" eval --model-file "$0" --data "$1" --json >"$2"' \
     "$tap_tmp/lda.safetensors" "$tap_tmp/docword.txt" "$tap_tmp/eval.json"
 perplexity=$(jq .test_perplexity "$tap_tmp/lda-asp.json")
-holds "the test of the training, anew" eval ".perplexity == $perplexity and .features_unknown == 0"
-tap_run_fails "lda has no prediction" 1 "$WEFT_BIN" predict --model-file "$tap_tmp/lda.safetensors" \
+holds "eval computes the training's test perplexity" eval ".perplexity == $perplexity and .features_unknown == 0"
+tap_run_fails "predict of lda fails" 1 "$WEFT_BIN" predict --model-file "$tap_tmp/lda.safetensors" \
     --data "$tap_tmp/docword.txt"
-tap_run_fails "nor loss" 2 "$WEFT_BIN" train --model lda --format docword --data x --loss-bound 0.1
-tap_like "which is said" "$(cat "$tap_tmp/run.out")" '--loss-bound cannot be used with --model lda'
-tap_run_fails "nor other data" 2 "$WEFT_BIN" train --model lda
-tap_run_fails "nor others its data" 2 "$WEFT_BIN" train --format docword --data "$tap_tmp/docword.txt"
-tap_run "a job with checkpoints" "$WEFT_BIN" train --model lda --format docword \
+tap_run_fails "lda rejects --loss-bound" 2 "$WEFT_BIN" train --model lda --format docword --data x --loss-bound 0.1
+tap_like "the error says why" "$(cat "$tap_tmp/run.out")" '--loss-bound cannot be used with --model lda'
+tap_run_fails "lda rejects data of other formats" 2 "$WEFT_BIN" train --model lda
+tap_run_fails "other models reject docword data" 2 "$WEFT_BIN" train --format docword --data "$tap_tmp/docword.txt"
+tap_run "lda with checkpoints succeeds" "$WEFT_BIN" train --model lda --format docword \
     --data "$tap_tmp/docword.txt" --factors 8 --workers 1 --servers 1 --epochs 2 \
     --checkpoint "$tap_tmp/lda-ckpt" --checkpoint-every 2
-tap_run_fails "does not go on in another process" 1 "$WEFT_BIN" train --model lda --format docword \
+tap_run_fails "lda rejects --resume" 1 "$WEFT_BIN" train --model lda --format docword \
     --data "$tap_tmp/docword.txt" --factors 8 --workers 1 --servers 1 --epochs 4 \
     --checkpoint "$tap_tmp/lda-ckpt" --resume
-tap_like "and says why" "$(cat "$tap_tmp/run.out")" 'topics of their words were lost'
+tap_like "the error says why" "$(cat "$tap_tmp/run.out")" 'topics of their words were lost'
 
 # ---- the shipped data ----
-tap_run "adult is found beside the program, wherever it is started" \
+tap_run "the data set adult is found from any directory" \
     env -u WEFT_DATA_DIR sh -c 'cd / && exec "$WEFT_BIN" train --epochs 1 --batch 4096'
 
 # ---- incompatible options ----
-tap_run "mf wants ratings" sh -c '! "$WEFT_BIN" train --model mf 2>"$0"' "$tap_tmp/err"
-tap_like "and says so" "$(cat "$tap_tmp/err")" 'requires ratings, which the format adult'
-tap_run "an unknown model" sh -c '! "$WEFT_BIN" train --model svm 2>"$0"' "$tap_tmp/err"
-tap_like "is answered with the known" "$(cat "$tap_tmp/err")" 'lr, fm, mf, mlp or lda'
-tap_run "a negative pull" sh -c '! "$WEFT_BIN" train --l2 -1 2>"$0"' "$tap_tmp/err"
-tap_like "is refused" "$(cat "$tap_tmp/err")" 'a number of at least 0'
+tap_run "mf rejects data without ratings" sh -c '! "$WEFT_BIN" train --model mf 2>"$0"' "$tap_tmp/err"
+tap_like "the error says why" "$(cat "$tap_tmp/err")" 'requires ratings, which the format adult'
+tap_run "an unknown --model is rejected" sh -c '! "$WEFT_BIN" train --model svm 2>"$0"' "$tap_tmp/err"
+tap_like "the error lists the models" "$(cat "$tap_tmp/err")" 'lr, fm, mf, mlp or lda'
+tap_run "a negative --l2 is rejected" sh -c '! "$WEFT_BIN" train --l2 -1 2>"$0"' "$tap_tmp/err"
+tap_like "the error has the range" "$(cat "$tap_tmp/err")" 'a number of at least 0'
 tap_done

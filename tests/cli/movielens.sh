@@ -1,5 +1,5 @@
 #!/bin/sh
-# MovieLens latest-small, which does not ship, over the fabric: matrix factorization against the
+# MovieLens latest-small, not part of the repository, over the fabric: matrix factorization against the
 # model of user and item means, factorization machine against the linear model, in every mode, with
 # bound 0 and with a bound (0.35 as in [apnet19] for MF, 0.10 for FM) under as much loss.
 # shellcheck source=tests/lib/tap.sh

@@ -5,7 +5,7 @@
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 
 tap_run "weft perf --help" "$WEFT_BIN" perf --help
-tap_like "it names the pattern" "$(cat "$tap_tmp/run.out")" '^  stream '
+tap_like "the help lists stream" "$(cat "$tap_tmp/run.out")" '^  stream '
 tap_like "the pattern's help shows an example" "$("$WEFT_BIN" perf stream --help)" \
     '^  weft perf stream --transport all'
 
@@ -16,7 +16,7 @@ for transport in weft udp-raw tcp-raw; do
     cp "$tap_tmp/run.out" "$tap_tmp/json"
     security=none
     [ $transport != weft ] || security=auth
-    tap_run "$transport reports" jq -e --arg transport $transport --arg security $security '
+    tap_run "$transport prints a report" jq -e --arg transport $transport --arg security $security '
         .transport == $transport and .security == $security and .n == 2 and .bytes == 2000000 and
         .packet_bytes == 1472 and .goodput_gbps > 0 and .cpu_s > 0 and
         .goodput_gbps_min <= .goodput_gbps and .goodput_gbps <= .goodput_gbps_max and
@@ -25,7 +25,7 @@ done
 
 for security in none auth seal; do
     # shellcheck disable=SC2086
-    tap_run "weft in mode $security" "$WEFT_BIN" perf stream --security $security $small
+    tap_run "weft with --security $security runs" "$WEFT_BIN" perf stream --security $security $small
 done
 
 # A tag must not make a full packet exceed its path's size: such packets would be sent one by one.
@@ -35,7 +35,7 @@ for security in none auth seal; do
             sed -n 's/^round 1:.* \([0-9]*\)\.[0-9]* packets a burst.*/\1/p')
         [ "${burst:-0}" -lt 4 ] || break
     done
-    tap_is "mode $security sends bursts" "$((${burst:-0} >= 4))" 1
+    tap_is "security $security sends at least 4 packets per burst" "$((${burst:-0} >= 4))" 1
 done
 
 # Sizes with different splits of a burst: 64 packets, one packet, a short last chunk.
@@ -47,14 +47,14 @@ for packet_bytes in 256 1000 9000 65000; do
     done
 done
 tap_run "messages of one float" "$WEFT_BIN" perf stream --bytes 40 --message-bytes 4 --rounds 1
-tap_run "a thread each on the CPU it is told" "$WEFT_BIN" perf stream --cpus \
+tap_run "--cpus sets the CPU of each thread" "$WEFT_BIN" perf stream --cpus \
     "$(taskset -cp $$ | sed 's/.*: \([0-9]*\).*/\1,\1/')" --bytes 400000 --rounds 1
-tap_run "busy polling" "$WEFT_BIN" perf stream --busy-poll-us 50 --bytes 4000000 --rounds 1
+tap_run "--busy-poll-us runs" "$WEFT_BIN" perf stream --busy-poll-us 50 --bytes 4000000 --rounds 1
 
 # shellcheck disable=SC2086
-tap_run "all of them in turn" "$WEFT_BIN" perf stream --transport all $small --json
+tap_run "--transport all runs" "$WEFT_BIN" perf stream --transport all $small --json
 cp "$tap_tmp/run.out" "$tap_tmp/json"
-tap_run "with ratios of the same rounds" jq -e '
+tap_run "the report has the ratios of the same rounds" jq -e '
     ([.flows[].transport] == ["weft", "udp-raw", "tcp-raw"]) and
     ([.ratios[] | .of + " over " + .over] == ["weft auth over udp-raw", "weft auth over tcp-raw"])
     and all(.ratios[]; .ratio > 0 and .ratio_min <= .ratio and .ratio <= .ratio_max) and

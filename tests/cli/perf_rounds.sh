@@ -26,7 +26,7 @@ for transport in weft tcp tcp-raw; do
         tap_run "$pattern over $transport" "$WEFT_BIN" perf $pattern --transport $transport $size \
             --warmup 2 --gap 0 --json
         cp "$tap_tmp/run.out" "$tap_tmp/json"
-        tap_run "and its report" jq -e --arg pattern $pattern --arg transport $transport \
+        tap_run "the report has its options, and everything is delivered" jq -e --arg pattern $pattern --arg transport $transport \
             --arg security $security --argjson rounds $rounds "
             .pattern == \$pattern and .transport == \$transport and .security == \$security and
             .rounds == \$rounds and .rounds_asked == \$rounds and .bound == 0 and
@@ -35,58 +35,58 @@ for transport in weft tcp tcp-raw; do
     done
 done
 
-# Sums: 5 rounds of 3 messages of 50,000 bytes in the time of all rounds.
-tap_run "incast round by round" "$WEFT_BIN" perf incast --bytes 50000 --senders 3 --rounds 5 \
+# The file of --per-round: 5 rounds of 3 messages of 50,000 bytes.
+tap_run "incast --per-round succeeds" "$WEFT_BIN" perf incast --bytes 50000 --senders 3 --rounds 5 \
     --json --per-round "$tap_tmp/rounds"
 cp "$tap_tmp/run.out" "$tap_tmp/json"
-tap_is "a line each, times of all flows on it" \
+tap_is "the file has a line for each round with the times of all flows" \
     "$(awk '!/^#/ && NF == 7 { n++ } END { print n }' "$tap_tmp/rounds")" 5
-tap_is "a round lasts as long as its last flow" \
+tap_is "a round lasts as long as its longest flow" \
     "$(awk '!/^#/ { m = $4; for (i = 5; i <= 6; i++) if ($i > m) m = $i; bad += m != $2 }
         END { print bad + 0 }' "$tap_tmp/rounds")" 0
-tap_is "and begins after the one before has ended" \
+tap_is "a round begins after the end of the previous one" \
     "$(awk '!/^#/ { bad += $7 < end; end = $7 + $2 * 1e6 } END { print bad + 0 }' "$tap_tmp/rounds")" 0
 mean=$(awk '!/^#/ { s += $2 } END { printf "%.5f", s / 5 }' "$tap_tmp/rounds")
-tap_run "mean and goodput are of these" jq -e --argjson mean "$mean" '
+tap_run "mean and goodput are computed from these rounds" jq -e --argjson mean "$mean" '
     (.round_ms.mean - $mean | fabs) < 1e-4 and
     (.goodput_gbps * .round_ms.mean * 5e6 / (8 * 5 * 3 * 50000) - 1 | fabs) < 1e-6' "$tap_tmp/json"
 
-tap_run "a trace of each participant" "$WEFT_BIN" perf incast --bytes 50000 --senders 2 --rounds 2 \
+tap_run "incast --trace succeeds" "$WEFT_BIN" perf incast --bytes 50000 --senders 2 --rounds 2 \
     --trace "$tap_tmp/trace"
 for n in 0 1 2; do
-    tap_run "participant $n's is read" "$WEFT_BIN" trace summary "$tap_tmp/trace.participant-$n"
+    tap_run "the trace of participant $n is read" "$WEFT_BIN" trace summary "$tap_tmp/trace.participant-$n"
 done
-tap_run_fails "TCP has none" 2 "$WEFT_BIN" perf incast --transport tcp --trace "$tap_tmp/trace"
+tap_run_fails "--trace over TCP is rejected" 2 "$WEFT_BIN" perf incast --transport tcp --trace "$tap_tmp/trace"
 
 if chrt -f 1 true 2>/dev/null; then
-    tap_run "at real-time priority" "$WEFT_BIN" perf incast --bytes 50000 --senders 2 --rounds 2 \
+    tap_run "incast --realtime succeeds" "$WEFT_BIN" perf incast --bytes 50000 --senders 2 --rounds 2 \
         --realtime --json
-    tap_run "and the report says so" jq -e '.realtime and (.awake | type == "boolean")' \
+    tap_run "the report says so" jq -e '.realtime and (.awake | type == "boolean")' \
         "$tap_tmp/run.out"
 else
-    tap_skip "at real-time priority" "takes root"
+    tap_skip "incast --realtime succeeds" "needs root"
 fi
 
-tap_run "ranks" "$WEFT_BIN" perf incast --bytes 4000 --senders 1 --rounds 101 --gap 0 --json \
+tap_run "incast of 101 rounds succeeds" "$WEFT_BIN" perf incast --bytes 4000 --senders 1 --rounds 101 --gap 0 --json \
     --per-round "$tap_tmp/rounds"
 cp "$tap_tmp/run.out" "$tap_tmp/json"
 ranks=$(grep -v '^#' "$tap_tmp/rounds" | cut -d ' ' -f 2 | sort -n |
     awk '{ t[NR] = $1 } END { printf "[%s,%s,%s,%s]", t[51], t[91], t[100], t[101] }')
-tap_run "are the nearest" jq -e --argjson ranks "$ranks" '
+tap_run "percentiles are nearest ranks" jq -e --argjson ranks "$ranks" '
     [.round_ms | .p50, .p90, .p99, .max] == $ranks' "$tap_tmp/json"
 
 # Loopback has no loss, so a bound only changes what may be missing.
-tap_run "a bound and a deadline" "$WEFT_BIN" perf incast --bytes 50000 --senders 2 --rounds 3 \
+tap_run "incast with a bound and a deadline succeeds" "$WEFT_BIN" perf incast --bytes 50000 --senders 2 --rounds 3 \
     --bound 0.1 --deadline 50000 --json
-tap_run "are reported" jq -e '.bound == 0.1 and .deadline_ms == 50000 and
+tap_run "the report has both" jq -e '.bound == 0.1 and .deadline_ms == 50000 and
     .delivered_fraction.min >= 0.9' "$tap_tmp/run.out"
 for security in none seal; do
-    tap_run "weft in mode $security" "$WEFT_BIN" perf incast --security $security --senders 2 \
+    tap_run "weft with --security $security" "$WEFT_BIN" perf incast --security $security --senders 2 \
         --rounds 2 --bytes 20000
 done
-tap_run "the straw man" "$WEFT_BIN" perf incast --transport tcp-raw --drop-at-sender 0.25 \
+tap_run "incast --drop-at-sender succeeds" "$WEFT_BIN" perf incast --transport tcp-raw --drop-at-sender 0.25 \
     --bytes 140800 --senders 2 --rounds 3 --json
-tap_run "leaves out as many chunks as it says" jq -e '
+tap_run "it drops as many chunks as the option says" jq -e '
     .delivered_fraction.mean == 0.75 and .delivered_fraction.min == 0.75 and .cc != "none" and
     (.goodput_gbps * .round_ms.mean * 3e6 / (8 * 3 * 2 * 0.75 * 140800) - 1 | fabs) < 1e-6' \
     "$tap_tmp/run.out"
@@ -98,48 +98,48 @@ raw() { # datagrams that arrive after the receiver's timeout count as lost
     done
     return 1
 }
-tap_run "raw UDP, small enough for the socket's buffer, delivers nearly all of it" raw
-tap_run "a table for people" "$WEFT_BIN" perf incast --senders 2 --rounds 2 --bytes 20000
-tap_like "has the figures" "$(cat "$tap_tmp/run.out")" '^round  *[0-9.]* '
-tap_run "reno, and 7 ms" "$WEFT_BIN" perf incast --transport tcp-raw --tcp-cc reno --senders 1 \
+tap_run "plain UDP delivers more than 90 % of messages that fit the socket's buffer" raw
+tap_run "incast without --json succeeds" "$WEFT_BIN" perf incast --senders 2 --rounds 2 --bytes 20000
+tap_like "the table has the figures" "$(cat "$tap_tmp/run.out")" '^round  *[0-9.]* '
+tap_run "incast --tcp-cc reno succeeds" "$WEFT_BIN" perf incast --transport tcp-raw --tcp-cc reno --senders 1 \
     --rounds 2 --bytes 4000 --json
-tap_run "reno it is" jq -e '.cc == "reno"' "$tap_tmp/run.out"
+tap_run "the report says reno" jq -e '.cc == "reno"' "$tap_tmp/run.out"
 
 # ---- invalid options ----------------------------------------------------------------------------
 
-# refuses <expected message> <options...>
-refuses() {
+# rejects <expected message> <options...>
+rejects() {
     words=$1
     shift
-    tap_run_fails "refuses $*" 2 "$WEFT_BIN" perf "$@"
-    tap_like "and says why" "$(cat "$tap_tmp/run.out")" "$words"
+    tap_run_fails "rejects $*" 2 "$WEFT_BIN" perf "$@"
+    tap_like "the error says why" "$(cat "$tap_tmp/run.out")" "$words"
 }
-refuses 'multiple of 4' incast --bytes 1001
-refuses 'tcp-raw has neither' incast --transport tcp-raw --bound 0.1
-refuses 'requires --transport tcp-raw' incast --drop-at-sender 0.1
-refuses 'require --transport tcp or' incast --tcp-cc reno
-refuses 'kernel.s TCP has' incast --transport tcp --cc delay
-refuses 'has no security' incast --transport udp-raw --security seal
-refuses 'requires at least two' alltoall --senders 1
-refuses 'too many' alltoall --senders 200
-refuses 'more than 4 GB' incast --senders 256 --bytes 100000000
-refuses 'hosts requires --lab' incast --hosts 0,1
-refuses 'weft, tcp, tcp-raw or udp-raw' incast --transport sctp
-refuses 'unknown option --receivers' incast --receivers 3
-refuses 'it must be' compare --transports weft:0.1:cubic
-refuses 'not a fraction' compare --loss 0,much
-refuses '"8.5" is not a whole number' compare --senders 4,8.5
-refuses '"1e5" is not a whole number' compare --bytes 1e5
-refuses 'multiple of 4' compare --bytes 1000,1001
-refuses 'number from 2 to' compare --pattern alltoall --senders 1
-refuses 'the path is too long' compare --out "$(printf '%0900d' 0)"
-tap_run_fails "compares on no lab that is not there" 1 "$WEFT_BIN" perf compare --lab no-such-lab
-tap_is "and says so once" "$(grep -c 'no lab named "no-such-lab"' "$tap_tmp/run.out")" 1
-tap_run_fails "a lab that is not there" 1 "$WEFT_BIN" perf incast --lab no-such-lab
-tap_like "is named" "$(cat "$tap_tmp/run.out")" 'no-such-lab'
-tap_run_fails "a congestion control that is not there" 1 "$WEFT_BIN" perf incast --senders 1 \
+rejects 'multiple of 4' incast --bytes 1001
+rejects 'tcp-raw has neither' incast --transport tcp-raw --bound 0.1
+rejects 'requires --transport tcp-raw' incast --drop-at-sender 0.1
+rejects 'require --transport tcp or' incast --tcp-cc reno
+rejects 'kernel.s TCP has' incast --transport tcp --cc delay
+rejects 'has no security' incast --transport udp-raw --security seal
+rejects 'requires at least two' alltoall --senders 1
+rejects 'too many' alltoall --senders 200
+rejects 'more than 4 GB' incast --senders 256 --bytes 100000000
+rejects 'hosts requires --lab' incast --hosts 0,1
+rejects 'weft, tcp, tcp-raw or udp-raw' incast --transport sctp
+rejects 'unknown option --receivers' incast --receivers 3
+rejects 'it must be' compare --transports weft:0.1:cubic
+rejects 'not a fraction' compare --loss 0,much
+rejects '"8.5" is not a whole number' compare --senders 4,8.5
+rejects '"1e5" is not a whole number' compare --bytes 1e5
+rejects 'multiple of 4' compare --bytes 1000,1001
+rejects 'number from 2 to' compare --pattern alltoall --senders 1
+rejects 'the path is too long' compare --out "$(printf '%0900d' 0)"
+tap_run_fails "compare in a lab that does not exist: exit status 1" 1 "$WEFT_BIN" perf compare --lab no-such-lab
+tap_is "one error says so" "$(grep -c 'no lab named "no-such-lab"' "$tap_tmp/run.out")" 1
+tap_run_fails "incast in a lab that does not exist: exit status 1" 1 "$WEFT_BIN" perf incast --lab no-such-lab
+tap_like "the error names the lab" "$(cat "$tap_tmp/run.out")" 'no-such-lab'
+tap_run_fails "an unknown congestion control: exit status 1" 1 "$WEFT_BIN" perf incast --senders 1 \
     --transport tcp-raw --tcp-cc nonesuch
-tap_like "is named" "$(cat "$tap_tmp/run.out")" 'nonesuch'
+tap_like "the error names it" "$(cat "$tap_tmp/run.out")" 'nonesuch'
 
 # ---- the end ------------------------------------------------------------------------------------
 
@@ -158,44 +158,44 @@ start() {
         tries=$((tries + 1))
         sleep 0.05
     done
-    crowd=$(children $perf)
-    sleep "${under_way:-0.5}"
+    processes=$(children $perf)
+    sleep "${run_s:-0.5}"
 }
-nobody_left() {
-    for pid in $crowd; do
+no_process() {
+    for pid in $processes; do
         ! kill -0 "$pid" 2>/dev/null || return 1
     done
 }
 
-for under_way in 0.5 2 8 32; do # until a round is complete
+for run_s in 0.5 2 8 32; do # until a round is complete
     start --json
     kill -TERM $perf
     wait $perf
     status=$?
     ! jq -e '.rounds > 0' "$tap_tmp/out" >/dev/null || break
 done
-under_way=
-tap_is "asked to stop, it exits with 1" $status 1
-tap_run "and reports what was measured" jq -e '.interrupted and .rounds > 0 and
+run_s=
+tap_is "SIGTERM: exit status 1" $status 1
+tap_run "SIGTERM: the report has the rounds until then" jq -e '.interrupted and .rounds > 0 and
     .rounds < 1000000 and .round_ms.mean > 0' "$tap_tmp/out"
-tap_run "nobody is left" tap_until nobody_left
+tap_run "SIGTERM: no process is left" tap_until no_process
 
 for transport in weft tcp-raw; do
     start --transport $transport
     # shellcheck disable=SC2086
-    set -- $crowd
+    set -- $processes
     kill -KILL "$4"
     wait $perf
-    tap_is "a participant over $transport is killed: it exits with 1" $? 1
-    tap_like "and says who" "$(cat "$tap_tmp/err")" 'sender 2 was killed by signal 9'
-    tap_is "prints no figures" "$(cat "$tap_tmp/out")" ""
-    tap_run "nobody is left" tap_until nobody_left
+    tap_is "a participant over $transport is killed: exit status 1" $? 1
+    tap_like "the error names the participant" "$(cat "$tap_tmp/err")" 'sender 2 was killed by signal 9'
+    tap_is "no report is printed" "$(cat "$tap_tmp/out")" ""
+    tap_run "no process is left" tap_until no_process
 done
 
 start
 kill -KILL $perf
 wait $perf 2>/dev/null
-tap_run "the coordinator is killed: nobody is left" tap_until nobody_left
+tap_run "the parent process is killed: no process is left" tap_until no_process
 
 # ---- busy processes -----------------------------------------------------------------------------
 
@@ -214,27 +214,27 @@ start_busy() {
     # shellcheck disable=SC2086
     "$WEFT_BIN" perf $1 --senders 2 --bytes 20000 --rounds $2 --busy 2 >"$tap_tmp/out" 2>"$tap_tmp/err" &
     perf=$!
-    tap_run "two processes compute beside it: $1" tap_until two_compute
-    crowd=$(children $perf)
+    tap_run "two busy processes run: $1" tap_until two_compute
+    processes=$(children $perf)
 }
 for pattern in incast "compare --loopback --transports tcp-raw:reno"; do
     for signal in TERM KILL; do
         start_busy "$pattern" 100000
         kill -$signal $perf
         wait $perf 2>/dev/null
-        tap_run "SIG$signal: nobody is left" tap_until nobody_left
+        tap_run "SIG$signal: no process is left" tap_until no_process
     done
 done
 start_busy incast 100000
-busy=$(for pid in $crowd; do grep -lx weft-busy "/proc/$pid/comm"; done | head -n 1 | cut -d / -f 3)
+busy=$(for pid in $processes; do grep -lx weft-busy "/proc/$pid/comm"; done | head -n 1 | cut -d / -f 3)
 kill -KILL "$busy"
 # On a busy machine the process may need a while to exit; its parent has not waited for it yet.
 is_dead() { grep -qs '^State:[[:space:]]*Z' "/proc/$busy/status" || [ ! -e "/proc/$busy" ]; }
-tap_run "a busy process dies" tap_until is_dead
+tap_run "a busy process is killed" tap_until is_dead
 kill -TERM $perf
 wait $perf
-tap_is "a busy process is killed: there is no result" "$?, $(cat "$tap_tmp/out")" "1, "
-tap_like "and why is said" "$(cat "$tap_tmp/err")" 'busy process [01] was killed by signal 9'
+tap_is "a busy process is killed: exit status 1, no report" "$?, $(cat "$tap_tmp/out")" "1, "
+tap_like "the error says so" "$(cat "$tap_tmp/err")" 'busy process [01] was killed by signal 9'
 
 busy() { # <options...>
     tap_run "compare $*" "$WEFT_BIN" perf compare --loopback --senders 2 --bytes 20000 --rounds 4 \
@@ -242,21 +242,21 @@ busy() { # <options...>
 }
 busy
 busy --busy 2
-tap_like "the table says it" "$(cat "$tap_tmp/run.out")" '^incast .* loopback, 2 busy processes:'
+tap_like "the table names the busy processes" "$(cat "$tap_tmp/run.out")" '^incast .* loopback, 2 busy processes:'
 for network in incast-2x20000-loopback incast-2x20000-loopback-busy2; do
-    tap_is "$network has its runs" "$(find "$tap_tmp/busy/$network" -name '*.1.json' | wc -l)" 2
+    tap_is "results of $network are in their own directory" "$(find "$tap_tmp/busy/$network" -name '*.1.json' | wc -l)" 2
 done
 cp "$tap_tmp/busy/compare.json" "$tap_tmp/json"
-tap_run "and so do the object and each run" jq -e '.networks[0] | .busy == 2 and
+tap_run "the report and each run have the number of busy processes" jq -e '.networks[0] | .busy == 2 and
     ([.cells[].runs[].busy] == [2, 2])' "$tap_tmp/json"
 other=$tap_tmp/busy/incast-2x20000-loopback-busy2/weft_0.1.json
-jq '.busy = 1 | .is_of_before = true' "$other" >"$tap_tmp/old"
+jq '.busy = 1 | .is_old = true' "$other" >"$tap_tmp/old"
 cp "$tap_tmp/old" "$other"
 busy --busy 2
-tap_is "one beside another number of them is measured again" "$(jq -c '[.busy, .is_of_before]' "$other")" "[2,null]"
+tap_is "a result with another number of busy processes is measured again" "$(jq -c '[.busy, .is_old]' "$other")" "[2,null]"
 busy
 cp "$tap_tmp/busy/compare.json" "$tap_tmp/json"
-tap_run "none is the default" jq -e '.networks[0] | .busy == 0 and ([.cells[].runs[].busy] == [0, 0])' \
+tap_run "the default is no busy process" jq -e '.networks[0] | .busy == 0 and ([.cells[].runs[].busy] == [0, 0])' \
     "$tap_tmp/json"
 
 # ---- compare ------------------------------------------------------------------------------------
@@ -266,8 +266,8 @@ compare() {
         --repetitions 3 --transports weft:0.1,tcp-raw:reno --out "$tap_tmp/results" --json
     cp "$tap_tmp/run.out" "$tap_tmp/json"
 }
-compare "compare"
-tap_run "its object" jq -e '
+compare "weft perf compare succeeds"
+tap_run "its report has medians of the runs" jq -e '
     .repetitions == 3 and .rounds == 4 and (.networks | length) == 2 and
     ([.networks[].bytes] == [20000, 40000]) and
     all(.networks[]; [.cells[].name] == ["weft:0.1", "tcp-raw:reno"] and
@@ -277,30 +277,30 @@ tap_run "its object" jq -e '
             .round_ms.mean == ([.runs[].round_ms.mean] | sort | .[1])))' "$tap_tmp/json"
 rm "$tap_tmp"/results/*40000*/tcp-raw_reno.2.json
 touch -d '2001-01-01' "$tap_tmp"/results/*/*.json
-compare "compare once more"
-tap_is "measures only what is missing" \
+compare "weft perf compare succeeds again"
+tap_is "only the missing run is repeated" \
     "$(find "$tap_tmp/results" -name '*.[123].json' -newermt 2002-01-01 | wc -l)" 1
 if command -v gnuplot >/dev/null; then
-    tap_run "and draws" "$WEFT_BIN" perf compare --loopback --senders 2 --bytes 20000,40000 \
+    tap_run "--plot succeeds" "$WEFT_BIN" perf compare --loopback --senders 2 --bytes 20000,40000 \
         --rounds 4 --repetitions 3 --transports weft:0.1,tcp-raw:reno --out "$tap_tmp/results" \
         --plot "$tap_tmp/plots"
-    tap_is "two pictures a network" "$(find "$tap_tmp/plots" -name '*.png' -size +2k | wc -l)" 4
+    tap_is "it writes two pictures for each network" "$(find "$tap_tmp/plots" -name '*.png' -size +2k | wc -l)" 4
 else
-    tap_skip "and draws" "gnuplot is not installed"
+    tap_skip "--plot succeeds" "gnuplot is not installed"
 fi
-tap_run "with another security" "$WEFT_BIN" perf compare --loopback --senders 2 --bytes 20000,40000 \
+tap_run "compare with another --security succeeds" "$WEFT_BIN" perf compare --loopback --senders 2 --bytes 20000,40000 \
     --rounds 4 --repetitions 3 --transports weft:0.1,tcp-raw:reno --out "$tap_tmp/results" \
     --security none --json
-tap_run "weft's measurements are new" jq -e '
+tap_run "weft's runs are repeated" jq -e '
     [.networks[].cells[].runs[].security] | length == 12 and all(. == "none")' "$tap_tmp/run.out"
-tap_is "TCP's are not" "$(find "$tap_tmp/results" -name '*.[123].json' -newermt 2002-01-01 | wc -l)" 7
+tap_is "TCP's runs are not repeated" "$(find "$tap_tmp/results" -name '*.[123].json' -newermt 2002-01-01 | wc -l)" 7
 mkdir "$tap_tmp/results/incast-2x20000-loopback/tcp-raw_reno.4.json.new" # the path of its result
-tap_run_fails "one that cannot be written" 1 "$WEFT_BIN" perf compare --loopback --senders 2 \
+tap_run_fails "a result that cannot be written: exit status 1" 1 "$WEFT_BIN" perf compare --loopback --senders 2 \
     --bytes 20000 --rounds 4 --repetitions 4 --transports tcp-raw:reno --out "$tap_tmp/results"
-tap_like "is missing in its line" "$(cat "$tap_tmp/run.out")" '^tcp-raw:reno .*  1 of 4 missing$'
+tap_like "the table says that one run is missing" "$(cat "$tap_tmp/run.out")" '^tcp-raw:reno .*  1 of 4 missing$'
 mkdir "$tap_tmp/empty"
-PATH=$tap_tmp/empty tap_run_fails "without gnuplot" 1 "$WEFT_BIN" perf compare --loopback \
+PATH=$tap_tmp/empty tap_run_fails "without gnuplot: exit status 1" 1 "$WEFT_BIN" perf compare --loopback \
     --senders 2 --bytes 20000,40000 --rounds 4 --repetitions 3 --transports weft:0.1,tcp-raw:reno \
     --out "$tap_tmp/results" --plot "$tap_tmp/plots" --security none
-tap_like "it says which package has it" "$(cat "$tap_tmp/run.out")" 'gnuplot-nox'
+tap_like "the error names the package" "$(cat "$tap_tmp/run.out")" 'gnuplot-nox'
 tap_done

@@ -1,12 +1,12 @@
 #!/bin/sh
-# The parameter server from a programmer's view: the examples in C and C++ with `weft server`,
-# started in any order, killed, and with another key.
+# The parameter server in programs: the examples in C and C++ with `weft server`,
+# started in any order, with a server that is killed, and with another key.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 
 if [ "$WEFT_BUILD_NAME" != release ]; then
     # A sanitized library also needs its runtime in the program; other tests cover that build.
-    tap_skip "the examples" "the $WEFT_BUILD_NAME build"
+    tap_skip "the examples" "not in the $WEFT_BUILD_NAME build"
     tap_done
 fi
 
@@ -18,15 +18,15 @@ unset WEFT_COORDINATOR WEFT_MEMBER WEFT_JOB RANK WORLD_SIZE SLURM_PROCID OMPI_CO
 examples=$WEFT_SOURCE_ROOT/examples
 
 build() { # build <name> <compiler and flags> <source>
-    # shellcheck disable=SC2086 # flags are words
-    tap_run "built: $1" $2 -Wall -Wextra -Wpedantic -Werror -I"$WEFT_SOURCE_ROOT/include" "$3" \
+    # shellcheck disable=SC2086 # $2 is split into flags
+    tap_run "$1 compiles without warnings" $2 -Wall -Wextra -Wpedantic -Werror -I"$WEFT_SOURCE_ROOT/include" "$3" \
         -L"$WEFT_BUILD_ROOT" -lweft -lm -o "$1"
 }
 build ps_train "${CC:-cc} -std=c11" "$examples/ps_train.c"
-tap_is "a worker in under 60 lines" "$(($(wc -l <"$examples/ps_train.c") < 60))" 1
+tap_is "examples/ps_train.c has fewer than 60 lines" "$(($(wc -l <"$examples/ps_train.c") < 60))" 1
 
-tap_run "a job key" "$WEFT_BIN" keygen job.key
-tap_run "another" "$WEFT_BIN" keygen other.key
+tap_run "keygen succeeds" "$WEFT_BIN" keygen job.key
+tap_run "keygen of another key succeeds" "$WEFT_BIN" keygen other.key
 WEFT_JOB_KEY=$(cat job.key)
 export WEFT_JOB_KEY
 
@@ -54,7 +54,7 @@ both() {
     wait "$pid0" || status=$?
     # shellcheck disable=SC2154
     wait "$pid1" || status=$?
-    tap_is "$1 ends well" "$status $(cat 0.err 1.err)" "0 "
+    tap_is "$1: both workers exit with 0, without errors" "$status $(cat 0.err 1.err)" "0 "
 }
 
 accuracy() { # of both workers: 1 if at least 0.8
@@ -63,20 +63,20 @@ accuracy() { # of both workers: 1 if at least 0.8
 
 serve 2 --workers 2 --port 0
 both "ps_train" ./ps_train
-tap_is "both have learnt" "$(accuracy)" 2
-both "ps_train, once more on the same table," ./ps_train
-tap_is "both know it already" "$(accuracy)" 2
+tap_is "both reach an accuracy of 0.8" "$(accuracy)" 2
+both "ps_train again, with the same table" ./ps_train
+tap_is "both reach an accuracy of 0.8 again" "$(accuracy)" 2
 
 WEFT_WORKERS=2 WEFT_RANK=2 ./ps_train 2>run.err
 tap_like "a rank beyond the workers is reported" "$(cat run.err)" 'rank 2 (from WEFT_RANK) does not exist in a job of 2 workers'
 WEFT_PEER_TIMEOUT_S=5 WEFT_JOB_KEY=$(cat other.key) ./ps_train 2>run.err
 tap_like "another key is reported" "$(cat run.err)" "127.0.0.1:[0-9]* refused the connection: .*reports another job key"
 env -u WEFT_SERVERS ./ps_train 2>run.err
-tap_like "no servers named" "$(cat run.err)" 'WEFT_SERVERS'
+tap_like "missing WEFT_SERVERS is reported" "$(cat run.err)" 'WEFT_SERVERS'
 env WEFT_COORDINATOR=nowhere ./ps_train 2>run.err
-tap_like "what is no coordinator" "$(cat run.err)" 'WEFT_COORDINATOR is "nowhere"; it must be HOST:PORT'
+tap_like "an invalid WEFT_COORDINATOR is reported" "$(cat run.err)" 'WEFT_COORDINATOR is "nowhere"; it must be HOST:PORT'
 env -u WEFT_JOB_KEY ./ps_train 2>run.err
-tap_like "no key" "$(cat run.err)" 'weft keygen'
+tap_like "a missing key is reported" "$(cat run.err)" 'weft keygen'
 kill "$server"
 wait "$server" 2>/dev/null
 
@@ -95,8 +95,8 @@ status=0
 for pid in "$pid0" "$pid1" "$coordinator" "$server"; do
     wait "$pid" || status=$?
 done
-tap_is "by a coordinator: workers, coordinator and server end well" "$status $(cat 0.err 1.err)" "0 "
-tap_is "and both have learnt" "$(accuracy)" 2
+tap_is "with a coordinator: workers, coordinator and server exit with 0" "$status $(cat 0.err 1.err)" "0 "
+tap_is "with a coordinator: both reach an accuracy of 0.8" "$(accuracy)" 2
 
 # The worker first, then the server at the port to which the worker connects.
 port=$(tap_port)
@@ -126,24 +126,24 @@ kill -9 "$server"
 wait "$server" 2>/dev/null
 status=0
 wait "$worker" || status=$?
-tap_is "a killed server ends its worker" "$status" 1
-tap_like "and is named" "$(cat 0.err)" 'the server of shard 0 at 127.0.0.1:[0-9]* is gone: '
+tap_is "a worker exits with 1 if its server is killed" "$status" 1
+tap_like "the worker's error names the server" "$(cat 0.err)" 'the server of shard 0 at 127.0.0.1:[0-9]* is gone: '
 
 if command -v g++ >/dev/null; then
     build kv_worker "g++ -std=c++11 -Wconversion" "$examples/kv_worker.cc"
     build kv_test "g++ -std=c++17" "$WEFT_SOURCE_ROOT/tests/cli/kv_test.cc"
     serve 2 --workers 2 --port 0
     both "kv_worker" ./kv_worker
-    tap_is "all sums are there" "$(cat 0.out 1.out | grep -c '^1000 of 1000 sums')" 2
+    tap_is "kv_worker: both print 1000 of 1000 sums" "$(cat 0.out 1.out | grep -c '^1000 of 1000 sums')" 2
     # Both workers have left: the sums are those of 50 pushes of 7 and of 8, plus the pushes made
     # here.
-    tap_run "what a program of ps-lite does" ./kv_test 15
+    tap_run "kv_test, the calls of ps-lite, succeeds" ./kv_test 15
     DMLC_ROLE=server ./kv_worker >0.out 2>0.err
-    tap_like "a server of ps-lite is told" "$(cat 0.err)" 'start `weft server` in place'
+    tap_like "DMLC_ROLE=server is reported" "$(cat 0.err)" 'start `weft server` in place'
     DMLC_RANK=x ./kv_worker >0.out 2>0.err
-    tap_like "a wrong rank is reported" "$(cat 0.err)" 'DMLC_RANK is "x"; it must be a whole number'
+    tap_like "an invalid DMLC_RANK is reported" "$(cat 0.err)" 'DMLC_RANK is "x"; it must be a whole number'
     env WEFT_RANK=1 DMLC_RANK=0 DMLC_NUM_WORKER=2 ./kv_worker >0.out 2>0.err
-    tap_is "weft's variables come first" "$? $(cat 0.err)" "0 "
+    tap_is "weft's variables have precedence" "$? $(cat 0.err)" "0 "
     kill "$server"
     wait "$server" 2>/dev/null
     cat >handler.cc <<'END'
@@ -151,11 +151,11 @@ if command -v g++ >/dev/null; then
 struct Mine {};
 int main() { ps::KVServer<float> server(0); server.set_request_handle(Mine()); }
 END
-    tap_run_fails "a handler of one's own does not compile" 1 g++ -std=c++17 -fsyntax-only \
+    tap_run_fails "a request handler does not compile" 1 g++ -std=c++17 -fsyntax-only \
         -I"$WEFT_SOURCE_ROOT/include" handler.cc
-    tap_like "and says what to do" "$(cat run.out)" 'see <weft/ps.h>'
+    tap_like "the error names weft/ps.h" "$(cat run.out)" 'see <weft/ps.h>'
 else
-    tap_skip "the header for programs of ps-lite" "no g++"
+    tap_skip "weft/ps_lite.h" "no g++"
 fi
 
 tap_done

@@ -1,7 +1,7 @@
 #!/bin/sh
 # The default learning rate of `--format libsvm`: derived from the data, printed and in the report,
 # and the same for manually started workers; --lr overrides it. Data: a small synthetic set like
-# TF-IDF, and Reuters-21578, which is not shipped.
+# TF-IDF, and Reuters-21578, which is not part of the repository.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 unset WEFT_JOB_KEY
@@ -47,17 +47,17 @@ $(jq -c 'del(.counters, .latency_us)' "$2.json" 2>&1)"
 
 made 1 small
 train found --data "$PWD/small" --batch 64
-holds "a rate that fits" found '.learning_rate >= 0.8 and .learning_rate_rows == .rows_train and
+holds "the rate from the data is at least 0.8, and the AUC above 0.96" found '.learning_rate >= 0.8 and .learning_rate_rows == .rows_train and
     .test_auc > 0.96'
-tap_like "and it is said" "$(cat found.out)" "^learning rate $(jq -r .learning_rate found.json), found on"
+tap_like "the output has the rate" "$(cat found.out)" "^learning rate $(jq -r .learning_rate found.json), found on"
 train given --data "$PWD/small" --batch 64 --lr 0.1
-holds "--lr is obeyed" given '.learning_rate == 0.1 and .learning_rate_rows == 0 and .test_auc < 0.95'
-tap_is "and nothing is searched for" "$(grep -c 'learning rate' given.out)" 0
+holds "--lr has precedence" given '.learning_rate == 0.1 and .learning_rate_rows == 0 and .test_auc < 0.95'
+tap_is "no rate is computed then" "$(grep -c 'learning rate' given.out)" 0
 made 0.1 smaller
 train smaller --data "$PWD/smaller" --batch 64 --mode ssp:1 --workers 3 --loss-bound 0.1 --inject-loss 0.05
-holds "another scale, another mode, losses" smaller '.learning_rate > 12 and .test_auc > 0.9'
+holds "values of a tenth, ssp and loss: the rate is above 12" smaller '.learning_rate > 12 and .test_auc > 0.9'
 train factors --data "$PWD/small" --model fm --factors 2 --epochs 1
-holds "other models keep their rate" factors '.learning_rate < 0.21 and .learning_rate > 0.19 and
+holds "other models keep the default rate" factors '.learning_rate < 0.21 and .learning_rate > 0.19 and
     .learning_rate_rows == 0'
 
 # ---- manually started workers: the same rate without communication ----
@@ -77,16 +77,16 @@ worker 0 small & first=$!
 worker 1 small & second=$!
 tap_until grep -q '"ready"' worker0.out
 tap_until grep -q '"ready"' worker1.out
-tap_like "a worker by hand searches, too" "$(cat worker0.out)" '"learning_rate_rows":[1-9]'
-tap_is "two workers, one rate" "$(sed -n 's/.*"ready".*"learning_rate":\([0-9.]*\).*/\1/p' worker0.out)" \
+tap_like "a manually started worker computes the rate" "$(cat worker0.out)" '"learning_rate_rows":[1-9]'
+tap_is "two workers with the same data compute the same rate" "$(sed -n 's/.*"ready".*"learning_rate":\([0-9.]*\).*/\1/p' worker0.out)" \
     "$(sed -n 's/.*"ready".*"learning_rate":\([0-9.]*\).*/\1/p' worker1.out)"
 worker 2 smaller
-tap_is "one with other data is refused" $? 1
-tap_like "and the message names the rate" "$(cat worker2.err)" 'learning rate [0-9.]*; .*same --lr'
+tap_is "a worker with other data is rejected" $? 1
+tap_like "its error has the rate" "$(cat worker2.err)" 'learning rate [0-9.]*; .*same --lr'
 worker 2 small
-tap_is "and with the right data it trains" $? 0
+tap_is "with the same data it trains" $? 0
 wait "$first"
-tap_is "so do the others" "$?" 0
+tap_is "the other workers exit with 0" "$?" 0
 wait "$second"
 
 # ---- Reuters-21578: is a story about an acquisition? ----
@@ -129,11 +129,11 @@ LC_ALL=C awk '
     $2 == 0 { printf "%s%s", (NR > 1 ? "\n" : ""), $3; next }
     { printf " %s", $3 }
     END { print "" }' >reuters
-tap_is "one row a document" "$(wc -l <reuters)" 21578
+tap_is "there is one row for each document" "$(wc -l <reuters)" 21578
 train reuters --data "$PWD/reuters"
-holds "learnt by default" reuters '.learning_rate > 1 and .test_auc > 0.985'
+holds "the rate is above 1, and the AUC above 0.985" reuters '.learning_rate > 1 and .test_auc > 0.985'
 train reuters_lossy --data "$PWD/reuters" --loss-bound 0.1 --inject-loss 0.1 --mode asp
-holds "and with losses" reuters_lossy '.learning_rate > 1 and .test_auc > 0.98'
+holds "with losses the AUC is above 0.98" reuters_lossy '.learning_rate > 1 and .test_auc > 0.98'
 train reuters_before --data "$PWD/reuters" --lr 0.1
-holds "which the rate of Adult does not" reuters_before '.test_auc < 0.95'
+holds "with a rate of 0.1 the AUC is below 0.95" reuters_before '.test_auc < 0.95'
 tap_done

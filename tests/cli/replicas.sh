@@ -1,13 +1,13 @@
 #!/bin/sh
 # Replicas of servers: kill -9 of servers whose replicas are promoted, under `weft run` and `weft train`.
-# With a bound of 0 no acknowledged push is lost, and none counts twice; with another bound the loss is
-# within it. A training reaches the same loss as an undisturbed one.
+# With a divergence bound of 0 no acknowledged push is lost, and none counts twice; with another bound the loss is
+# within it. Training reaches about the same loss as without a kill.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 # shellcheck source=tests/cli/tally_job.sh
 . "$WEFT_SOURCE_ROOT/tests/cli/tally_job.sh"
 clocks=150
-patience=300 # seconds; a longer wait means that the job hangs
+timeout_s=300 # seconds; a longer wait means that the job hangs
 
 # ready <run> <server> <times>: true if its replica has become ready this many times
 ready() {
@@ -33,7 +33,7 @@ kill_server() {
 # tallied <mode> <div-max>: two servers, each killed twice when its replica is ready, before the last clocks
 tallied() {
     rm -rf job && mkdir -p job/log && cd job || return 1
-    TALLY_MODE=$1 TALLY_PAUSE_MS=10 TALLY_HOLD=$((clocks - 10)) timeout $patience "$weft" run \
+    TALLY_MODE=$1 TALLY_PAUSE_MS=10 TALLY_HOLD=$((clocks - 10)) timeout $timeout_s "$weft" run \
         --peer-timeout 60 -n 2 -s 2 \
         --replicas 1 --div-max "$2" --on-server-death promote -- \
         "$tally" work log $clocks >job.log 2>&1 &
@@ -61,15 +61,15 @@ tallied() {
 }
 promotions() { grep -c 'which was its replica' job/job.log; }
 
-tap_run "bound 0, asp: nothing that was answered is lost, nothing counts twice" tallied asp 0
-tap_run "with four promotions" test "$(promotions)" = 4
-tap_run "ssp, too" tallied ssp:2 0
-tap_run "with four promotions" test "$(promotions)" = 4
-tap_run "bsp: nothing counts twice" tallied bsp 0
-tap_run "with four promotions" test "$(promotions)" = 4
-tap_run "a bound of 5: nothing counts twice" tallied asp 5
+tap_run "div_max 0, ASP: no acknowledged push is lost, none counts twice" tallied asp 0
+tap_run "ASP: four replicas were promoted" test "$(promotions)" = 4
+tap_run "div_max 0, SSP: no acknowledged push is lost, none counts twice" tallied ssp:2 0
+tap_run "SSP: four replicas were promoted" test "$(promotions)" = 4
+tap_run "div_max 0, BSP: no push counts twice" tallied bsp 0
+tap_run "BSP: four replicas were promoted" test "$(promotions)" = 4
+tap_run "div_max 5, ASP: no push counts twice" tallied asp 5
 # Each missing row was 1; each of the four promotions may lose at most its shard's bound.
-tap_run "and what is missing is within it" awk "BEGIN { exit !(sqrt($(
+tap_run "div_max 5: the lost pushes are within the bound" awk "BEGIN { exit !(sqrt($(
     sed -n 's/.* rows, \([0-9]*\) absent.*/\1/p' job/check.out | tail -n 1 | grep . || echo 0)) <= 4 * 5 / sqrt(2)) }"
 
 # ---- with a scheduler ----
@@ -83,7 +83,7 @@ scheduled() {
     until grep -q '^scheduler: ' scheduler.out || ! tap_alive $scheduler; do
         sleep 0.05
     done
-    TALLY_MODE=asp TALLY_PAUSE_MS=10 TALLY_HOLD=390 timeout $patience "$weft" run --key-file key \
+    TALLY_MODE=asp TALLY_PAUSE_MS=10 TALLY_HOLD=390 timeout $timeout_s "$weft" run --key-file key \
         --metrics 0 \
         --peer-timeout 60 -n 1 --replicas 1 --div-max 0 --on-server-death promote \
         --server-options "--scheduler $(sed -n 's/^scheduler: //p' scheduler.out)" -- \
@@ -115,19 +115,19 @@ END
     cd .. || return 1
     return $status
 }
-tap_run "a scheduler does not keep workers from a promoted server" scheduled
-tap_run "with a promotion" test "$(promotions)" = 1
-tap_like "which the run has counted" "$(cat job/metrics.out)" '^weft_run_promotions_total 1$'
-tap_like "replicas are processes of a role of their own" "$(cat job/metrics.out)" \
+tap_run "with a scheduler the job succeeds after a promotion" scheduled
+tap_run "with a scheduler one replica was promoted" test "$(promotions)" = 1
+tap_like "/metrics counts the promotion" "$(cat job/metrics.out)" '^weft_run_promotions_total 1$'
+tap_like "/metrics has the role replica" "$(cat job/metrics.out)" \
     '^weft_run_starts_total{role="replica"} [1-9]'
-tap_like "whose metrics the run has the address of" "$(cat job/metrics.out)" 'weft_replica_transfers_total{[^}]*} [1-9]'
+tap_like "the replica's metrics are at the address in /targets" "$(cat job/metrics.out)" 'weft_replica_transfers_total{[^}]*} [1-9]'
 
-# ---- a training ----
-# Long enough not to end before the server is killed; six epochs were too few
-# once.
+# ---- training ----
+# Long enough not to end before the server is killed: six epochs were once too
+# few.
 epochs=40
 trained() {
-    timeout $patience "$weft" train --data "$WEFT_SOURCE_ROOT/data/adult/adult.data.zst" \
+    timeout $timeout_s "$weft" train --data "$WEFT_SOURCE_ROOT/data/adult/adult.data.zst" \
         --format adult --workers 2 --servers 1 --epochs $epochs --replicas 1 --div-max 0.5 \
         --on-server-death promote --peer-timeout 60 --save model >job.log 2>&1 &
     run=$!
@@ -137,18 +137,18 @@ trained() {
     wait $run
 }
 loss() { sed -n 's/^\[worker 0\] {"event":"test","epoch":'$epochs',"test_logloss":\([0-9.]*\).*/\1/p' job.log; }
-tap_run "a training with a replica" trained 0
-calm=$(loss)
-tap_run "and one whose server is killed" trained 1
-tap_like "its replica took its place" "$(cat job.log)" 'which was its replica, after [0-9]* ms$'
-tap_run "have about the same loss ($calm, $(loss))" awk \
-    "BEGIN { d = $(loss) - ${calm:-9}; exit !(d < 0.01 && d > -0.01) }"
+tap_run "training with a replica succeeds" trained 0
+undisturbed=$(loss)
+tap_run "training whose server is killed succeeds" trained 1
+tap_like "the replica was promoted" "$(cat job.log)" 'which was its replica, after [0-9]* ms$'
+tap_run "both have the same loss within 0.01 ($undisturbed, $(loss))" awk \
+    "BEGIN { d = $(loss) - ${undisturbed:-9}; exit !(d < 0.01 && d > -0.01) }"
 
 # ---- the report ----
 # It contains the replicas and a promotion; afterwards the server's counters
 # are those of the promoted process.
 reported() {
-    timeout $patience "$weft" train --data "$WEFT_SOURCE_ROOT/data/adult/adult.data.zst" \
+    timeout $timeout_s "$weft" train --data "$WEFT_SOURCE_ROOT/data/adult/adult.data.zst" \
         --format adult --workers 2 --servers 1 --epochs 40 --replicas 1 --div-max 0.5 \
         --on-server-death promote --peer-timeout 60 --json >report.json 2>job.log &
     run=$!
@@ -157,8 +157,8 @@ reported() {
     kill_server $run 0
     wait $run
 }
-tap_run "a report, with a server killed" reported
-tap_run "of its replicas" python3 -c "
+tap_run "training with --json whose server is killed succeeds" reported
+tap_run "the report has replicas and the promotion" python3 -c "
 import json
 r = json.load(open('report.json'))
 p = r['replicas']
@@ -172,19 +172,19 @@ refused() {
     words=$1 pattern=$2
     shift 2
     tap_run_fails "$words" 2 "$weft" "$@"
-    tap_like "in words" "$(cat run.out)" "$pattern"
+    tap_like "the error says why" "$(cat run.out)" "$pattern"
 }
-refused "a report of a run with restarts" 'requires a run without' train --replicas 1 --on-server-death promote \
+refused "--json with --restart is rejected" 'requires a run without' train --replicas 1 --on-server-death promote \
     --restart 1 --json
-refused "a promotion of nobody" 'requires --replicas 1' run --on-server-death promote -- true
-refused "a bound of nothing" 'div-max requires' run --div-max 1 -- true
-refused "a replica of nobody" 'requires --coordinator' server --replica-of 127.0.0.1:1
-refused "a replica without a bound" 'requires --replicate' server --replica-of 127.0.0.1:1 \
+refused "promote without replicas is rejected" 'requires --replicas 1' run --on-server-death promote -- true
+refused "--div-max without replicas is rejected" 'div-max requires' run --div-max 1 -- true
+refused "--replica-of without --coordinator is rejected" 'requires --coordinator' server --replica-of 127.0.0.1:1
+refused "--replica-of without --replicate is rejected" 'requires --replicate' server --replica-of 127.0.0.1:1 \
     --coordinator 127.0.0.1:1
-refused "a replica of more shards" 'each of the 1 shards here' server --replicate \
+refused "a replica of more shards than it has is rejected" 'each of the 1 shards here' server --replicate \
     --replica-of 127.0.0.1:1,127.0.0.1:2 --coordinator 127.0.0.1:1
-refused "a replica beside checkpoints" 'which rows the newest checkpoint has' server --replicate --checkpoint c
-refused "the same of a run" 'which rows the newest checkpoint has' run --replicas 1 \
+refused "--replicate with --checkpoint is rejected" 'which rows the newest checkpoint has' server --replicate --checkpoint c
+refused "--replicas with --checkpoint is rejected" 'which rows the newest checkpoint has' run --replicas 1 \
     --on-server-death promote --server-options "--checkpoint c" -- true
-refused "a bound below 0" 'div-max' server --replicate --div-max -1
+refused "a negative --div-max is rejected" 'div-max' server --replicate --div-max -1
 tap_done

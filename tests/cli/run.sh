@@ -1,6 +1,6 @@
 #!/bin/sh
 # Starting a job: `weft run` starts, supervises and ends it; `weft coordinator` registers members in any
-# order, survives kill -9, and refuses processes of other jobs.
+# order, survives kill -9, and rejects processes of other jobs.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 cd "$tap_tmp" || exit 1
@@ -32,16 +32,16 @@ pids() { # pids <file>: pids of the processes that `weft run` started
     sed -n 's/^weft run: .*: pid \([0-9]*\)$/\1/p' "$1"
 }
 
-tap_run_fails "a patience that is no number" 1 env WEFT_PEER_TIMEOUT_S=ten "$weft" run -- true
-tap_like "is said" "$(cat run.out)" 'WEFT_PEER_TIMEOUT_S is "ten"; it must be a whole number from 1 to'
-# shellcheck disable=SC2016 # the child's shell shall expand it
-tap_run "a run's patience" "$weft" run --peer-timeout 33 -- sh -c 'echo patience $WEFT_PEER_TIMEOUT_S'
-tap_like "is its workers'" "$(cat run.out)" '^\[worker 0\] patience 33$'
+tap_run_fails "an invalid WEFT_PEER_TIMEOUT_S is rejected" 1 env WEFT_PEER_TIMEOUT_S=ten "$weft" run -- true
+tap_like "the error has its value" "$(cat run.out)" 'WEFT_PEER_TIMEOUT_S is "ten"; it must be a whole number from 1 to'
+# shellcheck disable=SC2016 # expanded by the child's shell
+tap_run "weft run --peer-timeout succeeds" "$weft" run --peer-timeout 33 -- sh -c 'echo patience $WEFT_PEER_TIMEOUT_S'
+tap_like "its workers have the timeout in their environment" "$(cat run.out)" '^\[worker 0\] patience 33$'
 
 # Settings of workers for a disconnected server, by precedence: options, the user's environment,
-# weft run's defaults. A worker gets: seconds to wait, bytes of pushes to keep. told <what>
+# weft run's defaults. A worker receives WEFT_RECONNECT_S and WEFT_REPLAY_BYTES. settings <name>
 # <expected> <variables and options...>
-told() {
+settings() {
     what=$1
     expected=$2
     shift 2
@@ -50,54 +50,54 @@ told() {
         variables="$variables $1"
         shift
     done
-    # shellcheck disable=SC2016,SC2086 # the child's shell shall expand the one, ours split the other
+    # shellcheck disable=SC2016,SC2086 # the child's shell expands the one, this shell splits the other
     tap_run "$what" env $variables "$weft" run --peer-timeout 60 "$@" --server-options \
-        "--checkpoint $PWD/told" -- sh -c 'echo told $WEFT_RECONNECT_S, $WEFT_REPLAY_BYTES'
-    tap_like "is told the workers" "$(cat run.out)" "^\[worker 0\] told $expected\$"
+        "--checkpoint $PWD/settings" -- sh -c 'echo settings $WEFT_RECONNECT_S, $WEFT_REPLAY_BYTES'
+    tap_like "$what: the worker has them in its environment" "$(cat run.out)" "^\[worker 0\] settings $expected\$"
 }
-told "what weft run finds right" "60, 268435456" --restart 1
-told "the environment's word" "7, 70000" WEFT_RECONNECT_S=7 WEFT_REPLAY_BYTES=70000 --restart 1
-told "nothing, said by the environment," "0, 0" WEFT_RECONNECT_S=0 WEFT_REPLAY_BYTES=0 --restart 1
-told "an option, not the environment's word" "60, 80000" WEFT_RECONNECT_S= WEFT_REPLAY_BYTES=70000 \
+settings "defaults of weft run" "60, 268435456" --restart 1
+settings "from the environment" "7, 70000" WEFT_RECONNECT_S=7 WEFT_REPLAY_BYTES=70000 --restart 1
+settings "0 from the environment" "0, 0" WEFT_RECONNECT_S=0 WEFT_REPLAY_BYTES=0 --restart 1
+settings "an option instead of the environment" "60, 80000" WEFT_RECONNECT_S= WEFT_REPLAY_BYTES=70000 \
     --restart 1 --replay-bytes 80000
-told "durability none, not the environment's word" "60, 0" WEFT_REPLAY_BYTES=70000 --restart 1 \
+settings "--durability none instead of the environment" "60, 0" WEFT_REPLAY_BYTES=70000 --restart 1 \
     --durability none
-tap_run_fails "bytes that are no number" 1 env WEFT_REPLAY_BYTES=70k "$weft" run -- true
-tap_like "are said" "$(cat run.out)" 'WEFT_REPLAY_BYTES is "70k"; it must be a .*number from 0 to'
+tap_run_fails "an invalid WEFT_REPLAY_BYTES is rejected" 1 env WEFT_REPLAY_BYTES=70k "$weft" run -- true
+tap_like "the error has its value" "$(cat run.out)" 'WEFT_REPLAY_BYTES is "70k"; it must be a .*number from 0 to'
 
 # ---- weft run ----------------------------------------------------------------------------------
 
-# shellcheck disable=SC2016 # the child's shell shall expand it
-tap_run "a command runs W times" "$weft" run -n 3 -s 2 --job j-1 -- sh -c \
+# shellcheck disable=SC2016 # expanded by the child's shell
+tap_run "a command is run once for each worker" "$weft" run -n 3 -s 2 --job j-1 -- sh -c \
     'echo $WEFT_ROLE $WEFT_RANK of $WEFT_WORKERS, $WEFT_SHARDS shards, restart $WEFT_RESTART, $WEFT_JOB
     test ${#WEFT_JOB_KEY} = 64 && test ${#WEFT_MEMBER} = 16 && echo $WEFT_SERVERS $WEFT_COORDINATOR'
 cp run.out all
-tap_like "with its environment, line by line" "$(cat all)" \
+tap_like "its output has its environment" "$(cat all)" \
     '^\[worker 2\] worker 2 of 3, 2 shards, restart 0, j-1$'
-tap_is "every one knows servers and coordinator" "$(grep -c \
+tap_is "each process has the addresses of servers and coordinator" "$(grep -c \
     '^\[worker [012]\] 127.0.0.1:[0-9]*,127.0.0.1:[0-9]* 127.0.0.1:[0-9]*$' all)" 3
-tap_run "weft worker takes everything from the environment" \
+tap_run "weft worker is configured by the environment" \
     "$weft" run -n 2 -s 2 --shards-per-server 2 -- "$weft" $worker
-tap_is "both trained" "$(grep -c '^\[worker [01]\] {"event":"done"' run.out)" 2
+tap_is "both workers have trained" "$(grep -c '^\[worker [01]\] {"event":"done"' run.out)" 2
 # A program of the C API: it reads servers, rank, number of workers and key from the environment.
 if [ "$WEFT_BUILD_NAME" = release ] && ${CC:-cc} -I"$WEFT_SOURCE_ROOT/include" -o ps_train \
     "$WEFT_SOURCE_ROOT/examples/ps_train.c" -L"$WEFT_BUILD_ROOT" -lweft -lm; then
-    tap_run "a program of the C API" env LD_LIBRARY_PATH="$WEFT_BUILD_ROOT" \
+    tap_run "a program of the C API succeeds" env LD_LIBRARY_PATH="$WEFT_BUILD_ROOT" \
         "$weft" run -n 2 -s 2 -- ./ps_train
-    tap_is "every worker of it has trained" "$(grep -c '^\[worker [01]\] accuracy' run.out)" 2
+    tap_is "each of its workers has trained" "$(grep -c '^\[worker [01]\] accuracy' run.out)" 2
 else
-    tap_skip "a program of the C API" "the $WEFT_BUILD_NAME build"
+    tap_skip "a program of the C API succeeds" "not in the $WEFT_BUILD_NAME build"
 fi
-tap_run_fails "options for the servers" 1 "$weft" run --server-options "--tables 3  --dim-max 0" -- true
-tap_like "reach them" "$(cat run.out)" '^\[server 0\] weft server: --dim-max "0" is not allowed'
-tap_run "over TCP" "$weft" run -n 2 --transport tcp -- "$weft" $worker --transport tcp
+tap_run_fails "an invalid --server-options fails" 1 "$weft" run --server-options "--tables 3  --dim-max 0" -- true
+tap_like "the options are passed to the server" "$(cat run.out)" '^\[server 0\] weft server: --dim-max "0" is not allowed'
+tap_run "a job over TCP succeeds" "$weft" run -n 2 --transport tcp -- "$weft" $worker --transport tcp
 tap_run_fails "a worker that fails ends the run" 1 "$weft" run -n 2 -- sh -c \
     'test "$WEFT_RANK" = 0 || exit 7; sleep 100'
-tap_like "with a sentence" "$(cat run.out)" \
+tap_like "the error names the worker" "$(cat run.out)" \
     '^weft run: worker 1 ended with exit status 7; stopped all processes$'
-tap_run "nothing is left of it" all_gone $(pids run.out)
-tap_run_fails "a command that does not exist" 1 "$weft" run -- ./no-such-command
-tap_like "is named" "$(cat run.out)" 'cannot run ./no-such-command: No such file'
+tap_run "no process is left" all_gone $(pids run.out)
+tap_run_fails "a command that does not exist fails" 1 "$weft" run -- ./no-such-command
+tap_like "the error names it" "$(cat run.out)" 'cannot run ./no-such-command: No such file'
 
 cat >flaky <<'END'
 #!/bin/sh
@@ -105,12 +105,12 @@ echo "rank $WEFT_RANK restart $WEFT_RESTART"
 [ "$WEFT_RESTART" -ge 2 ] || kill -9 $$
 END
 chmod +x flaky
-tap_run "who dies is started again" "$weft" run -n 2 --restart 2 -- ./flaky
-tap_is "with its rank" "$(grep -c '^\[worker 1\] rank 1 restart 2$' run.out)" 1
-tap_like "and it is said" "$(cat run.out)" \
+tap_run "processes that die are restarted" "$weft" run -n 2 --restart 2 -- ./flaky
+tap_is "with the same rank" "$(grep -c '^\[worker 1\] rank 1 restart 2$' run.out)" 1
+tap_like "weft run reports the restart" "$(cat run.out)" \
     '^weft run: worker 0 was killed by signal 9 (Killed); restart 2 of 2$'
-tap_run_fails "but not more often than allowed" 1 "$weft" run -n 1 --restart 1 -- ./flaky
-tap_like "in words" "$(cat run.out)" 'once more than --restart allows'
+tap_run_fails "they are not restarted more often than --restart" 1 "$weft" run -n 1 --restart 1 -- ./flaky
+tap_like "the error names --restart" "$(cat run.out)" 'once more than --restart allows'
 
 # background <name> <command...>: its output in <name>.out, its pid in $last
 background() {
@@ -121,21 +121,21 @@ background() {
 }
 # shellcheck disable=SC2016
 background term "$weft" run -n 2 -s 2 -- sh -c 'sleep 1000 & echo child $!; wait'
-tap_run "the run is under way" tap_until sh -c 'test "$(grep -c child term.out)" = 2'
+tap_run "a job runs" tap_until sh -c 'test "$(grep -c child term.out)" = 2'
 kill -TERM $last
 wait $last
-tap_is "SIGTERM ends it with status 1" $? 1
-tap_like "and says so" "$(cat term.out)" 'interrupted by signal 15'
-tap_run "with all its children and theirs" tap_until all_gone $(pids term.out) \
+tap_is "SIGTERM: exit status 1" $? 1
+tap_like "SIGTERM: the error names the signal" "$(cat term.out)" 'interrupted by signal 15'
+tap_run "SIGTERM: no process is left, no grandchild either" tap_until all_gone $(pids term.out) \
     $(sed -n 's/.*child //p' term.out)
 # shellcheck disable=SC2016
 background killed "$weft" run -n 2 -s 2 -- sh -c 'sleep 1000 & echo child $!; wait'
-tap_run "another run is under way" tap_until sh -c 'test "$(grep -c child killed.out)" = 2'
+tap_run "another job runs" tap_until sh -c 'test "$(grep -c child killed.out)" = 2'
 kill -KILL $last
 wait $last 2>/dev/null
-tap_run "after its kill -9 nothing is left, grandchildren included" tap_until all_gone \
+tap_run "kill -9 of weft run: no process is left, no grandchild either" tap_until all_gone \
     $(pids killed.out) $(sed -n 's/.*child //p' killed.out)
-tap_run "nor its folder" tap_until sh -c '[ -z "$(ls -A "$TMPDIR")" ]'
+tap_run "kill -9 of weft run: its directory is removed" tap_until sh -c '[ -z "$(ls -A "$TMPDIR")" ]'
 
 # Workers that end normally no longer need the server; a job with checkpoints needs its last
 # checkpoint.
@@ -147,28 +147,28 @@ END
 chmod +x kills_server
 background spent "$weft" run -n 2 -- sh -c './kills_server spent.out 0.1; exit 0'
 wait $last
-tap_is "a server that dies as the last workers end" $? 0
-tap_like "is said to have done so" "$(cat spent.out)" \
+tap_is "a server that dies when the last worker ends: exit status 0" $? 0
+tap_like "weft run reports it" "$(cat spent.out)" \
     '^weft run: server 0 was killed by signal 9 (Killed)\(, at the end of the last worker.s work\| when\)'
 background needed "$weft" run -n 1 -- ./kills_server needed.out 1000
 wait $last
-tap_is "while a worker works it ends the run" $? 1
-tap_like "in words" "$(cat needed.out)" \
+tap_is "a server that dies while a worker runs: exit status 1" $? 1
+tap_like "the error names the server" "$(cat needed.out)" \
     '^weft run: server 0 was killed by signal 9 (Killed); stopped all processes$'
 background cause "$weft" run -n 1 -- sh -c './kills_server cause.out 0.5; exit 3'
 wait $last
-tap_like "and is the cause that is reported, not the worker that fails after it" "$(cat cause.out)" \
+tap_like "the death of the server is reported as the cause, not the later failure of the worker" "$(cat cause.out)" \
     '^weft run: server 0 was killed by signal 9 (Killed); stopped all processes$'
 background kept "$weft" run -n 1 --server-options "--checkpoint $PWD/kept" -- sh -c \
     './kills_server kept.out 0.2; exit 0'
 wait $last
-tap_is "nor may it die where it was to write a checkpoint" $? 1
+tap_is "with checkpoints a server that dies when the last worker ends: exit status 1" $? 1
 # shellcheck disable=SC2016
 background both "$weft" run -n 1 -s 2 -- sh -c \
     'kill -9 $(sed -n "s/^weft run: server [01]: pid //p" both.out); sleep 0.1; exit 0'
 wait $last
-tap_is "several servers may die as the last worker ends" $? 0
-# It has died so often that the pause before its restart is 1.6 s.
+tap_is "several servers that die when the last worker ends: exit status 0" $? 0
+# After six deaths the pause before its restart is 1.6 s.
 cat >kills_again <<'END'
 #!/bin/sh
 before=
@@ -184,8 +184,8 @@ chmod +x kills_again
 background due "$weft" run -n 1 --restart 9 --server-options "--checkpoint $PWD/due" -- sh -c \
     './kills_again due.out; sleep 0.1; exit 0'
 wait $last
-tap_is "one that was to be started again has written no last checkpoint" $? 1
-tap_like "in words" "$(cat due.out)" \
+tap_is "a server that waits for its restart when the last worker ends: exit status 1" $? 1
+tap_like "the error says that a checkpoint may be missing" "$(cat due.out)" \
     '^weft run: all workers have finished, but server 0 .* checkpoint may be missing; stopped'
 
 # A server hangs on SIGTERM in the write of its trace to an almost full pipe. It might be writing a
@@ -195,17 +195,17 @@ exec 9<>stuck
 dd if=/dev/zero bs=64940 count=1 >&9 2>/dev/null
 background hangs "$weft" run -n 1 --server-options "--trace $PWD/stuck --checkpoint $PWD/hangs" -- true
 hangs=$last
-tap_run "a server hangs at the end of a job" tap_until sh -c 'grep -q "worker 0: pid" hangs.out'
+tap_run "a job runs whose server will hang at its end" tap_until sh -c 'grep -q "worker 0: pid" hangs.out'
 tap_until all_gone $(sed -n 's/^weft run: worker 0: pid //p' hangs.out)
 interrupted() { # the second signal must not be merged with the first one
     kill -INT $hangs 2>/dev/null
     sleep 0.6
     grep -q 'signal 2 (Interrupt) again; killing the servers' hangs.out
 }
-tap_run "a second Ctrl-C kills it" tap_until interrupted
+tap_run "a second Ctrl-C kills the server" tap_until interrupted
 wait $hangs
-tap_is "and the run has failed" $? 1
-tap_run "nothing is left of it, either" all_gone $(pids hangs.out)
+tap_is "weft run exits with 1" $? 1
+tap_run "no process is left" all_gone $(pids hangs.out)
 exec 9>&-
 
 # The coordinator is killed while workers wait for a file; workers that start later still join.
@@ -216,15 +216,15 @@ exec "$@"
 END
 chmod +x late
 background away "$weft" run -n 3 -s 1 --restart 1 -- ./late "$weft" $worker
-tap_run "a run whose workers come late" tap_until grep -q 'worker 2: pid' away.out
+tap_run "a job with workers that start late runs" tap_until grep -q 'worker 2: pid' away.out
 coordinator=$(sed -n 's/^weft run: coordinator 0: pid //p' away.out)
 kill -KILL "$coordinator"
-tap_run "its coordinator is killed and started again" tap_until sh -c \
+tap_run "its coordinator is killed and restarted" tap_until sh -c \
     'test "$(grep -c "coordinator 0: pid" away.out)" = 2'
 touch go
 wait $last
-tap_is "and all workers finish" $? 0
-tap_is "without a worker's restart" "$(grep -c 'worker.*restart [1-9]' away.out)" 0
+tap_is "all workers finish" $? 0
+tap_is "no worker was restarted" "$(grep -c 'worker.*restart [1-9]' away.out)" 0
 rm go
 
 i=0
@@ -237,7 +237,7 @@ while [ $i -lt "$starts" ]; do
     fi
     i=$((i + 1))
 done
-tap_is "$many workers start at once, $starts times, without a failed start" $failed 0
+tap_is "$starts times $many workers start at the same time" $failed 0
 
 # ---- weft coordinator ----------------------------------------------------------------------------
 
@@ -256,7 +256,7 @@ background alone "$weft" coordinator $key --port 0
 port_of alone.out >/dev/null
 kill $last
 wait $last
-tap_is "a coordinator alone ends by SIGTERM with 0" $? 0
+tap_is "a coordinator without members exits with 0 at SIGTERM" $? 0
 port=$(tap_port)
 
 # Any order: workers, server, coordinator.
@@ -274,9 +274,9 @@ port=$(tap_port)
 sc=$last
 for pid in $w0 $w1 $sv $sc; do
     wait "$pid"
-    tap_is "in any order: process ends with 0" $? 0
+    tap_is "started in any order: a process exits with 0" $? 0
 done
-tap_like "the server was told that the work is done" "$(cat sc.out)" 'all shards are registered'
+tap_like "the coordinator reports that all shards are registered" "$(cat sc.out)" 'all shards are registered'
 
 # torchrun's variables: rank and size, and the coordinator at MASTER_ADDR.
 background tsc "$weft" coordinator $key --port "$port" --shards 1 --until-done
@@ -289,8 +289,8 @@ background tsc "$weft" coordinator $key --port "$port" --shards 1 --until-done
     done
 }
 wait $last
-tap_is "a worker with torchrun's variables" $? 0
-tap_like "it says what it found" "$(cat t1.out)" \
+tap_is "a worker with torchrun's variables succeeds" $? 0
+tap_like "it prints rank, size and coordinator" "$(cat t1.out)" \
     'launched as worker 1 (torchrun), 2 workers (torchrun), coordinator localhost:'
 wait
 
@@ -305,27 +305,27 @@ first=$(port_of sv.out)
 common="$key --coordinator 127.0.0.1:$port --start-timeout 120"
 # shellcheck disable=SC2086
 {
-    tap_run_fails "another number of workers" 1 "$weft" $worker $common --workers 3
-    tap_like "is refused in words" "$(cat run.out)" 'the job has 2 workers, not 3'
-    tap_run_fails "another number of shards" 1 "$weft" server $common --shards 3 --port 0
-    tap_like "is refused in words, too" "$(cat run.out)" 'the job has 2 shards, not 3'
-    tap_run_fails "another job's name" 1 env WEFT_JOB=other "$weft" server $common --port 0
-    tap_like "is refused with both names" "$(cat run.out)" 'named "", not "other"'
-    tap_run_fails "a worker of another job" 1 env WEFT_JOB=other "$weft" $worker $common
-    tap_like "is refused with both names, too" "$(cat run.out)" 'named "", not "other"'
-    tap_run_fails "a coordinator that is a server" 1 "$weft" server $key --port 0 \
+    tap_run_fails "a worker with another number of workers is rejected" 1 "$weft" $worker $common --workers 3
+    tap_like "the error has both numbers" "$(cat run.out)" 'the job has 2 workers, not 3'
+    tap_run_fails "a server with another number of shards is rejected" 1 "$weft" server $common --shards 3 --port 0
+    tap_like "the error has both numbers" "$(cat run.out)" 'the job has 2 shards, not 3'
+    tap_run_fails "a server of another job is rejected" 1 env WEFT_JOB=other "$weft" server $common --port 0
+    tap_like "the error has both names" "$(cat run.out)" 'named "", not "other"'
+    tap_run_fails "a worker of another job is rejected" 1 env WEFT_JOB=other "$weft" $worker $common
+    tap_like "the error has both names" "$(cat run.out)" 'named "", not "other"'
+    tap_run_fails "a server's address as --coordinator is rejected" 1 "$weft" server $key --port 0 \
         --coordinator "127.0.0.1:$first"
-    tap_like "is named as one" "$(cat run.out)" \
+    tap_like "the error says that it is a server" "$(cat run.out)" \
         "the process at 127.0.0.1:$first is a .weft server. and not a coordinator; name the address"
-    tap_patient "another key is said to be one" 1 'no answer from the coordinator.* key' "$weft" \
+    tap_patient "another key: the error names the key" 1 'no answer from the coordinator.* key' "$weft" \
         $worker --key-file other.key --coordinator "127.0.0.1:$port" --start-timeout
-    tap_run_fails "a rank that does not exist" 1 "$weft" $worker $common --rank 2
-    tap_like "is refused with the numbers" "$(cat run.out)" 'rank 2 does not exist in a job of 2 wo'
-    tap_patient "a worker without all shards gives up and says what is missing" 1 \
+    tap_run_fails "a rank beyond the number of workers is rejected" 1 "$weft" $worker $common --rank 2
+    tap_like "the error has both numbers" "$(cat run.out)" 'rank 2 does not exist in a job of 2 wo'
+    tap_patient "a worker fails if shards are missing, and says so" 1 \
         'does not have all shards yet' "$weft" $worker $common --start-timeout
-    tap_run_fails "a shard that another server has" 1 "$weft" server $key --port 0 --shard-base 0 \
+    tap_run_fails "a shard that another server has is rejected" 1 "$weft" server $key --port 0 --shard-base 0 \
         --coordinator "127.0.0.1:$port"
-    tap_like "is refused with its address" "$(cat run.out)" \
+    tap_like "the error has that server's address" "$(cat run.out)" \
         "shard 0 belongs to another process, at 127.0.0.1 port $first, that is alive"
 }
 # Only missing heartbeats reveal a process that hangs.
@@ -333,18 +333,18 @@ kill -STOP $sv
 # shellcheck disable=SC2086
 background hung "$weft" server $key --coordinator "127.0.0.1:$port" --port 0 --shard-base 0
 hung=$last
-tap_run "when it hangs its lease ends, and another server gets the shard" \
+tap_run "a frozen server's lease expires, and another server gets its shard" \
     tap_until grep -q '^shard 0 of 2' hung.out
 kill -CONT $sv
 wait $sv
-tap_is "that it was replaced ends it when it goes on" $? 1
-tap_like "in words" "$(cat sv.out)" 'replaced this process: another process has taken'
+tap_is "the frozen server exits with 1 when it resumes" $? 1
+tap_like "its error says that it was replaced" "$(cat sv.out)" 'replaced this process: another process has taken'
 kill -KILL $hung
 wait $hung 2>/dev/null
 # shellcheck disable=SC2086
 background sv2 "$weft" server $key --coordinator "127.0.0.1:$port" --port 0 --shard-base 0
 sv2=$last
-tap_run "when it was killed its lease ends, and another server gets the shard" \
+tap_run "a killed server's lease expires, and another server gets its shard" \
     tap_until grep -q '^shard 0 of 2' sv2.out
 
 # kill -9 of the coordinator: the journal restores the members, and both reconnect.
@@ -354,11 +354,11 @@ printf 'torn' >>members
 background sc2 "$weft" coordinator $key --port "$port" --journal members --until-done
 sc2=$last
 port_of sc2.out >/dev/null
-tap_like "a coordinator that was killed knows its members again" "$(cat sc2.out)" \
+tap_like "a restarted coordinator reads the members from its journal" "$(cat sc2.out)" \
     '^weft coordinator: [12] members from members; 4 bytes of an incomplete record were cut off$'
-tap_run_fails "a second one with the same journal" 1 "$weft" coordinator $key --port 0 \
+tap_run_fails "a second coordinator with the same journal is rejected" 1 "$weft" coordinator $key --port 0 \
     --journal members
-tap_like "is refused" "$(cat run.out)" 'members is in use by another coordinator'
+tap_like "the error says so" "$(cat run.out)" 'members is in use by another coordinator'
 # shellcheck disable=SC2086
 {
     background sv3 "$weft" server $key --coordinator "127.0.0.1:$port" --port 0
@@ -370,18 +370,18 @@ tap_like "is refused" "$(cat run.out)" 'members is in use by another coordinator
 }
 for pid in $w0 $w1 $sv2 $sv3 $sc2; do
     wait "$pid"
-    tap_is "and the job that it brings back is done: process ends with 0" $? 0
+    tap_is "the restored job ends: a process exits with 0" $? 0
 done
 cp members whole
 printf '\377' | dd of=members bs=1 seek=40 conv=notrunc 2>/dev/null
-tap_run_fails "a damaged journal" 1 "$weft" coordinator $key --port 0 --journal members
-tap_like "is refused with the place" "$(cat run.out)" 'members is damaged at byte 16'
+tap_run_fails "a damaged journal is rejected" 1 "$weft" coordinator $key --port 0 --journal members
+tap_like "the error has the offset" "$(cat run.out)" 'members is damaged at byte 16'
 echo 'something else altogether' >members
-tap_run_fails "another file" 1 "$weft" coordinator $key --port 0 --journal members
-tap_like "is not overwritten" "$(cat members run.out)" '^something else'
-tap_run_fails "the journal of another job" 1 "$weft" coordinator $key --port 0 --journal whole \
+tap_run_fails "a file that is not a journal is rejected" 1 "$weft" coordinator $key --port 0 --journal members
+tap_like "it is not overwritten" "$(cat members run.out)" '^something else'
+tap_run_fails "the journal of a job with other options is rejected" 1 "$weft" coordinator $key --port 0 --journal whole \
     --workers 9
-tap_like "does not fit" "$(cat run.out)" 'whole does not fit this job'
+tap_like "the error says so" "$(cat run.out)" 'whole does not fit this job'
 # A journal with half a megabyte of joins and leaves that are no longer needed.
 if python3 -c '' 2>/dev/null; then
     python3 "$WEFT_SOURCE_ROOT/tests/cli/members_make.py" long 1500000
@@ -391,9 +391,9 @@ if python3 -c '' 2>/dev/null; then
         port_of long-$time.out >/dev/null
         kill -KILL $last
         wait $last 2>/dev/null
-        tap_like "a long journal is read, the $time time" "$(cat long-$time.out)" \
+        tap_like "a long journal is read: $time time" "$(cat long-$time.out)" \
             '^weft coordinator: 1 members from long$'
-        tap_is "and is one record for the epochs and one for the member" "$(wc -c <long | tr -d ' ')" 240
+        tap_is "it is compacted to two records: $time time" "$(wc -c <long | tr -d ' ')" 240
     done
 else
     tap_skip "a long journal is read" "no python3"
@@ -405,11 +405,11 @@ fi
     background both "$weft" server $key --coordinate 0 --port 0 --workers 1 --shards 1
     both=$last
     tap_until grep -q '^shard 0' both.out
-    tap_run "a worker of a server that coordinates" "$weft" $worker $key \
+    tap_run "a worker of a server with --coordinate succeeds" "$weft" $worker $key \
         --coordinator "127.0.0.1:$(sed -n 's/^coordinator: .*:\([0-9]*\)$/\1/p' both.out)"
 }
 kill $both
 wait $both
-tap_is "which ends with 0" $? 0
+tap_is "the server exits with 0" $? 0
 
 tap_done

@@ -1,6 +1,6 @@
 #!/bin/sh
 # `weft run --aggregators`: workers push through aggregators that the coordinator assigns; a killed
-# aggregator is restarted, or its workers push to the servers; wrong usage.
+# aggregator is restarted, or its workers push to the servers. Also usage errors.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 cd "$tap_tmp" || exit 1
@@ -70,14 +70,14 @@ begin again --aggregators 1 --restart 3 --aggregator-options "--flush-age-us 200
 tap_at_exit 'kill $job 2>/dev/null; wait'
 tap_run "pushes go through the aggregator" tap_until has_absorbed again.err
 kill -9 "$(pid again.err 1)"
-tap_run "killed, it is started again" tap_until started again.err 2
-tap_like "the run says so" "$(cat again.err)" 'aggregator 0 was killed by signal 9.*; restart 1 of 3'
-tap_run "and has pushes again" tap_until has_absorbed again.err
+tap_run "a killed aggregator is restarted" tap_until started again.err 2
+tap_like "weft run reports it" "$(cat again.err)" 'aggregator 0 was killed by signal 9.*; restart 1 of 3'
+tap_run "pushes go through the restarted aggregator" tap_until has_absorbed again.err
 wait "$job"
-tap_is "the job ends well" $? 0
+tap_is "the job exits with 0" $? 0
 
 begin once --aggregators 2 --aggregator-options "--flush-age-us 20000"
-tap_run "two of them have pushes" tap_until has_absorbed once.err
+tap_run "pushes go through at least one of two aggregators" tap_until has_absorbed once.err
 # targets <file>: ranks of the aggregators whose metrics can be scraped.
 targets() {
     python3 -c 'import json, sys, urllib.request
@@ -86,59 +86,59 @@ labels = [target["labels"] for target in json.loads(page)]
 print(*sorted(label["rank"] for label in labels if label["role"] == "aggregator"))' \
         "$(sed -n 's/^weft run: metrics: //p' "$1")"
 }
-tap_is "both are targets for metrics" "$(targets once.err)" "0 1"
+tap_is "both are in /targets" "$(targets once.err)" "0 1"
 kill -9 "$(pid once.err 1)"
-tap_run "the run has seen its end" tap_until grep -q 'aggregator 0 was killed' once.err
-tap_is "and names its metrics no more" "$(targets once.err)" 1
+tap_run "one is killed: weft run reports it" tap_until grep -q 'aggregator 0 was killed' once.err
+tap_is "it is not in /targets" "$(targets once.err)" 1
 wait "$job"
-tap_is "one is killed, and the job ends well without it" $? 0
-tap_like "the run says what its workers do" "$(cat once.err)" \
+tap_is "the job exits with 0 without it" $? 0
+tap_like "weft run reports that its workers push to the servers" "$(cat once.err)" \
     'aggregator 0 was killed by signal 9.*; its workers push to the servers'
 
-# shellcheck disable=SC2016 # the child's shell shall expand it
-"$WEFT_BIN" run --aggregators 1 -- sh -c 'echo via $WEFT_VIA' >told.out 2>&1
-tap_is "a command that uses none" $? 0
-tap_like "is told all the same" "$(cat told.out)" '^\[worker 0\] via coordinator$'
+# shellcheck disable=SC2016 # expanded by the child's shell
+"$WEFT_BIN" run --aggregators 1 -- sh -c 'echo via $WEFT_VIA' >via.out 2>&1
+tap_is "a command that does not use the aggregator succeeds" $? 0
+tap_like "WEFT_VIA is set to coordinator" "$(cat via.out)" '^\[worker 0\] via coordinator$'
 # shellcheck disable=SC2016
-WEFT_VIA=127.0.0.1:9 "$WEFT_BIN" run --aggregators 1 -- sh -c 'echo via $WEFT_VIA' >told.out 2>&1
-tap_like "unless the user says where" "$(cat told.out)" '^\[worker 0\] via 127.0.0.1:9$'
+WEFT_VIA=127.0.0.1:9 "$WEFT_BIN" run --aggregators 1 -- sh -c 'echo via $WEFT_VIA' >via.out 2>&1
+tap_like "WEFT_VIA of the user has precedence" "$(cat via.out)" '^\[worker 0\] via 127.0.0.1:9$'
 
 # shellcheck disable=SC2016
-"$WEFT_BIN" run --aggregators 2 -s 2 --scheduler on -- sh -c 'echo via $WEFT_VIA of $WEFT_SCHEDULER' >told.out 2>&1
-tap_is "beside a scheduler" $? 0
+"$WEFT_BIN" run --aggregators 2 -s 2 --scheduler on -- sh -c 'echo via $WEFT_VIA of $WEFT_SCHEDULER' >via.out 2>&1
+tap_is "a command with aggregators and a scheduler succeeds" $? 0
 at='127.0.0.1:[0-9]*'
-tap_like "it is told of all, and of the scheduler" "$(cat told.out)" \
+tap_like "WEFT_VIA has all aggregators, WEFT_SCHEDULER the scheduler" "$(cat via.out)" \
     "^\[worker 0\] via $at,$at/$at,$at of $at\$"
 
 # WEFT_SCHEDULER without --scheduler: workers and servers use the same one, or none.
-# told_of <options>: the scheduler of the command, and of the servers by their arguments.
-told_of() {
+# schedulers <options>: the scheduler of the command, by its environment, and of the servers, by their arguments.
+schedulers() {
     # shellcheck disable=SC2016
     WEFT_SCHEDULER=127.0.0.1:9 "$WEFT_BIN" run "$@" -- sh -c 'echo worker "${WEFT_SCHEDULER-unset}"
         for child in $(cat /proc/$PPID/task/*/children); do
             tr "\0" "\n" <"/proc/$child/cmdline" | sed -n "s/^--scheduler=/server /p"
         done' 2>&1 | sed -n 's/^\[worker 0\] //p' | sort -u | paste -s -d ' '
 }
-tap_is "that of the environment is the servers', too" "$(told_of)" "server 127.0.0.1:9 worker 127.0.0.1:9"
-tap_is "unless an option names another one" "$(told_of --scheduler 127.0.0.1:8)" \
+tap_is "WEFT_SCHEDULER is used by servers and workers" "$(schedulers)" "server 127.0.0.1:9 worker 127.0.0.1:9"
+tap_is "--scheduler has precedence over WEFT_SCHEDULER" "$(schedulers --scheduler 127.0.0.1:8)" \
     "server 127.0.0.1:8 worker 127.0.0.1:8"
-tap_is "off: there is none" "$(told_of --scheduler off)" "worker unset"
-tap_is "servers may have one that is theirs alone" \
-    "$(told_of --server-options "--scheduler=127.0.0.1:8")" "server 127.0.0.1:8 worker 127.0.0.1:9"
+tap_is "--scheduler off: neither uses one" "$(schedulers --scheduler off)" "worker unset"
+tap_is "--server-options can set another scheduler for the servers" \
+    "$(schedulers --server-options "--scheduler=127.0.0.1:8")" "server 127.0.0.1:8 worker 127.0.0.1:9"
 
-# A server dies, and its replica at another address takes its place. The aggregator follows, long before its
+# A server dies, and its replica at another address is promoted. The aggregator connects to it, long before its
 # connection to the dead one times out.
 "$WEFT_BIN" run -n 2 --peer-timeout 60 --metrics 127.0.0.1:0 --aggregators 1 --replicas 1 --div-max 0 \
     --on-server-death promote -- "$WEFT_BIN" worker --format libsvm --data "$PWD/tiny" --epochs 10000 \
     --batch 4 >moved.out 2>moved.err &
 job=$!
-tap_run "beside replicas they have pushes" tap_until has_absorbed moved.err
+tap_run "pushes go through an aggregator of a job with replicas" tap_until has_absorbed moved.err
 tap_until grep -q '^weft run: replica 0: ready' moved.err
 kill -9 "$(sed -n 's/^weft run: server 0: pid //p' moved.err)"
 tap_run "a replica is promoted" tap_until grep -q 'which was its replica' moved.err
 has_more() { [ "$(absorbed moved.err 2>/dev/null || echo 0)" -gt $(($1 + 200)) ]; }
 before=$(absorbed moved.err)
-tap_run "and sums arrive there" timed 30 has_more "$before"
+tap_run "the promoted replica receives sums within 30 s" timed 30 has_more "$before"
 kill "$job"
 wait "$job"
 
@@ -147,21 +147,21 @@ wrong() {
     what=$1 pattern=$2
     shift 2
     "$WEFT_BIN" run "$@" -- true >wrong.out 2>&1
-    tap_is "$what: wrong usage" $? 2
-    tap_like "$what: it says why" "$(cat wrong.out)" "$pattern"
+    tap_is "$what: usage error" $? 2
+    tap_like "$what: the error says why" "$(cat wrong.out)" "$pattern"
 }
-wrong "too many" 'aggregators' --aggregators 65
-wrong "options without any" 'aggregator-options requires --aggregators' --aggregator-options x
-wrong "too many for a scheduler" 'at most 32' --aggregators 33 --scheduler on
-wrong "a scheduler at no address" 'must be the HOST:PORT' --scheduler nowhere
+wrong "too many aggregators" 'aggregators' --aggregators 65
+wrong "--aggregator-options without --aggregators" 'aggregator-options requires --aggregators' --aggregator-options x
+wrong "too many aggregators for a scheduler" 'at most 32' --aggregators 33 --scheduler on
+wrong "an invalid --scheduler" 'must be the HOST:PORT' --scheduler nowhere
 WEFT_SCHEDULER=on
 export WEFT_SCHEDULER
-wrong "nor one of the environment" 'WEFT_SCHEDULER is "on"' --aggregators 1
+wrong "an invalid WEFT_SCHEDULER" 'WEFT_SCHEDULER is "on"' --aggregators 1
 unset WEFT_SCHEDULER
-wrong "options of no scheduler" 'scheduler-options requires --scheduler on' --scheduler-options x
-wrong "a second scheduler" 'leave it out' --scheduler on --server-options "--scheduler 127.0.0.1:1"
-wrong "a second number" 'leave it out' --aggregators 1 --server-options "--aggregators 3"
+wrong "--scheduler-options without a scheduler" 'scheduler-options requires --scheduler on' --scheduler-options x
+wrong "--scheduler and --server-options" 'leave it out' --scheduler on --server-options "--scheduler 127.0.0.1:1"
+wrong "--aggregators and --server-options" 'leave it out' --aggregators 1 --server-options "--aggregators 3"
 "$WEFT_BIN" run --aggregators 1 --aggregator-options "--flush-age-us none" -- true >wrong.out 2>&1
-tap_is "an option that aggregators refuse ends the run" $? 1
-tap_like "it says which process" "$(cat wrong.out)" 'aggregator 0 ended with exit status 2'
+tap_is "an option that aggregators reject: exit status 1" $? 1
+tap_like "the error names the process" "$(cat wrong.out)" 'aggregator 0 ended with exit status 2'
 tap_done

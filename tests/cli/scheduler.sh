@@ -1,6 +1,6 @@
 #!/bin/sh
-# `weft train --scheduler`: the same model as without, drops under a tight delay bound, a scheduler that
-# is killed or frozen during the job, and wrong usage.
+# `weft train --scheduler`: the same model as without a scheduler, drops with a tight delay bound, a scheduler that
+# is killed or frozen during the job, and usage errors.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 cd "$tap_tmp" || exit 1
@@ -19,81 +19,81 @@ holds() {
     tap_is "$1" "$(jq "$3" "$2.json")" true
 }
 
-tap_run "a job without a scheduler" train off --save off.model
+tap_run "a job without a scheduler succeeds" train off --save off.model
 WEFT_SCHEDULER=127.0.0.1:9
 export WEFT_SCHEDULER
-tap_run "the environment of a training names one" train named
+tap_run "a job with WEFT_SCHEDULER and without --scheduler succeeds" train named
 unset WEFT_SCHEDULER
-holds "which only --scheduler does" named '.scheduler == null and .counters.sched_asked == null and
+holds "it uses no scheduler" named '.scheduler == null and .counters.sched_asked == null and
     .counters.client_updates == 0'
-tap_run "and one with" train on --scheduler on --save on.model
+tap_run "a job with --scheduler on succeeds" train on --scheduler on --save on.model
 tap_run "bsp: the same model, bit for bit" cmp off.model on.model
-holds "without: nothing is asked, nothing counted" off '.scheduler == null and
+holds "off: no grant is requested, and no update is counted" off '.scheduler == null and
     .counters.sched_asked == null and .counters.client_updates == 0 and
     .counters.shard_updates_opened == 0'
-holds "with: every update is asked for and granted" on '.counters | .sched_asked == 48 and
+holds "on: every update is requested and granted" on '.counters | .sched_asked == 48 and
     .sched_granted == 48 and .client_updates == 48 and .sched_direct == 0'
-holds "each is closed at both servers, once" on '.counters | .shard_updates_opened == 96 and
+holds "on: each update is closed once at both servers" on '.counters | .shard_updates_opened == 96 and
     .shard_updates_closed == 96 and .shard_updates_late == 0'
-holds "the scheduler has seen that" on '.scheduler.planned | .granted == 48 and .committed == 48 and
+holds "on: the scheduler counted each grant and commit" on '.scheduler.planned | .granted == 48 and .committed == 48 and
     .dropped == 0 and .reports_refused == 0'
 
 # If four workers read the same model, three updates have a delay above 1 at their commit or later.
-tap_run "asp with a tight bound ends well" train asp --mode asp --tau-max 1 --scheduler on \
+tap_run "asp with tau_max 1 succeeds" train asp --mode asp --tau-max 1 --scheduler on \
     --workers 4 --servers 1 --batch 512
 holds "updates were dropped" asp '.counters.client_updates_dropped > 10'
-holds "as the scheduler says" asp '.scheduler.planned.dropped >= .counters.client_updates_dropped'
-holds "all others are closed, or refused as late" asp '.counters |
+holds "the scheduler counted the drops" asp '.scheduler.planned.dropped >= .counters.client_updates_dropped'
+holds "the other updates are closed, or rejected as late" asp '.counters |
     .client_updates == .shard_updates_closed + .shard_updates_late + .client_updates_dropped'
-holds "none was planned beyond it" asp '.scheduler | .tau_max == 1 and .planned.delay_max <= 1'
-holds "and the model is one" asp '.test_auc > 0.7'
+holds "no planned delay exceeds tau_max" asp '.scheduler | .tau_max == 1 and .planned.delay_max <= 1'
+holds "the AUC is above 0.7" asp '.test_auc > 0.7'
 
 # Read admission: the delay is at most the number of other workers between read and commit, so it is
 # below the number of credits.
-tap_run "asp, eight workers" train all --mode asp --scheduler on --workers 8 --servers 1 --batch 256
-tap_run "and with two read credits" train credits --mode asp --scheduler on --read-credits 2 --workers 8 \
+tap_run "asp with eight workers succeeds" train all --mode asp --scheduler on --workers 8 --servers 1 --batch 256
+tap_run "asp with eight workers and two read credits succeeds" train credits --mode asp --scheduler on --read-credits 2 --workers 8 \
     --servers 1 --batch 256
-holds "reads wait for their admission" credits '.counters.sched_reads_waited > 100 and
+holds "reads wait for their credits" credits '.counters.sched_reads_waited > 100 and
     .scheduler.planned.reads_admitted > 100 and .scheduler.read_credits == 2'
-holds "none goes without, as soon as the scheduler is known" credits '.counters.sched_reads_direct == 0'
-holds "updates are all granted, and closed once" credits '.counters |
+holds "no read is sent without a credit" credits '.counters.sched_reads_direct == 0'
+holds "each update is closed once, and none is late" credits '.counters |
     .shard_updates_closed == .client_updates and .shard_updates_late == 0'
-holds "without credits nothing waits" all '.counters.sched_reads_waited == 0 and
+holds "without --read-credits no read waits" all '.counters.sched_reads_waited == 0 and
     .scheduler.planned.reads == 0'
 # delay <name>: the mean delay measured by the shards, in hundredths.
 delay() {
     jq '.counters | 100 * .shard_updates_delay_sum / .shard_updates_opened | floor' "$1.json"
 }
-tap_is "the mean delay is at most half as long ($(delay credits) of $(delay all))" \
+tap_is "two credits halve the mean delay, at least ($(delay credits) of $(delay all))" \
     "$((2 * $(delay credits) <= $(delay all)))" 1
-holds "as the scheduler has it" credits '.scheduler.planned.delay_mean <= 2'
-tap_run "ssp with one credit" train slow --mode ssp:1 --scheduler on --read-credits 1 --workers 4 \
+holds "the scheduler's mean delay is at most 2" credits '.scheduler.planned.delay_mean <= 2'
+tap_run "ssp with one read credit succeeds" train slow --mode ssp:1 --scheduler on --read-credits 1 --workers 4 \
     --servers 2 --batch 512
-holds "nobody waits for ever" slow '.counters.sched_reads_direct == 0 and
+holds "no read is sent without a credit, and the scheduler always replied" slow '.counters.sched_reads_direct == 0 and
     .counters.sched_silences == 0'
-tap_run "credits beside replicas" train replicated --mode asp --scheduler on --read-credits 1 --workers 2 \
+tap_run "read credits with replicas: the job succeeds" train replicated --mode asp --scheduler on --read-credits 1 --workers 2 \
     --servers 1 --replicas 1 --div-max 1 --on-server-death promote
-holds "reads wait for their admission there, too" replicated '.counters.sched_reads_waited > 10 and
+holds "reads wait for their credits" replicated '.counters.sched_reads_waited > 10 and
     .scheduler.read_credits == 1'
-holds "and transfers to replicas for their grant" replicated '.scheduler.planned.replica_transfers > 5 and
+holds "transfers to replicas are granted" replicated '.scheduler.planned.replica_transfers > 5 and
     .scheduler.planned.replica_transfers <= .replicas.transfers'
-tap_run "updates that are too short for a grant" train short --model lr --mode asp --scheduler on \
+tap_run "updates too short for a grant: the job with read credits succeeds" train short --model lr --mode asp --scheduler on \
     --read-credits 1 --workers 4 --servers 1 --batch 512
-holds "return their credits, too" short '.counters | .sched_asked == 0 and .sched_reads_waited > 50 and
+holds "they return their credits" short '.counters | .sched_asked == 0 and .sched_reads_waited > 50 and
     .sched_reads_direct == 0'
 
 # Planned sums. On fast links the members of a sum are random; each update counts once.
-tap_run "asp with two aggregators" train sums --mode asp --scheduler on --via on --aggregators 2 \
+tap_run "asp with two aggregators succeeds" train sums --mode asp --scheduler on --via on --aggregators 2 \
     --workers 4 --servers 1 --batch 512
-holds "each is asked for and granted" sums '.counters | .sched_asked == 96 and .sched_granted == 96'
-holds "and closed once" sums '.counters | .shard_updates_opened == 96 and .shard_updates_closed == 96 and
+holds "each update is requested and granted" sums '.counters | .sched_asked == 96 and .sched_granted == 96'
+holds "each update is closed once" sums '.counters | .shard_updates_opened == 96 and .shard_updates_closed == 96 and
     .shard_pushes == 96'
 
-tap_run "asp with two aggregators and a delay bound" train bounded --mode asp --scheduler on --via on \
+tap_run "asp with two aggregators and a delay bound succeeds" train bounded --mode asp --scheduler on --via on \
     --aggregators 2 --workers 4 --servers 1 --batch 512 --tau-max 4
-holds "each is asked for, and granted or dropped" bounded '.counters | .sched_asked == 96 and
+holds "each update is requested, and granted or dropped" bounded '.counters | .sched_asked == 96 and
     .sched_granted + .sched_dropped == 96'
-holds "and closed once, within the bound" bounded '.counters |
+holds "each update is closed once, rejected as late, or dropped, with delays within the bound" bounded '.counters |
     .shard_updates_closed + .shard_updates_late + .client_updates_dropped == 96 and
     .shard_updates_delay_max <= 4'
 
@@ -119,23 +119,23 @@ kill_in() {
 
 kill_in dies "aggregator 1" --mode asp --scheduler on --via on --aggregators 2 --workers 4 --servers 1 \
     --batch 512
-tap_is "one is killed" $? 0
-tap_is "the job ends well with the other" "$status" 0
-holds "and each update is closed once" dies '.counters | .shard_updates_closed == .client_updates and
+tap_is "an aggregator is killed" $? 0
+tap_is "the job exits with 0" "$status" 0
+holds "each update is closed once" dies '.counters | .shard_updates_closed == .client_updates and
     .shard_pushes == .client_updates'
 
 kill_in killed "scheduler 0" --scheduler on
-tap_is "the scheduler is killed" $? 0
-tap_is "the job ends well" "$status" 0
-tap_like "it says so" "$(cat killed.out)" 'scheduler (pid [0-9]*) was killed.*push without it'
-holds "the rest went without a grant" killed '.counters | .sched_direct > 10 and .sched_silences > 0 and
+tap_is "the scheduler of a job is killed" $? 0
+tap_is "the job exits with 0" "$status" 0
+tap_like "the job reports it" "$(cat killed.out)" 'scheduler (pid [0-9]*) was killed.*push without it'
+holds "the other updates are sent without a grant" killed '.counters | .sched_direct > 10 and .sched_silences > 0 and
     .sched_asked == '$((24 * epochs))' and .sched_granted + .sched_direct == .sched_asked'
-holds "and each is closed once" killed ".counters.shard_updates_closed == $((48 * epochs))"
-holds "a dead one has no figures" killed '.scheduler.planned == null'
+holds "each update is closed once" killed ".counters.shard_updates_closed == $((48 * epochs))"
+holds "the report has no figures of the killed scheduler" killed '.scheduler.planned == null'
 kill_in admits "scheduler 0" --scheduler on --mode asp --read-credits 1 --workers 4
-tap_is "one that admits reads is killed" $? 0
-tap_is "the job ends well" "$status" 0
-holds "reads do not wait any more" admits '.counters | .sched_reads_waited > 10 and
+tap_is "a scheduler with read credits is killed" $? 0
+tap_is "the job exits with 0" "$status" 0
+holds "reads no longer wait" admits '.counters | .sched_reads_waited > 10 and
     .sched_reads_waited < .client_updates and .sched_reads_direct <= 4'
 
 # granted: number of updates granted so far.
@@ -151,7 +151,7 @@ has_granted() {
     [ "$(granted)" -gt "$1" ]
 }
 
-tap_run "a job key" "$WEFT_BIN" keygen job.key
+tap_run "keygen succeeds" "$WEFT_BIN" keygen job.key
 WEFT_JOB_KEY=$(cat job.key)
 export WEFT_JOB_KEY
 # begin <port>: start a scheduler; 0 = any port.
@@ -165,24 +165,24 @@ begin 0
 tap_at_exit 'kill -CONT $scheduler; kill $scheduler $job 2>/dev/null; wait'
 train frozen --scheduler "$(sed -n 's/^scheduler: //p' scheduler.out)" --epochs 60 --batch 512 &
 job=$!
-tap_run "a scheduler of its own plans a job" tap_until has_granted 20
+tap_run "a separate scheduler grants updates of a job" tap_until has_granted 20
 kill -STOP "$scheduler"
 sleep 3
 kill -CONT "$scheduler"
 before=$(granted)
-tap_run "frozen for 3 s, it plans again" tap_until has_granted $((before + 20))
+tap_run "after 3 s of SIGSTOP it grants updates again" tap_until has_granted $((before + 20))
 kill -9 "$scheduler"
 wait "$scheduler"
 begin "$(sed -n 's/^scheduler: .*://p' scheduler.out)"
-tap_run "killed and started again, the new one plans" tap_until has_granted 20
+tap_run "after kill -9 and a restart it grants updates again" tap_until has_granted 20
 wait "$job"
-tap_is "the job ends well" $? 0
-holds "it went on meanwhile" frozen '.counters | .sched_silences > 0 and .sched_direct > 0'
-holds "and each update is closed once" frozen '.counters |
+tap_is "the job exits with 0" $? 0
+holds "updates were sent without a grant meanwhile" frozen '.counters | .sched_silences > 0 and .sched_direct > 0'
+holds "each update is closed once" frozen '.counters |
     .sched_asked == 2880 and .shard_updates_closed == 5760'
 kill "$scheduler"
 wait "$scheduler"
-tap_is "the scheduler ends well" $? 0
+tap_is "the scheduler exits with 0" $? 0
 
 # A user's program, with the scheduler from the environment and an aggregator that the plan uses.
 # port_of <file>: port of shard 0 in the output of a server or an aggregator.
@@ -207,11 +207,11 @@ if tap_has_python; then
 import sys, threading, time, numpy, weft
 server, via = ("127.0.0.1:" + port for port in sys.argv[1:3])
 ids = numpy.arange(4096, dtype=numpy.uint64)
-meet = threading.Barrier(2)
+barrier = threading.Barrier(2)
 pushed, granted = [0, 0], [0, 0]
 
-# Updates before the connection to the scheduler is up, or while it does not reply, go without a grant: so
-# until there are ten of each worker, for as long as a busy machine may need for that.
+# Updates before the connection to the scheduler exists, or while it does not reply, are sent without a grant. So
+# push until ten of each worker were granted; a busy machine may need long.
 end = time.monotonic() + 60
 def work(rank):
     with weft.connect(server, worker=rank, workers=2, via=via, consistency="asp") as ps:
@@ -224,12 +224,12 @@ def work(rank):
             pushed[rank] += 1
             counters = ps.counters()
             granted[rank] = counters["updates_asked"] - counters["updates_direct"]
-        meet.wait()
+        barrier.wait()
         if rank == 0:
             rows = table.pull(ids)
             print("each once" if rows.min() == rows.max() == -sum(pushed) else (rows, pushed))
             print("granted", sum(granted))
-        meet.wait()
+        barrier.wait()
 
 workers = [threading.Thread(target=work, args=(rank,)) for rank in range(2)]
 for worker in workers:
@@ -239,8 +239,8 @@ for worker in workers:
 END
     tap_is "scheduler and via in Python: each push counts once" "$(head -n 1 python.out)" "each once"
     got=$(sed -n 's/^granted //p' python.out)
-    tap_is "both workers have updates granted" "$((${got:-0} >= 20))" 1
-    tap_run "the scheduler has granted them" tap_until has_granted $((before + ${got:-0} - 1))
+    tap_is "at least 20 updates are granted" "$((${got:-0} >= 20))" 1
+    tap_run "the scheduler counted them" tap_until has_granted $((before + ${got:-0} - 1))
     unset WEFT_SCHEDULER
     kill "$scheduler"
     wait "$scheduler"
@@ -253,21 +253,21 @@ wrong() {
     what=$1 pattern=$2
     shift 2
     "$WEFT_BIN" "$@" >wrong.out 2>&1
-    tap_is "$what: wrong usage" $? 2
-    tap_like "$what: it says why" "$(cat wrong.out)" "$pattern"
+    tap_is "$what: usage error" $? 2
+    tap_like "$what: the error says why" "$(cat wrong.out)" "$pattern"
 }
-wrong "no address" 'must be the HOST:PORT printed by .weft scheduler' train --scheduler nowhere
-wrong "a bound without a scheduler" 'tau-max requires --scheduler' train --mode asp --tau-max 3
-wrong "the same of a server" 'tau-max requires --scheduler' server --tau-max 3
-wrong "a bound in bsp" 'requires --mode ssp or asp' train --scheduler on --tau-max 3
-wrong "counts" 'counts must not be dropped' train --model lda --format docword --data d \
+wrong "an invalid --scheduler" 'must be the HOST:PORT printed by .weft scheduler' train --scheduler nowhere
+wrong "--tau-max without a scheduler" 'tau-max requires --scheduler' train --mode asp --tau-max 3
+wrong "--tau-max of a server without a scheduler" 'tau-max requires --scheduler' server --tau-max 3
+wrong "--tau-max with bsp" 'requires --mode ssp or asp' train --scheduler on --tau-max 3
+wrong "--tau-max with lda" 'counts must not be dropped' train --model lda --format docword --data d \
     --scheduler on --tau-max 3 --mode asp
-wrong "aggregators that the coordinator names" 'cannot be used with --via coordinator' worker \
+wrong "--scheduler with --via coordinator" 'cannot be used with --via coordinator' worker \
     --coordinator 127.0.0.1:9 --scheduler 127.0.0.1:9 --via coordinator --mode asp
-wrong "credits without a scheduler" 'read-credits requires --scheduler on' train --mode asp --read-credits 2
-wrong "credits in bsp" 'requires --mode ssp or asp' train --scheduler on --read-credits 2
-wrong "as many as that" 'more than --workers 4' train --scheduler on --mode asp --read-credits 5
-wrong "the same of the scheduler" 'more than --workers 2' scheduler --workers 2 --read-credits 3
-wrong "aggregators without --via on" 'requires --via on' train --aggregators 2
-wrong "too many of them" 'aggregators' train --via on --aggregators 99
+wrong "--read-credits without a scheduler" 'read-credits requires --scheduler on' train --mode asp --read-credits 2
+wrong "--read-credits with bsp" 'requires --mode ssp or asp' train --scheduler on --read-credits 2
+wrong "more read credits than workers, train" 'more than --workers 4' train --scheduler on --mode asp --read-credits 5
+wrong "more read credits than workers, scheduler" 'more than --workers 2' scheduler --workers 2 --read-credits 3
+wrong "--aggregators without --via on" 'requires --via on' train --aggregators 2
+wrong "too many aggregators" 'aggregators' train --via on --aggregators 99
 tap_done

@@ -14,7 +14,7 @@ unset WEFT_RECONNECT_S WEFT_REPLAY_BYTES WEFT_VIA WEFT_SCHEDULER
 jobs=${WEFT_SCHEDULER_KILLS:-2}
 seed=${WEFT_SCHEDULER_KILLS_SEED:-1}
 clocks=120
-patience=300     # seconds; a longer wait means that the job hangs
+timeout_s=300    # seconds; a longer wait means that the job hangs
 lease_ms=1000    # a process frozen for longer has lost its lease
 # 80 KB per update, so that grants are requested. Only rows that fit a packet are summed
 TALLY_PARTS=200
@@ -140,7 +140,7 @@ one_job() {
     fast) set -- --scheduler on ;;
     slow) set -- --scheduler on --scheduler-options "--link-mbps 16 --ahead 1" ;;
     esac
-    TALLY_MODE=$mode TALLY_PAUSE_MS=20 TALLY_HOLD=$((clocks - 5)) timeout $patience "$weft" run \
+    TALLY_MODE=$mode TALLY_PAUSE_MS=20 TALLY_HOLD=$((clocks - 5)) timeout $timeout_s "$weft" run \
         --peer-timeout 60 --lease-ms $lease_ms -n "$workers" -s "$servers" --restart 100 --replicas 1 \
         --div-max "$div_max" --on-server-death promote --aggregators 2 "$@" \
         --server-options "--dim-max $TALLY_DIM" -- "$tally" work log $clocks >job.log 2>&1 &
@@ -167,7 +167,7 @@ one_job() {
     within=0
     [ "$mode" = bsp ] || within_bound || within=1
     echo "# $(promotions) promotions; $(sed -n 's/.*tally: updates: //p' job.log | awk '
-        { a += $1; g += $3; d += $6 } END { print a " updates, " g " asked for, " d " sent without a grant" }')"
+        { a += $1; g += $3; d += $6 } END { print a " updates, " g " requested, " d " sent without a grant" }')"
     if [ $status -ne 0 ] || [ $checked -ne 0 ] || [ $within -ne 0 ]; then
         echo "# status $status"
         sed 's/^/# run: /' job.log | tail -n 60
@@ -177,12 +177,12 @@ one_job() {
     [ $status -eq 0 ] && [ $checked -eq 0 ] && [ $within -eq 0 ]
 }
 
-# trained <name> <victims> <pattern> <options>: a training with all features, and its report or
+# trained <name> <victims> <pattern> <options>: training with all features, its report or
 # lines; victims are killed one after the other when the pattern is in the log.
 trained() {
     name=$1 victims=$2 pattern=$3
     shift 3
-    timeout $patience "$weft" train --model mlp --factors 8 --workers 3 --servers 1 --epochs 12 --batch 512 \
+    timeout $timeout_s "$weft" train --model mlp --factors 8 --workers 3 --servers 1 --epochs 12 --batch 512 \
         --mode asp --scheduler on --via on --aggregators 2 --replicas 1 --div-max 0.5 \
         --on-server-death promote --peer-timeout 60 "$@" >"$name.json" 2>job.log &
     run=$!
@@ -200,11 +200,11 @@ trained() {
 }
 # Only the replica of a promoted server is restarted: every process that reports has run from start
 # to end.
-tap_run "a training" trained calm "" '^epoch 1/' --json
-tap_run "one whose scheduler, an aggregator and the server die" trained hit "scheduler aggregator server" \
+tap_run "training with all features succeeds" trained calm "" '^epoch 1/' --json
+tap_run "training whose scheduler, aggregator and server die succeeds" trained hit "scheduler aggregator server" \
     '^epoch 1/' --json
-tap_like "the replica took the server's place" "$(cat job.log)" 'which was its replica, after [0-9]* ms$'
-tap_run "is as good, closes each update that it opens, and loses no more than its bound" python3 -c "
+tap_like "the replica was promoted" "$(cat job.log)" 'which was its replica, after [0-9]* ms$'
+tap_run "the loss is within 0.02, each opened update is closed, the divergence within its bound" python3 -c "
 import json
 calm, hit = (json.load(open(name + '.json')) for name in ('calm', 'hit'))
 print(calm['test_logloss'], hit['test_logloss'], hit['replicas'], hit['counters'], calm['scheduler'], hit['scheduler'])
@@ -219,13 +219,13 @@ c = calm['counters']
 assert c['shard_updates_closed'] == c['client_updates'] == c['sched_granted'] + c['sched_direct']
 assert calm['scheduler']['planned']['granted'] > 0 and hit['scheduler']['planned'] is None"
 
-tap_run "one of whose processes each kind dies and is started again" trained all \
+tap_run "training in which one process of each role dies succeeds" trained all \
     "worker scheduler aggregator server replica" '"event":"epoch","epoch":1,' --restart 20
-tap_is "each once" "$(grep -c 'was killed by signal 9.*\(restart 1 of 20\|promoting its replica\)$' job.log)" 5
+tap_is "each process is killed once" "$(grep -c 'was killed by signal 9.*\(restart 1 of 20\|promoting its replica\)$' job.log)" 5
 loss=$(sed -n 's/^\[worker 0\] {"event":"test","epoch":12,"test_logloss":\([0-9.]*\).*/\1/p' all.json job.log)
-tap_run "it is as good ($loss)" python3 -c "
+tap_run "the loss is within 0.02 ($loss)" python3 -c "
 import json
 assert abs(json.load(open('calm.json'))['test_logloss'] - $loss) < 0.02"
 
-tally_jobs "$jobs" "$seed" "goes on, counts each push once and loses no more than its bound"
+tally_jobs "$jobs" "$seed" "succeeds, counts each push once and loses no more than its bound"
 tap_done

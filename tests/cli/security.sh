@@ -1,5 +1,5 @@
 #!/bin/sh
-# Test security from the user's view: training works in every mode, the key does not leak, and if
+# Security modes: training works in every mode, the key does not leak, and if
 # the two ends differ in key or mode, both print an error and exit with status 1.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
@@ -26,19 +26,19 @@ train engine --security seal --progress-thread engine --key-file "$tap_tmp/a.key
 train none --security none
 for mode in auth seal none; do
     tap_is "the report names mode $mode" "$(jq -r .security "$tap_tmp/$mode.json")" "$mode"
-    tap_run "$mode: nothing forged, nothing failed" jq -e \
+    tap_run "mode $mode: no packet is rejected, and no encryption fails" jq -e \
         '.counters | .bad_tag + .bad_key + .bad_mode + .crypto_failures == 0' "$tap_tmp/$mode.json"
 done
-tap_is "loss under seal: all arrives" "$(jq .delivered_fraction "$tap_tmp/seal.json")" 1
-tap_run_fails "train with a file that is not a key" 1 "$WEFT_BIN" train --key-file "$tap_tmp/rows.csv"
-tap_run_fails "a bad variable" 1 env WEFT_JOB_KEY=123 "$WEFT_BIN" train
-tap_like "is named" "$(cat "$tap_tmp/run.out")" 'WEFT_JOB_KEY is cut short: 3 '
+tap_is "mode seal with injected loss: everything is delivered" "$(jq .delivered_fraction "$tap_tmp/seal.json")" 1
+tap_run_fails "train rejects a file that is not a key" 1 "$WEFT_BIN" train --key-file "$tap_tmp/rows.csv"
+tap_run_fails "train rejects an invalid WEFT_JOB_KEY" 1 env WEFT_JOB_KEY=123 "$WEFT_BIN" train
+tap_like "the error names it" "$(cat "$tap_tmp/run.out")" 'WEFT_JOB_KEY is cut short: 3 '
 
 # ---- no key ----
 for verb in "server --port 0" "worker --servers 127.0.0.1:9"; do
     # shellcheck disable=SC2086
-    tap_run_fails "no key: $verb" 1 "$WEFT_BIN" $verb
-    tap_like "says what to do" "$(cat "$tap_tmp/run.out")" 'no job key: .*weft keygen job.key.*--key-file'
+    tap_run_fails "without a key $verb fails" 1 "$WEFT_BIN" $verb
+    tap_like "the error names weft keygen and --key-file" "$(cat "$tap_tmp/run.out")" 'no job key: .*weft keygen job.key.*--key-file'
 done
 
 # ---- the key does not leak ----
@@ -56,9 +56,9 @@ for pid in $pids; do
         tr '\0' '\n' <"/proc/$pid/$file" | grep -q "$key" && seen="$seen $pid/$file"
     done
 done
-tap_is "looked at every process" "$count" 10
-tap_is "no process shows the key" "$seen" ""
-tap_is "nor does the output" "$(grep -c "$key" "$tap_tmp/log")" 0
+tap_is "every process was examined" "$count" 10
+tap_is "no process has the key in its environment or command line" "$seen" ""
+tap_is "the key is not in the output" "$(grep -c "$key" "$tap_tmp/log")" 0
 kill "$train"
 wait "$train"
 
@@ -90,8 +90,8 @@ ends() {
     out=$tap_tmp/ends.$1
     tap_is "$2: the exit statuses of worker and server" "$(cat "$out.statuses")" \
         "$([ -z "$3" ]; echo $?) $([ -z "$4" ]; echo $?)"
-    tap_like "$2: the worker says why" "$(cat "$out.worker.err")" "${3:-^$}"
-    tap_like "$2: the server says why" "$(cat "$out.server.err")" "${4:-^$}"
+    tap_like "$2: the worker prints the expected error" "$(cat "$out.worker.err")" "${3:-^$}"
+    tap_like "$2: the server prints the expected error" "$(cat "$out.server.err")" "${4:-^$}"
 }
 a="--key-file $tap_tmp/a.key"
 b="--key-file $tap_tmp/b.key"
@@ -105,11 +105,11 @@ attempt 6 "$a" "--security none --peer-timeout 5" &
 attempt 7 "--security none" "$a --peer-timeout 5" &
 wait
 ends 1 "the same key" '' ''
-ends 2 "more than asked" '' ''
+ends 2 "seal at the worker, auth at the server" '' ''
 ends 3 "another key" "reports another job key.*this end's is $print_b" \
     "every connection was rejected: a peer with another job key.*this end's is $print_a"
-ends 4 "another key, engine" "reports another job key.*this end's is $print_b" "another job key"
-ends 5 "less than asked" 'does not accept this security mode' 'another security mode'
+ends 4 "another key, with a progress thread" "reports another job key.*this end's is $print_b" "another job key"
+ends 5 "auth at the worker, seal at the server" 'does not accept this security mode' 'another security mode'
 ends 6 "none at the worker" 'does not accept this security mode' 'another security mode'
 ends 7 "none at the server" 'does not accept this security mode' 'another security mode'
 

@@ -2,7 +2,7 @@
 # A job under Slurm's srun: a private controller and node on this machine, in a temporary folder;
 # coordinator, servers and workers are steps of one allocation.
 #
-# Nothing is installed and no service of the system is touched. Slurm is searched in the path, or in
+# Nothing is installed and no system service is used. Slurm is searched in PATH, or in
 # WEFT_SLURM_ROOT, into which its packages were unpacked:
 #
 #     apt-get download slurmctld slurmd slurm-client slurm-wlm-basic-plugins libmunge2
@@ -25,15 +25,15 @@ ctld=$(command -v slurmctld || command -v slurmctld-wlm) || ctld=
 slurmd=$(command -v slurmd || command -v slurmd-wlm) || slurmd=
 stepd=$(command -v slurmstepd || command -v slurmstepd-wlm) || stepd=
 if [ -z "$ctld" ] || [ -z "$slurmd" ] || [ -z "$stepd" ] || ! command -v srun >/dev/null; then
-    tap_skip "a job under srun" "no Slurm (Debian: slurm-wlm; or unpacked, see the head of this file)"
+    tap_skip "a job under srun" "no Slurm (Debian: slurm-wlm; or unpacked, see the comment at the top of this file)"
     tap_done
 fi
 if [ ! -e "$libraries/auth_none.so" ] || [ ! -e "$libraries/cred_none.so" ]; then
-    tap_skip "a job under srun" "this Slurm has no plugin auth/none, and munge would be a service"
+    tap_skip "a job under srun" "this Slurm has no plugin auth/none, and munge needs a system service"
     tap_done
 fi
 if [ "$(id -u)" != 0 ]; then
-    tap_skip "a job under srun" "slurmd wants to be root"
+    tap_skip "a job under srun" "slurmd needs root"
     tap_done
 fi
 if [ -n "$root" ]; then
@@ -98,7 +98,7 @@ if ! tap_until idle; then
         slurmctld.log 2>/dev/null | grep -i 'error\|fatal' | tail -n 2 | tr '\n' ' ')"
     tap_done
 fi
-tap_pass "a cluster of one machine"
+tap_pass "a Slurm cluster of one machine starts"
 
 awk 'BEGIN { for (i = 0; i < 40; i++) print i % 2, 10 + i % 5 ":1", 20 + i % 3 ":1" }' >tiny
 "$weft" keygen job.key >/dev/null
@@ -119,16 +119,16 @@ END
 chmod +x job
 tap_run "coordinator, servers and workers as steps of one allocation" timeout 300 salloc -n 6 ./job
 [ "$tap_got" = 0 ] || cat coordinator.out server.out worker.out | sed 's/^/#   /'
-tap_is "every worker has the rank that Slurm gave it" "$(sed -n \
+tap_is "every worker has its rank from Slurm" "$(sed -n \
     's/.*launched as worker \([0-9]\) (SLURM_\*), 3 workers.*/\1/p' worker.out | sort | tr '\n' ' ')" \
     "0 1 2 "
-tap_is "and every server" "$(sed -n 's/.*launched as server \([0-9]\) (SLURM_\*).*/\1/p' server.out |
+tap_is "every server has its rank from Slurm" "$(sed -n 's/.*launched as server \([0-9]\) (SLURM_\*).*/\1/p' server.out |
     sort | tr '\n' ' ')" "0 1 "
-tap_is "all have trained" "$(grep -c '"event":"done"' worker.out)" 3
-tap_like "and the coordinator has ended with them" "$(cat coordinator.out)" 'all shards are registered'
+tap_is "all workers have trained" "$(grep -c '"event":"done"' worker.out)" 3
+tap_like "the coordinator has registered all shards" "$(cat coordinator.out)" 'all shards are registered'
 # A batch script also has SLURM_PROCID, but is not a task: no launcher is detected there.
-tap_run "in the allocation itself, outside of a step" timeout 60 salloc -n 3 \
+tap_run "salloc without srun succeeds" timeout 60 salloc -n 3 \
     env -u WEFT_COORDINATOR sh -c "'$weft' worker --servers 127.0.0.1:9 --data tiny 2>&1 |
     grep -c SLURM; true"
-tap_is "Slurm's variables do not count" "$(grep -x '[0-9]*' run.out)" 0
+tap_is "Slurm's variables are ignored outside of a step" "$(grep -x '[0-9]*' run.out)" 0
 tap_done

@@ -8,7 +8,7 @@ weft=$WEFT_BIN
 tally=$WEFT_TALLY_BIN
 unset MALLOC_PERTURB_
 
-# tally_jobs <jobs> <seed> <words>: runs the script's one_job with this seed and the following ones;
+# tally_jobs <jobs> <seed> <name>: runs the script's one_job with this seed and the following ones;
 # one case each.
 tally_jobs() {
     i=0

@@ -1,5 +1,5 @@
 #!/bin/sh
-# weft top: its screen as text, from saved expositions and from processes; processes that ended; a terminal.
+# weft top: its screen as text, from files of metrics and from processes; processes that ended; a terminal.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 
@@ -12,10 +12,10 @@ tap_at_exit 'kill $one $two 2>/dev/null; wait'
 # ---- as text -----------------------------------------------------------------------------------
 
 "$WEFT_BIN" top --once ./server.prom ./worker.prom ./nobody.prom >seen.txt
-tap_is "it ends well" "$?" 0
-tap_is "the view of two processes and of a file that does not exist" "$(cat seen.txt)" "$(cat "$here/expected.txt")"
+tap_is "weft top --once exits with 0" "$?" 0
+tap_is "two processes and a missing file are shown as expected" "$(cat seen.txt)" "$(cat "$here/expected.txt")"
 "$WEFT_BIN" top --once ./aggregate.prom >aggregate.txt
-tap_is "an aggregator, and what it saves the servers" "$(sed -n '/^AGG/,/^$/p' aggregate.txt)" \
+tap_is "an aggregator and its savings are shown" "$(sed -n '/^AGG/,/^$/p' aggregate.txt)" \
 "AGGREGATOR         shards workers push/s pull/s rows/s saved% direct cpu%    mem
 ./aggregate.prom        2       4    400      2    20k     60      1   50    50M"
 cat server.prom - >replicated.prom <<'END'
@@ -33,10 +33,10 @@ weft_replica_transfers_total{shard="1"} 100
 weft_replica_bytes_total{shard="0"} 25000000
 END
 "$WEFT_BIN" top --once ./replicated.prom >replicated.txt
-tap_is "a server with replicas: norms over its shards" "$(sed -n '/^REPLICA/,/^$/p' replicated.txt)" \
+tap_is "replicas are shown with norms over the shards" "$(sed -n '/^REPLICA/,/^$/p' replicated.txt)" \
 "REPLICA OF          ready diverges  highest    bound waits/s trans/s    B/s
 ./replicated.prom       2     0.05      0.5    0.499       2      20   2.5M"
-tap_is "nothing about replicas of a server without" "$(grep -c REPLICA seen.txt)" 0
+tap_is "a server without replicas has no section about them" "$(grep -c REPLICA seen.txt)" 0
 cat server.prom - >summed.prom <<'END'
 weft_aggregators_connected{shard="0"} 1
 weft_aggregators_connected{shard="1"} 1
@@ -51,21 +51,21 @@ weft_active_workers_total{shard="0"} 5500
 weft_active_connections_total{shard="0"} 1500
 END
 "$WEFT_BIN" top --once ./summed.prom >summed.txt
-tap_is "a server with aggregators: what they save, and active connections" \
+tap_is "aggregators are shown with their savings and active connections" \
     "$(sed -n '/^AGGREGATION/,/^$/p' summed.txt)" \
 "AGGREGATION AT         n absorb% remove% direct   sums    cpu   conns  workers
 ./summed.prom           2    50.0    50.0    100     50    521     1.5      5.5
 (ns for an update: direct, in sums, CPU; connections, workers in a window)"
-tap_is "nothing about aggregators of a server without" "$(grep -c AGGREGATION seen.txt)" 0
-tap_is "80 columns at most" "$(awk 'length > 80' summed.txt)" ""
-tap_is "80 columns at most" "$(awk 'length > 80' seen.txt)" ""
+tap_is "a server without aggregators has no section about them" "$(grep -c AGGREGATION seen.txt)" 0
+tap_is "with aggregators no line is longer than 80 columns" "$(awk 'length > 80' summed.txt)" ""
+tap_is "no line is longer than 80 columns" "$(awk 'length > 80' seen.txt)" ""
 "$WEFT_BIN" top --once --width 120 ./server.prom ./worker.prom >wide.txt
-tap_is "120 columns for whom wants them" "$(awk 'length > most {most = length} END {print (most <= 120 && most > 80)}' wide.txt)" 1
+tap_is "--width 120 uses more than 80 columns" "$(awk 'length > most {most = length} END {print (most <= 120 && most > 80)}' wide.txt)" 1
 
 # ---- processes ---------------------------------------------------------------------------------
 
-echo '[]' >nobody.json
-python3 "$here/serve.py" server.prom nobody.json one.port & one=$!
+echo '[]' >empty.json
+python3 "$here/serve.py" server.prom empty.json one.port & one=$!
 tap_until test -s one.port
 port=$(cat one.port)
 # shows <line> <argument...>: true if the screen, saved in seen.txt, has the line; a process without
@@ -78,9 +78,9 @@ shows() {
     grep -q "$line" seen.txt
 }
 tap_until shows '^9  *1 ' "$port"
-tap_is "a server that answers" "$status" 0
-tap_like "with its address" "$(cat seen.txt)" "^127.0.0.1:$port "
-tap_is "and its hottest rows" "$(grep -A9 '^HOT ROWS' seen.txt)" "HOT ROWS OF TABLE 0   updates    share
+tap_is "with a server that replies the exit status is 0" "$status" 0
+tap_like "the server is shown with its address" "$(cat seen.txt)" "^127.0.0.1:$port "
+tap_is "its hottest rows are shown" "$(grep -A9 '^HOT ROWS' seen.txt)" "HOT ROWS OF TABLE 0   updates    share
 18446744073709551615      500  50.000 %
 7?[2J                     250  25.000 %
 9                           1   0.100 %"
@@ -91,36 +91,36 @@ printf '[{"targets":["127.0.0.1:%s","/etc/passwd"],"labels":{"role":"server"}}, 
 python3 "$here/serve.py" train.prom job.json two.port & two=$!
 tap_until test -s two.port
 tap_until shows ' 0 gone' "$(cat two.port)"
-tap_like "the servers of a job are found through it" "$(cat seen.txt)" "^weft top: 1 server, 0 workers, 0 gone"
+tap_like "the servers of a job are found through /targets" "$(cat seen.txt)" "^weft top: 1 server, 0 workers, 0 gone"
 tap_until shows ' 0 gone' --targets job.json
-tap_like "and through a file" "$(cat seen.txt)" "^weft top: 1 server, 0 workers, 0 gone"
+tap_like "and through --targets" "$(cat seen.txt)" "^weft top: 1 server, 0 workers, 0 gone"
 
 if python3 -c 'import pty' 2>/dev/null; then
-    tap_run "in a terminal" python3 "$here/live.py" "$WEFT_BIN" "$port"
-    tap_is "that changes its size; q ends it" "$(cat run.out)" "shown
+    tap_run "weft top runs in a terminal" python3 "$here/live.py" "$WEFT_BIN" "$port"
+    tap_is "it redraws when the size changes, and q ends it" "$(cat run.out)" "shown
 shown again in another size
 exit 0"
 else
-    tap_skip "in a terminal" "python3 has no pty"
+    tap_skip "weft top runs in a terminal" "python3 has no pty"
 fi
 
 kill "$two"
 wait "$two" 2>/dev/null
 "$WEFT_BIN" top --once "$port" "$(cat two.port)" >seen.txt
-tap_like "who does not answer is named" "$(cat seen.txt)" "^127.0.0.1:$(cat two.port) *gone: "
+tap_like "a process that does not reply is shown as gone" "$(cat seen.txt)" "^127.0.0.1:$(cat two.port) *gone: "
 kill "$one"
 wait "$one" 2>/dev/null
-tap_run_fails "nobody answers" 1 "$WEFT_BIN" top --once "$port"
+tap_run_fails "no process replies: exit status 1" 1 "$WEFT_BIN" top --once "$port"
 
-# ---- refusals ----------------------------------------------------------------------------------
+# ---- usage errors ------------------------------------------------------------------------------
 
-tap_run_fails "nobody named" 2 "$WEFT_BIN" top --once
-tap_like "is said" "$(cat run.out)" "target is missing: the \[HOST:\]PORT"
-tap_run_fails "a port that is not valid" 2 "$WEFT_BIN" top --once 70000
-tap_run_fails "an address without a port" 2 "$WEFT_BIN" top --once 127.0.0.1:
+tap_run_fails "no target: usage error" 2 "$WEFT_BIN" top --once
+tap_like "the error says so" "$(cat run.out)" "target is missing: the \[HOST:\]PORT"
+tap_run_fails "an invalid port: usage error" 2 "$WEFT_BIN" top --once 70000
+tap_run_fails "an address without a port: usage error" 2 "$WEFT_BIN" top --once 127.0.0.1:
 echo '{}' >bad.json
-tap_run_fails "a file that names nobody" 1 "$WEFT_BIN" top --once --targets bad.json
-tap_run_fails "no terminal" 1 "$WEFT_BIN" top ./server.prom
-tap_like "is said" "$(cat run.out)" "not a terminal; use --once"
+tap_run_fails "a file without targets: exit status 1" 1 "$WEFT_BIN" top --once --targets bad.json
+tap_run_fails "no terminal: exit status 1" 1 "$WEFT_BIN" top ./server.prom
+tap_like "the error names --once" "$(cat run.out)" "not a terminal; use --once"
 
 tap_done

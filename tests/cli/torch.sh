@@ -13,10 +13,10 @@ theirs=$(/usr/bin/python3 -c 'import cffi, numpy, torch; print(torch.__version__
 if [ -n "$theirs" ] && [ "$theirs" != "$("$python" -c 'import torch; print(torch.__version__)')" ]; then
     tap_include "test_torch.py with PyTorch $theirs" /usr/bin/python3 "$root/tests/python/test_torch.py"
 else
-    tap_skip "the distribution's PyTorch" "not installed, or the one that was tested"
+    tap_skip "the distribution's PyTorch" "not installed, or the version that was tested above"
 fi
 
-# wheel.sh tests that an installed package does not even need this.
+# wheel.sh tests that an installed package needs no `python -m weft.torch`.
 cat >script.py <<'EOF'
 import torch, torch.distributed as dist
 dist.init_process_group("weft")
@@ -25,7 +25,7 @@ dist.all_reduce(t)
 print("sum", t[0].item(), dist.get_backend())
 dist.destroy_process_group()
 EOF
-tap_like "python -m weft.torch" "$(TORCH_DEVICE_BACKEND_AUTOLOAD=0 MASTER_ADDR=127.0.0.1 \
+tap_like "python -m weft.torch runs a script with the weft backend" "$(TORCH_DEVICE_BACKEND_AUTOLOAD=0 MASTER_ADDR=127.0.0.1 \
     MASTER_PORT=0 RANK=0 WORLD_SIZE=1 "$python" -m weft.torch script.py 2>run.err)" \
     '^sum 1.0 weft'
 tap_done

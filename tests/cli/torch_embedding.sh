@@ -1,5 +1,5 @@
 #!/bin/sh
-# weft.torch.Embedding with a PyTorch, as tests/cli/torch.sh finds it: its tests, and its example under
+# weft.torch.Embedding: its tests, with the PyTorch versions of tests/cli/torch.sh, and its example under
 # torchrun.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
@@ -16,11 +16,11 @@ theirs=$(/usr/bin/python3 -c 'import cffi, numpy, torch; print(torch.__version__
 if [ -n "$theirs" ] && [ "$theirs" != "$("$python" -c 'import torch; print(torch.__version__)')" ]; then
     tap_include "test_torch_embedding.py with PyTorch $theirs" /usr/bin/python3 "$tests"
 else
-    tap_skip "the distribution's PyTorch" "not installed, or the one that was tested"
+    tap_skip "the distribution's PyTorch" "not installed, or the version that was tested above"
 fi
 
 # The example, run as described in its first lines, with synthetic data.
-tap_run "a job key" "$WEFT_BIN" keygen job.key
+tap_run "keygen succeeds" "$WEFT_BIN" keygen job.key
 "$WEFT_BIN" server --key-file job.key --workers 2 --port 0 >server.out 2>server.err &
 server=$!
 tries=0
@@ -31,11 +31,11 @@ done
 WEFT_SERVERS=$(sed -n 's/^shard .*: //p' server.out)
 WEFT_KEY_FILE=$tap_tmp/job.key
 export WEFT_SERVERS WEFT_KEY_FILE
-tap_run "torchrun of examples/torch_embedding.py" "$python" -m torch.distributed.run --standalone \
+tap_run "examples/torch_embedding.py succeeds under torchrun" "$python" -m torch.distributed.run --standalone \
     --nproc_per_node 2 "$root/examples/torch_embedding.py"
-tap_is "its loss falls by half" "$(awk '/^epoch 1 / { first = $4 } /^epoch 8 / { last = $4 }
+tap_is "its loss falls by more than half" "$(awk '/^epoch 1 / { first = $4 } /^epoch 8 / { last = $4 }
     END { print (first > 0.6 && last > 0 && last < 0.5 * first) }' run.out)" 1
-tap_is "it has learnt what it has not seen" "$(awk '/^epoch 8 / { print ($6 >= 0.8) }' run.out)" 1
+tap_is "its accuracy on test data is at least 0.8" "$(awk '/^epoch 8 / { print ($6 >= 0.8) }' run.out)" 1
 grep '^epoch' run.out | sed 's/^/#   /'
 kill "$server"
 wait "$server" 2>/dev/null

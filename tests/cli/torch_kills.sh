@@ -1,7 +1,7 @@
 #!/bin/sh
 # In each job under torchrun, one rank is killed (SIGKILL) or frozen (SIGSTOP) at a time drawn from
 # a seed: while Python starts, at the rendezvous, in forward, backward or barrier, or at the end.
-# The other ranks report it, before their operations time out, and nothing hangs. torchrun's restart
+# The other ranks report the failure before their operations time out, and no rank hangs. torchrun's restart
 # resumes from the last checkpoint.
 #
 #     WEFT_TORCH_KILLS=50 meson test -C build cli_torch_kills -t 0    50 jobs instead of 3

@@ -3,7 +3,7 @@
 # shellcheck shell=sh disable=SC2034
 if [ "$WEFT_BUILD_NAME" != release ]; then
     # A sanitized library also needs its runtime in the program; other tests cover that build.
-    tap_skip "weft.torch" "the $WEFT_BUILD_NAME build"
+    tap_skip "weft.torch" "not in the $WEFT_BUILD_NAME build"
     tap_done
 fi
 root=$WEFT_SOURCE_ROOT
@@ -14,7 +14,7 @@ for candidate in ${WEFT_PYTHON:+"$WEFT_PYTHON"} "$WEFT_BUILD_ROOT/venv/bin/pytho
     fi
 done
 if [ -z "$python" ]; then
-    tap_skip "weft.torch" "no Python with torch, numpy and cffi (tools/venv makes one; or WEFT_PYTHON)"
+    tap_skip "weft.torch" "no Python with torch, numpy and cffi (install one with tools/venv, or set WEFT_PYTHON)"
     tap_done
 fi
 
@@ -26,7 +26,7 @@ WEFT_LIBRARY=$WEFT_BUILD_ROOT/libweft.so.0
 export PYTHONPATH PYTHONDONTWRITEBYTECODE WEFT_LIBRARY
 echo "# $("$python" -c 'import torch; print("PyTorch", torch.__version__)')"
 
-# forks: from here on `forked SCRIPT|-m MODULE ...` runs as "$python" would, without seconds of imports.
+# forks: starts a process with PyTorch imported; `forked SCRIPT|-m MODULE ...` then runs like "$python" in a fork of it.
 forks() {
     "$python" "$root/tests/python/forked.py" "$tap_tmp/forked" &
     forks=$!

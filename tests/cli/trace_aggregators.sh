@@ -1,5 +1,5 @@
 #!/bin/sh
-# `weft aggregate --records` and what `weft trace figures` shows of it: a job over loopback with an
+# `weft aggregate --records` and what `weft trace figures` shows of it: a job on loopback with an
 # aggregator, the same job without, and records that are incomplete.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
@@ -7,11 +7,11 @@ cd "$tap_tmp" || exit 1
 unset WEFT_SERVERS WEFT_RANK WEFT_WORKERS WEFT_JOB_KEY WEFT_COORDINATOR WEFT_MEMBER WEFT_JOB WEFT_VIA
 unset WEFT_DATA_DIR
 data=$WEFT_SOURCE_ROOT/data/adult/adult.data.zst
-tap_run "a job key" "$WEFT_BIN" keygen job.key
+tap_run "keygen succeeds" "$WEFT_BIN" keygen job.key
 WEFT_JOB_KEY=$(cat job.key)
 export WEFT_JOB_KEY
 
-ask() {
+query() {
     python3 - "$1" "$2" <<'END'
 import sqlite3, sys
 db = sqlite3.connect("file:%s?mode=ro" % sys.argv[1], uri=True)
@@ -20,7 +20,7 @@ END
 }
 port_of() { sed -n 's/^shard 0.*:\([0-9]*\)$/\1/p' "$1"; }
 figure() { sed -n "s/.*\"$1\":[[:space:]]*\([0-9]*\).*/\1/p" aggregate.out; }
-# of DIR N FILTER: a member of a figure; run_of DIR FILTER: of the first run
+# of DIR N FILTER: a value of figure N; run_of DIR FILTER: a value of the first run
 of() { jq -r --arg n "$2" "[.figures[] | select(.figure == \$n)][0].$3" "$1/figures.json"; }
 run_of() { jq -r ".runs[0].$2" "$1/figures.json"; }
 # Pictures need gnuplot; findings do not.
@@ -43,79 +43,79 @@ for rank in 0 1; do
 done
 # shellcheck disable=SC2154
 wait "$worker0"
-tap_is "a job by an aggregator: the first worker ends well" $? 0
+tap_is "a job with an aggregator: the first worker exits with 0" $? 0
 # shellcheck disable=SC2154
 wait "$worker1"
-tap_is "the second, too" $? 0
+tap_is "the second worker exits with 0" $? 0
 kill "$aggregator"
 wait "$aggregator"
-tap_is "the aggregator ends well" $? 0
+tap_is "the aggregator exits with 0" $? 0
 kill "$server"
 wait "$server"
-tap_is "its process" "$(ask box.db "SELECT role, rank, ended, dropped, cpu_ns > 0 FROM process")" \
+tap_is "its database has its process" "$(query box.db "SELECT role, rank, ended, dropped, cpu_ns > 0 FROM process")" \
     'aggregator|0|1|0|1'
-tap_is "a record of each push, as its counters say" \
-    "$(ask box.db "SELECT sum(pushes), sum((status = 0) * pushes) FROM aggregate_in")" \
+tap_is "aggregate_in has as many pushes as the aggregator counted" \
+    "$(query box.db "SELECT sum(pushes), sum((status = 0) * pushes) FROM aggregate_in")" \
     "$(figure pushes_in)|$(figure pushes_absorbed)"
-tap_is "and of each sum" \
-    "$(ask box.db "SELECT count(*), sum(rows_in), sum(rows_out), sum(bytes_out) FROM aggregate_out")" \
+tap_is "aggregate_out has as many sums, rows and bytes as the aggregator counted" \
+    "$(query box.db "SELECT count(*), sum(rows_in), sum(rows_out), sum(bytes_out) FROM aggregate_out")" \
     "$(figure aggregates_out)|$(figure rows_in)|$(figure rows_out)|$(figure bytes_out)"
-tap_is "each absorbed push is in a sum, which has as many" \
-    "$(ask box.db "SELECT count(*), min(o.pushes = (SELECT sum(pushes) FROM aggregate_in AS i
+tap_is "the pushes of each sum are in aggregate_in" \
+    "$(query box.db "SELECT count(*), min(o.pushes = (SELECT sum(pushes) FROM aggregate_in AS i
         WHERE i.aggregate = o.rpc AND i.server = o.server)) FROM aggregate_out AS o")" \
     "$(figure aggregates_out)|1"
-tap_is "times in order" "$(ask box.db "SELECT min(first_ns <= sent_ns AND sent_ns <= answer_ns),
+tap_is "times are in order" "$(query box.db "SELECT min(first_ns <= sent_ns AND sent_ns <= answer_ns),
     (SELECT min(arrival_ns <= answer_ns) FROM aggregate_in) FROM aggregate_out")" '1|1'
-tap_run "the parts are merged" "$WEFT_BIN" trace merge server.db box.db worker-0.db worker-1.db -o with.db
-# Not all: a worker that found the aggregator too slow has sent the push again, without its rows.
-tap_is "they are pushes that their workers recorded, with their rows" \
-    "$(ask with.db "SELECT count(*) > 0.8 * $(figure pushes_absorbed), avg(i.rows = r.rows AND r.kind = 1) > 0.8
+tap_run "the databases of all processes are merged" "$WEFT_BIN" trace merge server.db box.db worker-0.db worker-1.db -o with.db
+# Not all: a worker to which the aggregator did not reply in time has resent the push, without its rows.
+tap_is "over 80 % of the absorbed pushes are in the workers' records, with equal rows" \
+    "$(query with.db "SELECT count(*) > 0.8 * $(figure pushes_absorbed), avg(i.rows = r.rows AND r.kind = 1) > 0.8
         FROM aggregate_in AS i JOIN rpc AS r ON r.server = i.server AND r.worker = i.sender AND r.rpc = i.rpc
         WHERE i.status = 0")" '1|1'
-tap_run "their figures" figures with.db -o one --only 10b,10c
-tap_is "pushes absorbed: 1 - messages to the server / pushes" \
+tap_run "figures 10b and 10c succeed" figures with.db -o one --only 10b,10c
+tap_is "the absorbed fraction is 1 - messages to the server / pushes" \
     "$(run_of one 'aggregators[0] | .absorbed == 1 - (.sums + .pushes_direct) / .pushes and .absorbed > 0')" true
-tap_is "rows combined" \
+tap_is "the combined fraction is 1 - rows out / rows in" \
     "$(run_of one 'aggregators[0] | .combined == 1 - .rows_out / .rows_in and .combined > 0')" true
-tap_is "as the aggregator counted" "$(run_of one 'aggregators[0] | "\(.pushes) \(.sums) \(.rows_in)"')" \
+tap_is "pushes, sums and rows are as the aggregator counted" "$(run_of one 'aggregators[0] | "\(.pushes) \(.sums) \(.rows_in)"')" \
     "$(figure pushes_in) $(figure aggregates_out) $(figure rows_in)"
-tap_is "PS_proc of an update in sums, CPU of the server and the aggregator" \
+tap_is "the figures have PS_proc of updates in sums, and CPU time of server and aggregator" \
     "$(run_of one 'aggregation | .aggregated.ps_proc_ns > 0 and .server_cpu_ns > 0 and .aggregator_cpu_ns > 0')" true
-tap_is "updates of both paths are those of all pushes" \
+tap_is "updates of both paths add up to those of all pushes" \
     "$(run_of one 'aggregation | .direct.updates + .aggregated.updates')" \
-    "$(ask with.db "SELECT sum(rows) FROM rpc WHERE kind = 1 AND status = 0")"
-tap_is "active connections at the server, of two workers and the aggregator" \
+    "$(query with.db "SELECT sum(rows) FROM rpc WHERE kind = 1 AND status = 0")"
+tap_is "the mean of active connections is between 1 and 3" \
     "$(run_of one 'aggregation | .connections_mean >= 1 and .connections_mean <= 3')" true
-tap_is "windows have connections if they have workers or aggregators" \
-    "$(ask with.db "SELECT min(connections + workers) >= 1, max(connections) <= 3, max(workers) <= 2 FROM active")" '1|1|1'
-tap_like "in words" "$(of one 10b here)" '^of [0-9]* pushes aggregators absorb [0-9.]* %'
+tap_is "each window has connections, at most 3, and at most 2 workers" \
+    "$(query with.db "SELECT min(connections + workers) >= 1, max(connections) <= 3, max(workers) <= 2 FROM active")" '1|1|1'
+tap_like "figure 10b has the absorbed fraction as text" "$(of one 10b here)" '^of [0-9]* pushes aggregators absorb [0-9.]* %'
 tap_like "each aggregator has a line" "$(cat one/findings.txt)" \
     '^with.db: aggregator 0 to server 0: [0-9]* pushes in, [0-9]* sums out'
-tap_like "one run compares nothing" "$(of one 10c left_out)" 'runs with aggregators and without'
+tap_like "figure 10c is omitted for one run" "$(of one 10c left_out)" 'runs with aggregators and without'
 
 # ---- weft train, with and without ----------------------------------------------------------------
 
-tap_run "weft train records its aggregator, too" "$WEFT_BIN" train --data "$data" --via on --workers 2 \
+tap_run "weft train --via --records succeeds" "$WEFT_BIN" train --data "$data" --via on --workers 2 \
     --servers 2 --epochs 1 --loss-bound 0 --records via.db
-tap_is "in one database" "$(ask via.db "SELECT count(*), sum(role = 'aggregator'), sum(ended) FROM process")" '5|1|5'
+tap_is "its database has the aggregator" "$(query via.db "SELECT count(*), sum(role = 'aggregator'), sum(ended) FROM process")" '5|1|5'
 tap_is "an aggregator has a line for each server" \
     "$(figures via.db -o two --only 10b && grep -c '^via.db: aggregator 0 to server [01]: ' two/findings.txt)" 2
-tap_run "the same without" "$WEFT_BIN" train --data "$data" --workers 2 --servers 2 --epochs 1 \
+tap_run "weft train without --via succeeds" "$WEFT_BIN" train --data "$data" --workers 2 --servers 2 --epochs 1 \
     --loss-bound 0 --records direct.db
-tap_run "compared" figures direct.db via.db -o both --only 10b,10c
-tap_like "the run without has nothing to show" "$(of both 10b left_out)" 'no records of aggregators'
-tap_like "both are in the comparison" "$(of both 10c here)" \
+tap_run "figures of both runs succeed" figures direct.db via.db -o both --only 10b,10c
+tap_like "figure 10b is omitted for the run without aggregators" "$(of both 10b left_out)" 'no records of aggregators'
+tap_like "figure 10c compares both runs" "$(of both 10c here)" \
     'without aggregators (1 run): [0-9]* ns of PS_proc and PS_overlap, [0-9]* ns of the servers. CPU, .*with them (via), which remove .* % of PS_proc saved, .* % of the CPU$'
-tap_is "connections without aggregators are workers" \
+tap_is "without aggregators there are as many connections as workers" \
     "$(run_of both 'aggregation | .connections_mean == .workers_mean')" true
-tap_like "summary has the aggregator's CPU" "$("$WEFT_BIN" trace summary via.db)" '^aggregator CPU: '
+tap_like "summary prints the aggregator's CPU time" "$("$WEFT_BIN" trace summary via.db)" '^aggregator CPU: '
 
 # ---- incomplete records --------------------------------------------------------------------------
 
-tap_run "of the aggregator only" figures box.db -o box --only 10b
-tap_like "it says what is missing" "$(of box 10b here)" "the workers' records are missing, so PS_proc is not known"
+tap_run "figures from the aggregator's records only succeed" figures box.db -o box --only 10b
+tap_like "the finding names the missing records" "$(of box 10b here)" "the workers' records are missing, so PS_proc is not known"
 tap_is "the server's CPU is not known" "$(run_of box 'aggregation.server_cpu_ns')" null
-tap_is "but how much was absorbed is" "$(run_of box 'aggregators[0].absorbed > 0')" true
+tap_is "the absorbed fraction is known" "$(run_of box 'aggregators[0].absorbed > 0')" true
 
 "$WEFT_BIN" train --data "$data" --via on --workers 2 --servers 1 --epochs 10000 --records killed.db \
     >killed.out 2>&1 &
@@ -125,14 +125,14 @@ kill -9 "$(sed -n 's/^aggregator 0: pid //p' killed.out)"
 tap_until grep -q 'workers push to the servers directly' killed.out
 kill -INT "$train"
 wait "$train"
-tap_is "an aggregator that was killed" \
-    "$(ask killed.db "SELECT role, ended FROM process WHERE ended = 0")" 'aggregator|0'
-tap_run "has figures of what it wrote" figures killed.db -o killed --only 10b
-tap_like "which say so" "$(cat killed/findings.txt)" \
+tap_is "the killed aggregator is recorded as not ended" \
+    "$(query killed.db "SELECT role, ended FROM process WHERE ended = 0")" 'aggregator|0'
+tap_run "figures of that run succeed" figures killed.db -o killed --only 10b
+tap_like "the findings say that records are incomplete" "$(cat killed/findings.txt)" \
     '^killed.db: the records of 1 processes are INCOMPLETE'
-tap_is "pushes sent after its death are direct" "$(run_of killed 'aggregation.direct.pushes > 0')" true
+tap_is "pushes after its death are direct" "$(run_of killed 'aggregation.direct.pushes > 0')" true
 
-# A spool whose end is missing.
+# A truncated spool.
 rm -f server.out aggregate.out
 "$WEFT_BIN" server --port 0 --workers 1 >server.out 2>server.err &
 server=$!
@@ -149,17 +149,17 @@ tap_until has_records
 kill -9 "$aggregator"
 kill "$server"
 wait "$aggregator" "$server"
-tap_run_fails "a spool is no database" 1 "$WEFT_BIN" trace figures "$spool" -o x
-tap_like "it says what makes one" "$(cat run.out)" "$spool: is a spool.*weft trace merge"
+tap_run_fails "trace figures rejects a spool" 1 "$WEFT_BIN" trace figures "$spool" -o x
+tap_like "the error names weft trace merge" "$(cat run.out)" "$spool: is a spool.*weft trace merge"
 size=$(wc -c <"$spool")
 head -c "$((size - 500))" "$spool" >cut.spool
-tap_run "a spool without its end is merged" "$WEFT_BIN" trace merge cut.spool -o cut.db
-tap_run "and has figures" figures cut.db -o cut --only 10b
-tap_like "which say that it is incomplete" "$(cat cut/findings.txt)" 'of 1 processes are INCOMPLETE'
+tap_run "a truncated spool is merged" "$WEFT_BIN" trace merge cut.spool -o cut.db
+tap_run "its figures succeed" figures cut.db -o cut --only 10b
+tap_like "the findings say that records are incomplete" "$(cat cut/findings.txt)" 'of 1 processes are INCOMPLETE'
 
-# A database whose end is missing.
+# A truncated database.
 size=$(wc -c <with.db)
 head -c "$((size / 2))" with.db >half.db
-tap_run_fails "half a database" 1 "$WEFT_BIN" trace figures half.db -o x
-tap_like "is said to be truncated" "$(cat run.out)" '^weft trace figures: half.db: .*truncated'
+tap_run_fails "trace figures rejects a truncated database" 1 "$WEFT_BIN" trace figures half.db -o x
+tap_like "the error says that it is truncated" "$(cat run.out)" '^weft trace figures: half.db: .*truncated'
 tap_done

@@ -1,5 +1,5 @@
 #!/bin/sh
-# `weft trace figures`: charts and findings of one run and of several; figures that the records cannot
+# `weft trace figures`: charts and findings of one run and of several runs; figures that the records cannot
 # show are omitted with a reason.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
@@ -13,8 +13,8 @@ db.commit()" "$@"; }
 figures() { "$WEFT_BIN" trace figures "$@"; }
 # of DIR N FILTER: a member of a figure
 of() { jq -r --arg n "$2" "[.figures[] | select(.figure == \$n)][0].$3" "$1/figures.json"; }
-# Files of DIR that are not PNGs of 1000 x 600.
-no_pngs() { python3 - "$1" <<'END'
+# Prints the PNG files of DIR that are not 1000 x 600 pictures, then the number of PNG files.
+check_pngs() { python3 - "$1" <<'END'
 import glob, struct, sys
 names = glob.glob(sys.argv[1] + "/*.png")
 for name in names:
@@ -29,10 +29,10 @@ make_db run.db --rpcs 6000 --slow n_tx --dropped 3 || exit 1
 
 # Without gnuplot the text and the scripts are still written.
 mkdir bare
-tap_run_fails "without gnuplot" 1 env PATH="$tap_tmp/bare" "$WEFT_BIN" trace figures run.db -o bare/out
-tap_like "it says what to install" "$(cat run.out)" 'gnuplot-nox'
-tap_is "and has the findings" "$(of bare/out 6 verdict)" "agrees"
-tap_is "and the scripts" "$(find bare/out -name '*.gp' | wc -l)" 6
+tap_run_fails "without gnuplot: exit status 1" 1 env PATH="$tap_tmp/bare" "$WEFT_BIN" trace figures run.db -o bare/out
+tap_like "the error names the package" "$(cat run.out)" 'gnuplot-nox'
+tap_is "the findings are written" "$(of bare/out 6 verdict)" "agrees"
+tap_is "the scripts are written" "$(find bare/out -name '*.gp' | wc -l)" 6
 
 if ! command -v gnuplot >/dev/null; then
     tap_skip "pictures" "no gnuplot"
@@ -40,26 +40,26 @@ if ! command -v gnuplot >/dev/null; then
 fi
 
 # ---- one run ---------------------------------------------------------------------------------------
-tap_run "of one run" "$WEFT_BIN" trace figures run.db --out one
-tap_is "six pictures" "$(no_pngs one)" 6
-tap_is "named by the paper's numbers" "$(cd one && echo *.png)" \
+tap_run "figures of one run succeed" "$WEFT_BIN" trace figures run.db --out one
+tap_is "six valid pictures are written" "$(check_pngs one)" 6
+tap_is "the files are named after the paper's figures" "$(cd one && echo *.png)" \
     "fig10-hot-parameters.png fig4-latency.png fig5-stages.png fig6-reply-sizes.png fig7a-intervals.png fig7b-active-workers.png"
-tap_like "both findings in words" "$(cat one/findings.txt)" '^  paper: latencies have a heavy tail'
-tap_like "what one run cannot show is left out" "$(cat one/findings.txt)" '^figure 9 is omitted: '
-tap_like "dropped records are said" "$(cat one/findings.txt)" '3 records were DROPPED'
-tap_is "on standard output the same" "$(figures run.db -o some --only 8,9)" "$(cat some/findings.txt)"
-tap_is "as JSON the same" "$(figures run.db -o some --only 8,9 --json)" "$(cat some/figures.json)"
-tap_is "only those asked for" "$(jq -c '[.figures[].figure]' some/figures.json)" '["8","9"]'
-tap_is "the words are on the picture, too" "$(grep -c "^set label 'here (" one/fig4-latency.gp)" 1
+tap_like "the findings contain the paper's statement" "$(cat one/findings.txt)" '^  paper: latencies have a heavy tail'
+tap_like "a figure that one run cannot show is omitted" "$(cat one/findings.txt)" '^figure 9 is omitted: '
+tap_like "dropped records are reported" "$(cat one/findings.txt)" '3 records were DROPPED'
+tap_is "standard output has the findings" "$(figures run.db -o some --only 8,9)" "$(cat some/findings.txt)"
+tap_is "--json prints figures.json" "$(figures run.db -o some --only 8,9 --json)" "$(cat some/figures.json)"
+tap_is "--only selects figures" "$(jq -c '[.figures[].figure]' some/figures.json)" '["8","9"]'
+tap_is "the picture is labelled with the finding" "$(grep -c "^set label 'here (" one/fig4-latency.gp)" 1
 largest=$("$WEFT_BIN" trace summary run.db --json |
     jq -r '.push.stages_us | to_entries | max_by(.value.share) | "push: \(.key)"')
 tap_like "figure 5 names the largest stage" "$(of one 5 here)" "^$largest "
 tap_is "a cumulative distribution ends at 1" \
     "$(sed -n '/^\$push/,/^EOD/p' one/fig4-latency.gp | tail -n 2 | head -n 1 | cut -d ' ' -f 2)" 1.000000
-tap_is "it never falls" "$(sed -n '/^\$push/,/^EOD/p' one/fig4-latency.gp | grep '^[0-9]' |
+tap_is "a cumulative distribution does not decrease" "$(sed -n '/^\$push/,/^EOD/p' one/fig4-latency.gp | grep '^[0-9]' |
     awk '$1 < x || $2 < y { print } { x = $1; y = $2 }')" ""
-tap_is "few workers cannot tell of many" "$(of one 7b verdict)" "cannot tell"
-tap_is "neither can few parameters" "$(of one 10 verdict)" "cannot tell"
+tap_is "with few workers figure 7b is undecided" "$(of one 7b verdict)" "cannot tell"
+tap_is "with few parameters figure 10 is undecided" "$(of one 10 verdict)" "cannot tell"
 
 # The values that determine the findings.
 make_db other.db --rpcs 2000 --workers 64
@@ -73,12 +73,12 @@ WITH RECURSIVE k(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM k WHERE i < 20099)
 INSERT INTO hot SELECT 0, 0, i, 10, 0 FROM k;
 INSERT INTO hot_total VALUES(0, 0, 300000, 1);"
 figures other.db -o other >/dev/null
-tap_is "a heavy tail" "$(of other 4 verdict)" agrees
-tap_is "time in the worker's queue" "$(of other 5 verdict)" differs
-tap_is "replies of one size" "$(of other 6 verdict)" differs
-tap_is "many active workers" "$(of other 7b verdict)" agrees
-tap_is "hot parameters" "$(of other 10 verdict)" agrees
-tap_like "counted" "$(of other 10 here)" 'top 20000 get 66.7 % of 300000 updates$'
+tap_is "a heavy tail agrees with the paper" "$(of other 4 verdict)" agrees
+tap_is "latency in the worker's queue differs from the paper" "$(of other 5 verdict)" differs
+tap_is "replies of one size differ from the paper" "$(of other 6 verdict)" differs
+tap_is "many active workers agree with the paper" "$(of other 7b verdict)" agrees
+tap_is "hot parameters agree with the paper" "$(of other 10 verdict)" agrees
+tap_like "the finding has the share of the hot parameters" "$(of other 10 here)" 'top 20000 get 66.7 % of 300000 updates$'
 
 # ---- several runs ------------------------------------------------------------------------------------
 for workers in 4 16 64; do
@@ -87,47 +87,47 @@ for workers in 4 16 64; do
         UPDATE process SET cpu_ns = 500000000 / $workers WHERE role = 'worker';
         UPDATE process SET cpu_ns = 1000000 * $workers WHERE role = 'server'"
 done
-tap_run "of three runs" "$WEFT_BIN" trace figures s64.db s4.db s16.db -o several --only 6,8,9
-tap_is "some of each, some of all" "$(no_pngs several)" 5
-tap_is "utilisation over scale" "$(of several 8 verdict)" agrees
-tap_like "in order" "$(of several 8 here)" '^from 4 workers and 3 servers to 64 and 3'
-tap_is "cost that grows" "$(of several 9 verdict)" agrees
-tap_like "so many times" "$(of several 9 here)" '(16.00 times: it grows)'
+tap_run "figures of three runs succeed" "$WEFT_BIN" trace figures s64.db s4.db s16.db -o several --only 6,8,9
+tap_is "five valid pictures are written" "$(check_pngs several)" 5
+tap_is "decreasing utilisation agrees with the paper" "$(of several 8 verdict)" agrees
+tap_like "runs are ordered by the number of workers" "$(of several 8 here)" '^from 4 workers and 3 servers to 64 and 3'
+tap_is "a cost that grows agrees with the paper" "$(of several 9 verdict)" agrees
+tap_like "the finding has the factor of growth" "$(of several 9 here)" '(16.00 times: it grows)'
 for workers in 4 16 64; do
     cp s$workers.db t$workers.db
     sql t$workers.db "UPDATE meta SET value = 'weft load --transport tcp' WHERE key = 'command'"
     sql s$workers.db "UPDATE process SET cpu_ns = 9000000 WHERE role = 'server'"
 done
 figures s4.db s16.db s64.db t4.db t16.db t64.db -o both --only 9 >/dev/null
-tap_is "cost that does not" "$(of both 9 verdict)" differs
-tap_like "beside TCP's" "$(of both 9 here)" '^weft: .*(1.00 times: flat).*; tcp: .*(16.00 times: it grows)'
+tap_is "a constant cost differs from the paper" "$(of both 9 verdict)" differs
+tap_like "weft's and TCP's costs are shown together" "$(of both 9 here)" '^weft: .*(1.00 times: flat).*; tcp: .*(16.00 times: it grows)'
 for workers in 4 64; do
     sql t$workers.db "DELETE FROM process WHERE role = 'worker'"
 done
-tap_like "CPU of servers and workers in one process tells nothing" \
+tap_like "figure 9 is omitted if servers and workers are one process" \
     "$(figures t4.db t64.db -o mixed --only 8,9)" '^figure 9 is omitted: .*weft load --local'
-tap_like "which summary says, too" "$("$WEFT_BIN" trace summary t4.db)" '^server CPU: .*workers'
+tap_like "trace summary reports that, too" "$("$WEFT_BIN" trace summary t4.db)" '^server CPU: .*workers'
 mkdir twin && cp s4.db twin/s4.db
 figures s4.db twin/s4.db -o twins --only 5 >/dev/null
-tap_is "two files of one name" "$(no_pngs twins)" 2
+tap_is "two files of the same name have two pictures" "$(check_pngs twins)" 2
 
 # ---- names, empty runs, error texts
 # ----------------------------------------------------------------------
 cp run.db "it's \"\`touch ran\`\" \$(touch ran).db"
 sql "it's \"\`touch ran\`\" \$(touch ran).db" "UPDATE meta SET value = 'x'' . system(''touch ran'') . \"
 \`touch ran\`' WHERE key = 'command'"
-tap_run "any name, any command" "$WEFT_BIN" trace figures it*.db run.db -o names --only 4
-tap_is "are drawn" "$(no_pngs names)" 2
-tap_is "and run nothing" "$(find . -name ran)" ""
+tap_run "file names and commands with shell characters succeed" "$WEFT_BIN" trace figures it*.db run.db -o names --only 4
+tap_is "they have pictures" "$(check_pngs names)" 2
+tap_is "no command in them is executed" "$(find . -name ran)" ""
 make_db empty.db --rpcs 1
 sql empty.db "DELETE FROM rpc; DELETE FROM served; DELETE FROM active; DELETE FROM process;
     DELETE FROM hot; DELETE FROM hot_total"
-tap_run "a run without RPCs" "$WEFT_BIN" trace figures empty.db -o empty
-tap_is "has no pictures" "$(no_pngs empty)" 0
-tap_is "and a reason for each" "$(grep -c 'is omitted: ..*' empty/findings.txt)" 10
-tap_run_fails "no such file" 1 "$WEFT_BIN" trace figures missing.db -o x
-tap_run_fails "no such folder" 1 "$WEFT_BIN" trace figures run.db -o no/such/folder
-tap_run_fails "no file" 2 "$WEFT_BIN" trace figures
-tap_run_fails "no figure of the paper's" 2 "$WEFT_BIN" trace figures run.db --only 4,11
+tap_run "a run without RPCs succeeds" "$WEFT_BIN" trace figures empty.db -o empty
+tap_is "it has no pictures" "$(check_pngs empty)" 0
+tap_is "each figure is omitted with a reason" "$(grep -c 'is omitted: ..*' empty/findings.txt)" 10
+tap_run_fails "a missing file: exit status 1" 1 "$WEFT_BIN" trace figures missing.db -o x
+tap_run_fails "an output directory that cannot be created: exit status 1" 1 "$WEFT_BIN" trace figures run.db -o no/such/folder
+tap_run_fails "no file: usage error" 2 "$WEFT_BIN" trace figures
+tap_run_fails "an unknown figure: usage error" 2 "$WEFT_BIN" trace figures run.db --only 4,11
 tap_like "help shows an example" "$(figures --help)" '^  weft '
 tap_done

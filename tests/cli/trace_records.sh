@@ -1,6 +1,6 @@
 #!/bin/sh
 # `weft trace` on databases of records: its output equals an independent computation from the rows; it finds
-# the cause of a slow RPC; other kinds of files and damaged ones are refused with an error.
+# the cause of a slow RPC; files of other kinds and damaged files are rejected with an error.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 cd "$tap_tmp" || exit 1
@@ -14,72 +14,72 @@ before=$(cksum <run.db)
 # ---- summary, slow, hot ----------------------------------------------------------------------------
 for verb in summary slow hot; do
     trace $verb run.db --json >$verb.json
-    tap_is "$verb: as reckoned by another" \
+    tap_is "$verb agrees with records_check.py" \
         "$("$tests/records_check.py" run.db $verb $verb.json 2>&1)" ""
 done
 tap_like "summary has a table" "$(trace summary run.db)" '^  PS_proc  .* %$'
-tap_like "dropped records are said loudly" "$(trace summary run.db)" '^DROPPED: 7 of 40007 records'
-tap_like "the slowest server comes first" \
+tap_like "summary reports dropped records" "$(trace summary run.db)" '^DROPPED: 7 of 40007 records'
+tap_like "summary lists the slowest server first" \
     "$(trace summary run.db | grep -A 2 'slowest first' | tail -n 1)" '^ *0 '
-tap_is "slow -n" "$(trace slow run.db -n 3 --json | jq length)" 3
-tap_is "slow shows the slowest" \
+tap_is "slow -n limits the number of RPCs" "$(trace slow run.db -n 3 --json | jq length)" 3
+tap_is "slow lists the slowest RPC first" \
     "$(trace slow run.db -n 1 --json | jq '.[0].latency_us')" \
     "$(trace summary run.db --json | jq '[.push, .pull | .latency_us.max] | max')"
 for stage in n_tx ps_queue ps_wait ps_proc w_queue w_proc; do
     make_db $stage.db --rpcs 5000 --slow $stage
-    tap_is "what made RPCs slow is found: $stage" \
+    tap_is "slow finds the stage that delayed RPCs: $stage" \
         "$(trace slow $stage.db -n 5 --json | jq -r '[.[].because | ascii_downcase] | unique[]')" \
         $stage
 done
-tap_like "said in words" "$(trace slow ps_queue.db -n 5)" '^delayed by: *PS_queue 5$'
-tap_like "hot has shares" "$(trace hot run.db)" '^  top 1000 '
-tap_like "and says that it is approximate" "$(trace hot run.db)" 'approximate'
+tap_like "slow prints the stage" "$(trace slow ps_queue.db -n 5)" '^delayed by: *PS_queue 5$'
+tap_like "hot prints shares" "$(trace hot run.db)" '^  top 1000 '
+tap_like "hot says that counts are approximate" "$(trace hot run.db)" 'approximate'
 tap_is "ids are unsigned" "$(trace hot run.db --top 1 --json | jq -r '.hot[0].id')" 9223372036854775808
-tap_is "a table without updates" "$(trace hot run.db --table 9)" "no updates were counted in this run"
+tap_is "hot of a table without updates says so" "$(trace hot run.db --table 9)" "no updates were counted in this run"
 
 # ---- several files of one run -------------------------------------------------------------------------
 for part in 0 1 2; do
     make_db part$part.db --slow ps_queue --dropped 7 --part $part/3
 done
 trace summary part0.db part1.db part2.db --json | jq 'del(.command)' >parts.json
-tap_is "files of several processes are read as one" "$(cat parts.json)" "$(jq 'del(.command)' summary.json)"
-tap_is "by sql, too" "$(trace sql part0.db part1.db part2.db 'SELECT count(*), sum(n_tx_ns) FROM rpc')" \
+tap_is "summary of several files equals that of one file" "$(cat parts.json)" "$(jq 'del(.command)' summary.json)"
+tap_is "sql reads several files" "$(trace sql part0.db part1.db part2.db 'SELECT count(*), sum(n_tx_ns) FROM rpc')" \
     "$(trace sql run.db 'SELECT count(*), sum(n_tx_ns) FROM rpc')"
 # shellcheck disable=SC2046 # words
-tap_run_fails "too many files" 1 "$WEFT_BIN" trace slow $(yes run.db | head -n 11)
-tap_like "with a way out" "$(cat run.out)" 'weft trace merge'
+tap_run_fails "too many files: exit status 1" 1 "$WEFT_BIN" trace slow $(yes run.db | head -n 11)
+tap_like "the error names weft trace merge" "$(cat run.out)" 'weft trace merge'
 
 # ---- sql ------------------------------------------------------------------------------------------------
-tap_is "as a table" "$(trace sql run.db "SELECT key, value FROM meta WHERE key = 'host'")" \
+tap_is "sql prints a table" "$(trace sql run.db "SELECT key, value FROM meta WHERE key = 'host'")" \
     "key   value
 host  nowhere"
-tap_is "as JSON" "$(trace sql run.db 'SELECT 1 AS a, NULL AS b, 0.5 AS c, char(34, 10) AS d' --json | jq -c .)" \
+tap_is "sql --json prints JSON" "$(trace sql run.db 'SELECT 1 AS a, NULL AS b, 0.5 AS c, char(34, 10) AS d' --json | jq -c .)" \
     '[{"a":1,"b":null,"c":0.5,"d":"\"\n"}]'
-tap_is "no rows are JSON" "$(trace sql run.db 'SELECT * FROM rpc WHERE 0' --json)" "[]"
-tap_is "as CSV" "$(trace sql run.db "SELECT 1 AS a, 'b,\"c' AS d" --csv)" 'a,d
+tap_is "sql --json of no rows prints []" "$(trace sql run.db 'SELECT * FROM rpc WHERE 0' --json)" "[]"
+tap_is "sql --csv prints CSV" "$(trace sql run.db "SELECT 1 AS a, 'b,\"c' AS d" --csv)" 'a,d
 1,"b,""c"'
-tap_is "a long answer is whole" "$(trace sql run.db 'SELECT * FROM rpc' | wc -l)" 20001
-tap_like "the schema" "$(trace sql run.db --schema)" '^CREATE TABLE hot_total('
+tap_is "sql prints every row" "$(trace sql run.db 'SELECT * FROM rpc' | wc -l)" 20001
+tap_like "sql --schema prints the schema" "$(trace sql run.db --schema)" '^CREATE TABLE hot_total('
 for question in "DELETE FROM rpc" "DROP TABLE rpc" "CREATE TABLE x(y)" "ATTACH 'x.db' AS x" \
     "PRAGMA journal_mode = WAL" "VACUUM INTO 'x.db'" "SELECT load_extension('x')" \
     "SELECT 1; SELECT 2" "" "SELEC" "SELECT nothing FROM rpc"; do
-    tap_run_fails "refused: $question" 1 "$WEFT_BIN" trace sql run.db "$question"
+    tap_run_fails "sql rejects: $question" 1 "$WEFT_BIN" trace sql run.db "$question"
 done
-tap_is "no file came into being" "$(ls x.db run.db-journal 2>/dev/null)" ""
-tap_run_fails "a question is missing" 2 "$WEFT_BIN" trace sql run.db
-tap_run_fails "two forms" 2 "$WEFT_BIN" trace sql run.db "SELECT 1" --csv --json
-tap_is "the database is as it was" "$(cksum <run.db)" "$before"
+tap_is "sql creates no file" "$(ls x.db run.db-journal 2>/dev/null)" ""
+tap_run_fails "sql without a query: usage error" 2 "$WEFT_BIN" trace sql run.db
+tap_run_fails "sql with --csv and --json: usage error" 2 "$WEFT_BIN" trace sql run.db "SELECT 1" --csv --json
+tap_is "the database is unchanged" "$(cksum <run.db)" "$before"
 chmod 400 run.db
-tap_run "a file that may only be read" "$WEFT_BIN" trace summary run.db
+tap_run "a read-only file is read" "$WEFT_BIN" trace summary run.db
 
 # ---- files that are not databases of records
 # --------------------------------------------------------------
 "$WEFT_BIN" sim incast --senders 2 --rounds 1 --bytes 10000 --trace packets >/dev/null
-"$WEFT_BIN" trace summary packets >/dev/null || tap_fail "summary still reads traces"
+"$WEFT_BIN" trace summary packets >/dev/null || tap_fail "summary reads packet traces"
 : >empty
 echo "no database" >text
 mkdir folder
-mkfifo pipe # nobody writes: opening it must not wait
+mkfifo pipe # has no writer: opening it must not wait
 python3 - <<'END'
 import sqlite3
 db = sqlite3.connect("other.db")
@@ -93,19 +93,19 @@ db.execute(\"UPDATE meta SET value = '2' WHERE key = 'schema_version'\")
 db.commit()"
 for file in packets empty text folder pipe other.db new.db missing; do
     for verb in slow hot; do
-        tap_run_fails "$verb: $file" 1 "$WEFT_BIN" trace $verb $file
-        tap_like "in words" "$(cat run.out)" "^weft trace $verb: $file: "
+        tap_run_fails "$verb rejects: $file" 1 "$WEFT_BIN" trace $verb $file
+        tap_like "the error names the file" "$(cat run.out)" "^weft trace $verb: $file: "
     done
 done
 for file in folder pipe; do
-    tap_run_fails "merge: $file" 1 "$WEFT_BIN" trace merge $file -o merged.db
-    tap_like "it says why" "$(cat run.out)" "^weft trace merge: $file: it is not a regular file"
+    tap_run_fails "merge rejects: $file" 1 "$WEFT_BIN" trace merge $file -o merged.db
+    tap_like "the error says why" "$(cat run.out)" "^weft trace merge: $file: it is not a regular file"
 done
-tap_like "a trace of packets is said to be one" "$(trace slow packets 2>&1)" 'trace of packets'
-tap_like "so is a database, to verbs that read traces" "$(trace msg run.db --msg 1 2>&1)" 'database of records'
-tap_run_fails "summary of two traces" 1 "$WEFT_BIN" trace summary packets packets
+tap_like "slow says that a file is a trace of packets" "$(trace slow packets 2>&1)" 'trace of packets'
+tap_like "msg says that a file is a database of records" "$(trace msg run.db --msg 1 2>&1)" 'database of records'
+tap_run_fails "summary of two packet traces: exit status 1" 1 "$WEFT_BIN" trace summary packets packets
 for verb in slow hot sql; do
-    tap_run_fails "$verb: which file?" 2 "$WEFT_BIN" trace $verb
+    tap_run_fails "$verb without a file: usage error" 2 "$WEFT_BIN" trace $verb
     tap_like "$verb's help shows an example" "$(trace $verb --help)" '^  weft '
 done
 
@@ -123,11 +123,11 @@ db.execute("UPDATE rpc SET status = 4 WHERE rowid > 990")
 db.commit()
 END
 trace summary bad.db --json >bad.json
-tap_is "rows that cannot be are counted" "$(jq '[.refused, .rpcs, .push.failed + .pull.failed]' -c bad.json)" \
+tap_is "invalid rows and failed RPCs are counted" "$(jq '[.refused, .rpcs, .push.failed + .pull.failed]' -c bad.json)" \
     "[10,990,10]"
-tap_like "and said" "$(trace summary bad.db)" '^REFUSED: 10 invalid rows'
-tap_like "as those are that do not add up" "$(trace summary bad.db)" '^INCONSISTENT: '
-tap_like "and failed RPCs" "$(trace summary bad.db)" 'more FAILED'
+tap_like "summary reports invalid rows" "$(trace summary bad.db)" '^REFUSED: 10 invalid rows'
+tap_like "summary reports inconsistent rows" "$(trace summary bad.db)" '^INCONSISTENT: '
+tap_like "summary reports failed RPCs" "$(trace summary bad.db)" 'more FAILED'
 
 # Control characters of an untrusted file do not reach the terminal.
 python3 - <<'END'
@@ -136,11 +136,11 @@ db = sqlite3.connect("bad.db")
 db.execute("INSERT OR REPLACE INTO meta VALUES('command', 'weft' || char(27) || '[2Jtrain' || char(10))")
 db.commit()
 END
-tap_like "control characters are not printed" "$(trace summary bad.db)" '^weft[?][[]2Jtrain[?]$'
+tap_like "control characters are replaced by ?" "$(trace summary bad.db)" '^weft[?][[]2Jtrain[?]$'
 
 # Damaged files: a result or an error text, never a crash.
 make_db small.db --rpcs 300
-tap_is "no damage ends in a crash" "$(python3 - "$WEFT_BIN" <<'END'
+tap_is "no damaged file causes a crash" "$(python3 - "$WEFT_BIN" <<'END'
 import random, subprocess, sys
 good = open("small.db", "rb").read()
 rng = random.Random(5)

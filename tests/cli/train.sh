@@ -33,8 +33,8 @@ train whole --mode bsp --loss-bound 0 --inject-loss 0.02
 train large --mode bsp --loss-bound 0.10 --inject-loss 0.10 --batch 2048 --epochs 4
 
 best=$(jq .test_auc "$tap_tmp/reliable.json")
-holds "nothing is dropped" reliable '.injected_drops == 0 and .delivered_fraction == 1'
-holds "AUC" reliable '.test_auc >= 0.90'
+holds "nothing is lost" reliable '.injected_drops == 0 and .delivered_fraction == 1'
+holds "AUC at least 0.90" reliable '.test_auc >= 0.90'
 for name in bsp ssp asp whole; do
     near=0.003
     # ASP does not synchronize workers: one that was suspended trains its share alone.
@@ -43,20 +43,20 @@ for name in bsp ssp asp whole; do
         ".test_auc >= 0.90 and (.test_auc - $best | fabs) <= $near"
     holds "drops within 5 sigma of the rate" "$name" '.injected_loss as $p | .datagrams_received as $n |
         $n > 1000 and (.injected_drops - $n * $p | fabs) <= 5 * ($n * $p * (1 - $p) | sqrt)'
-    holds "no message closed below its bound" "$name" '.messages > 0 and .messages_short == 0'
-    holds "lost packets were sent again" "$name" '.retransmitted_packets > 0'
+    holds "no message misses more than its bound" "$name" '.messages > 0 and .messages_short == 0'
+    holds "lost packets are retransmitted" "$name" '.retransmitted_packets > 0'
 done
 for name in bsp ssp asp large; do
     holds "delivered between 0.90 and 1" "$name" \
         '.delivered_fraction >= 0.90 and .delivered_fraction <= 1'
 done
 holds "bound 0 delivers everything" whole '.delivered_fraction == 1 and .counters.chunks_missing == 0'
-holds "a bound leaves something out" large '.delivered_fraction < 1 and .counters.chunks_missing > 0'
-holds "and still learns" large '.test_auc >= 0.90 and .messages_short == 0'
-holds "SSP is named" ssp '.mode == "ssp:2" and .loss_bound == 0.1 and .injected_loss == 0.02'
+holds "with a bound some chunks are missing" large '.delivered_fraction < 1 and .counters.chunks_missing > 0'
+holds "with a bound the AUC is at least 0.90" large '.test_auc >= 0.90 and .messages_short == 0'
+holds "the report has mode, bound and injected loss" ssp '.mode == "ssp:2" and .loss_bound == 0.1 and .injected_loss == 0.02'
 
 # ---- the report ----
-holds "every key of the contract" bsp '
+holds "the report has every documented key" bsp '
     .model == "lr" and .dataset == "adult.data" and .rows_train == 24139 and .rows_test == 6023 and
     .features == 7696 and .workers == 4 and .servers == 2 and .mode == "bsp" and
     .loss_bound == 0.1 and .injected_loss == 0.02 and .epochs == 3 and
@@ -66,93 +66,93 @@ holds "every key of the contract" bsp '
     (.samples_per_s * .wall_s / (.rows_train * .epochs) - 1 | fabs < 1e-6) and
     ([.datagrams_received, .injected_drops, .messages, .messages_short, .retransmitted_packets] |
         all(type == "number" and . >= 0 and . == floor))'
-holds "all latencies, and they are durations" bsp '
+holds "the report has all latencies, none negative" bsp '
     [.latency_us | .push, .pull | .W_proc, .W_queue, .PS_proc, .PS_queue, .N_tx, .PS_wait |
         (.p50 >= 0 and .p99 >= .p50)] | length == 12 and all'
-holds "the network takes time" bsp '.latency_us | .push.N_tx.p50 > 0 and .pull.N_tx.p50 > 0'
-holds "BSP waits, for clocks" bsp '.latency_us.pull.PS_wait.p99 > 0'
+holds "N_tx is positive" bsp '.latency_us | .push.N_tx.p50 > 0 and .pull.N_tx.p50 > 0'
+holds "BSP: pulls wait for clocks" bsp '.latency_us.pull.PS_wait.p99 > 0'
 # Workers x steps x epochs; each clock reaches both shards.
-holds "every step was one clock" bsp \
+holds "every step ends one clock" bsp \
     '.counters.client_clocks == .counters.shard_clocks and .counters.shard_clocks == 4 * (.rows_train / 4 / .batch | ceil) * 3 * 2'
 tap_is "no temporary file is left" "$(find "$tap_tmp" -name '*.new.*')" ""
-tap_is "a line for each epoch" "$(grep -c '^epoch [1-3]/3 .*loss .*AUC .*samples/s .*delivered' \
+tap_is "the output has a line for each epoch" "$(grep -c '^epoch [1-3]/3 .*loss .*AUC .*samples/s .*delivered' \
     "$tap_tmp/bsp.log")" 3
-tap_like "a table of latencies" "$(cat "$tap_tmp/bsp.log")" 'push p50 *push p99 *pull p50 *pull p99'
+tap_like "the output has a table of latencies" "$(cat "$tap_tmp/bsp.log")" 'push p50 *push p99 *pull p50 *pull p99'
 
-# ---- files that are pipes or devices are not replaced by files ----
+# ---- pipes, devices and links are not replaced by files ----
 mkfifo "$tap_tmp/pipe" "$tap_tmp/other"
 cat "$tap_tmp/pipe" >"$tap_tmp/piped.json" &
 tap_at_exit "kill $! 2>/dev/null || true; wait"
-tap_run "the report goes to a pipe" "$WEFT_BIN" train --workers 1 --servers 1 --epochs 1 \
+tap_run "the report can be written to a pipe" "$WEFT_BIN" train --workers 1 --servers 1 --epochs 1 \
     --report "$tap_tmp/pipe"
-tap_run "which stays one" test -p "$tap_tmp/pipe"
+tap_run "the pipe remains a pipe" test -p "$tap_tmp/pipe"
 [ -p "$tap_tmp/pipe" ] && wait $!
-holds "and is read whole" piped '.epochs == 1 and .test_auc > 0.85'
-tap_run_fails "a pipe that nobody reads is an error" 1 "$WEFT_BIN" train --workers 1 --servers 1 \
+holds "the report is complete" piped '.epochs == 1 and .test_auc > 0.85'
+tap_run_fails "a report to a pipe without a reader: exit status 1" 1 "$WEFT_BIN" train --workers 1 --servers 1 \
     --epochs 1 --report "$tap_tmp/other"
-tap_like "it says so" "$(cat "$tap_tmp/run.out")" 'cannot write .*other: No such device'
+tap_like "the error names the pipe" "$(cat "$tap_tmp/run.out")" 'cannot write .*other: No such device'
 ln -s named.json "$tap_tmp/link.json"
 ln -s named.model "$tap_tmp/link.model"
 ln -s named.db "$tap_tmp/link.db"
 echo '{}' >"$tap_tmp/named.json"
 echo >"$tap_tmp/named.model"
 echo >"$tap_tmp/named.db"
-tap_run "files named by links are replaced" "$WEFT_BIN" train --workers 1 --servers 1 --epochs 1 \
+tap_run "outputs through links succeed" "$WEFT_BIN" train --workers 1 --servers 1 --epochs 1 \
     --report "$tap_tmp/link.json" --save "$tap_tmp/link.model" --records "$tap_tmp/link.db"
-holds "such as the report" named '.epochs == 1'
+holds "the target of the report's link is written" named '.epochs == 1'
 for kind in json model db; do
-    tap_run "link.$kind stays a link" test -L "$tap_tmp/link.$kind"
-    tap_run "and its file is written" test "$(wc -c <"$tap_tmp/named.$kind")" -gt 100
+    tap_run "link.$kind remains a link" test -L "$tap_tmp/link.$kind"
+    tap_run "its target is written" test "$(wc -c <"$tap_tmp/named.$kind")" -gt 100
 done
 ln -s /proc/self/fd/1 "$tap_tmp/stdout"
-tap_run "a report to standard output" sh -c '"$0" train --workers 1 --servers 1 --epochs 1 \
+tap_run "the report can be written to standard output" sh -c '"$0" train --workers 1 --servers 1 --epochs 1 \
     --report "$1/stdout" >"$1/stdout.log"' "$WEFT_BIN" "$tap_tmp"
-tap_run "whose name stays a link" test -L "$tap_tmp/stdout"
-tap_like "is there" "$(cat "$tap_tmp/stdout.log")" '"test_auc":'
-tap_like "beside the progress" "$(cat "$tap_tmp/stdout.log")" '^epoch 1/1 '
+tap_run "its path remains a link" test -L "$tap_tmp/stdout"
+tap_like "standard output has the report" "$(cat "$tap_tmp/stdout.log")" '"test_auc":'
+tap_like "and the progress" "$(cat "$tap_tmp/stdout.log")" '^epoch 1/1 '
 for options in "--report x --save x" "--report x --records x" "--save x --records x"; do
     # shellcheck disable=SC2086
-    tap_run_fails "one file for two: $options" 2 "$WEFT_BIN" train --epochs 1 $options
+    tap_run_fails "one file for two outputs is rejected: $options" 2 "$WEFT_BIN" train --epochs 1 $options
 done
 for option in save records; do
     tap_run_fails "--$option does not write to a pipe" 1 "$WEFT_BIN" train --workers 1 --servers 1 \
         --epochs 1 --$option "$tap_tmp/other"
-    tap_like "it says so" "$(cat "$tap_tmp/run.out")" 'other: it is not a regular file; name another'
-    tap_run "and leaves it" test -p "$tap_tmp/other"
+    tap_like "the error names the file" "$(cat "$tap_tmp/run.out")" 'other: it is not a regular file; name another'
+    tap_run "the pipe remains a pipe" test -p "$tap_tmp/other"
 done
 
 # ---- --json, other optimizers and drivers ----
-tap_run "json" sh -c '"$WEFT_BIN" train --json --epochs 1 --workers 2 --servers 1 \
+tap_run "train --json succeeds" sh -c '"$WEFT_BIN" train --json --epochs 1 --workers 2 --servers 1 \
     --shards-per-server 3 --optimizer sgd --report "$0/json.json" >"$0/json.out" 2>"$0/json.err"' \
     "$tap_tmp"
-tap_run "standard output is the file's object alone" cmp "$tap_tmp/json.out" "$tap_tmp/json.json"
+tap_run "standard output has the report only" cmp "$tap_tmp/json.out" "$tap_tmp/json.json"
 tap_like "progress is on standard error" "$(cat "$tap_tmp/json.err")" '^epoch 1/1 '
-holds "SGD learns" json '.optimizer == "sgd" and .test_auc > 0.89 and .shards_per_server == 3'
-holds "the mean is over workers unless asked" json '.average == "workers"'
+holds "SGD reaches an AUC of 0.89" json '.optimizer == "sgd" and .test_auc > 0.89 and .shards_per_server == 3'
+holds "the mean is over workers by default" json '.average == "workers"'
 train contributors --average contributors --epochs 1 --loss-bound 0.35 --inject-loss 0.3
-holds "a mean over contributors learns" contributors '.average == "contributors" and
+holds "a mean over contributors reaches an AUC of 0.915" contributors '.average == "contributors" and
     .test_auc > 0.915 and .delivered_fraction < 1'
 train half --value-type bf16 --pull-value-type bf16 --epochs 1 --loss-bound 0
-holds "values of half the bytes learn the same" half '.value_type == "bf16" and
+holds "bf16 halves the bytes of values, with an AUC of at least 0.90" half '.value_type == "bf16" and
     .pull_value_type == "bf16" and .test_auc >= 0.90 and .counters.client_value_bytes_saved ==
     2 * (.counters.push_elements_delivered + .counters.pull_elements_delivered) and
     .counters.client_residual_dropped == 0'
 train quarter --value-type int8 --epochs 1 --loss-bound 0
-holds "values of a quarter of the bytes learn the same" quarter '.value_type == "int8" and
+holds "int8 saves 2.9 to 3 bytes per value, with an AUC of at least 0.90" quarter '.value_type == "int8" and
     .pull_value_type == "float32" and .test_auc >= 0.90 and .counters.client_residual_dropped == 0 and
     .counters.client_value_bytes_saved > 2.9 * .counters.push_elements_delivered and
     .counters.client_value_bytes_saved < 3 * .counters.push_elements_delivered'
 train engine --progress-thread engine --epochs 1 --loss-bound 0 --inject-loss 0.02
-holds "an engine thread does the same" engine '.test_auc >= 0.90 and .delivered_fraction == 1'
+holds "with a progress thread the AUC is at least 0.90" engine '.test_auc >= 0.90 and .delivered_fraction == 1'
 
-# ---- libsvm: a file where one feature decides ----
+# ---- libsvm: one feature determines the label ----
 awk 'BEGIN { for (i = 0; i < 600; i++) printf "%+d %d:1 %d:0.5\n", i % 2 ? 1 : -1, i % 2 + 1, 10 + i }' \
     >"$tap_tmp/toy.libsvm"
 gzip -c "$tap_tmp/toy.libsvm" >"$tap_tmp/toy.libsvm.gz"
 for file in toy.libsvm toy.libsvm.gz; do
     tap_run "train on $file" env WEFT_DATA_DIR="$tap_tmp" "$WEFT_BIN" train --format libsvm \
         --data "$file" --workers 3 --servers 2 --epochs 2 --batch 10 --report "$tap_tmp/toy.json"
-    holds "the feature is found" toy '.test_auc == 1 and .dataset == "toy.libsvm" and
+    holds "the AUC is 1" toy '.test_auc == 1 and .dataset == "toy.libsvm" and
         .rows_train + .rows_test == 600'
 done
 tap_done

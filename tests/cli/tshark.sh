@@ -1,9 +1,9 @@
 #!/bin/sh
 # The Wireshark dissector: it decodes captures of whole runs without a malformed packet, its fields
-# match the run's report, and it flags truncated and out-of-range fields.
+# match the run's report, and it marks truncated and out-of-range fields as malformed.
 #
 # The simulator writes the capture, so no capture permission is needed. Packets of the classes AUTH
-# and SEAL, and broken ones, are made from captured ones with text2pcap. With root and dumpcap,
+# and SEAL, and malformed ones, are made from captured ones with text2pcap. With root and dumpcap,
 # loopback is captured too.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
@@ -44,22 +44,22 @@ decoded() {
 "$WEFT_BIN" trace summary run.trace --json >summary.json
 events() { jq "[.endpoints[].events.$1] | add" summary.json; }
 decoded run.pcap "$(jq .packets run.json)"
-tap_is "DATA packets" "$(frames run.pcap weft.data)" "$(jq .data_sent run.json)"
-tap_is "DONE frames" "$(values run.pcap weft.done.msg | wc -l)" "$(events done_sent)"
-tap_is "handshakes" "$(frames run.pcap 'weft.class >= 8')" "$(events handshake_sent)"
-tap_is "elements of a message" "$(values run.pcap weft.data.total | sort -u)" 62500
-tap_is "its chunks, counted from the grid" "$(values run.pcap weft.data.chunks | sort -u)" 178
-tap_is "names in HELLO" "$(values run.pcap weft.name | sort -u | wc -l)" 5
-tap_is "chunks received, of the messages that lack some" \
+tap_is "the number of DATA packets is that of the report" "$(frames run.pcap weft.data)" "$(jq .data_sent run.json)"
+tap_is "the number of DONE frames is that of the trace" "$(values run.pcap weft.done.msg | wc -l)" "$(events done_sent)"
+tap_is "the number of handshake packets is that of the trace" "$(frames run.pcap 'weft.class >= 8')" "$(events handshake_sent)"
+tap_is "DATA has the elements of the message" "$(values run.pcap weft.data.total | sort -u)" 62500
+tap_is "the number of chunks follows from the chunk layout" "$(values run.pcap weft.data.chunks | sort -u)" 178
+tap_is "HELLO has the names of five endpoints" "$(values run.pcap weft.name | sort -u | wc -l)" 5
+tap_is "DONE of incomplete messages has the received chunks" \
     "$(shark run.pcap -Y 'weft.done.words > 0' -T fields -e weft.done.received | tr ',' '\n' |
         sort -u | awk '$1 < 178 && $1 >= 169 { good++ } END { print NR == good }')" 1
-tap_like "columns" "$(shark run.pcap -Y 'weft.data.chunk == 3' | head -n 1)" \
+tap_like "the columns show class, number, message and chunk" "$(shark run.pcap -Y 'weft.data.chunk == 3' | head -n 1)" \
     'weft .*PLAIN, #[0-9]*, .*DATA [1-4] chunk 3'
-tap_is "the grid is in few packets, the first of each message" \
+tap_is "the chunk layout is in one DATA packet of each message" \
     "$(shark run.pcap -Y weft.data.total -T fields -e ip.src -e weft.data.msg | sort -u | wc -l)" 16
-tap_is "and the others have the short header" \
+tap_is "all other DATA packets have the short header" \
     "$(frames run.pcap 'weft.data and not weft.flags.brief == 1 and not weft.data.total')" 0
-tap_is "every chunk of message 1 of one sender left it" \
+tap_is "every chunk of a message was sent" \
     "$(shark run.pcap -Y 'ip.src == 10.0.0.2 and weft.data.msg == 1' -T fields \
         -e weft.data.chunk | sort -u | wc -l)" 178
 
@@ -77,34 +77,34 @@ head -n 200 run.hex | text | text2pcap -q -u 40000,40001 - other.pcap 2>/dev/nul
 decoded other.pcap 200
 echo "deadbeef00010000000000010000000000000377777703" "6578616d706c65" | tr -d ' ' | text |
     text2pcap -q -u 40000,40001 - dns.pcap 2>/dev/null
-tap_is "others are left alone" "$(frames dns.pcap weft)" 0
+tap_is "packets of other protocols are not decoded" "$(frames dns.pcap weft)" 0
 
 # ---- AUTH and SEAL -------------------------------------------------------------------------------
 tag=a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5
 grep '^20' run.hex | head -n 300 >plain.hex
 sed "s/^20/21/; s/\$/$tag/" plain.hex | text | text2pcap -q -u 7700,7700 - auth.pcap 2>/dev/null
 decoded auth.pcap 300
-tap_is "AUTH: the tag" "$(values auth.pcap weft.tag | sort -u)" $tag
+tap_is "AUTH: the tag is decoded" "$(values auth.pcap weft.tag | sort -u)" $tag
 text <plain.hex | text2pcap -q -u 7700,7700 - plain.pcap 2>/dev/null
 all="-e weft.number -e weft.data.msg -e weft.data.chunk -e weft.data.payload -e weft.ack.largest
 -e weft.ack.word -e weft.done.received"
 # shellcheck disable=SC2086 # words
-tap_is "AUTH: the same fields as PLAIN" "$(shark auth.pcap -T fields $all | cksum)" \
+tap_is "AUTH: all fields are those of PLAIN" "$(shark auth.pcap -T fields $all | cksum)" \
     "$(shark plain.pcap -T fields $all | cksum)"
 sed "s/^20/22/; s/\$/$tag/" plain.hex | text | text2pcap -q -u 7700,7700 - seal.pcap 2>/dev/null
 decoded seal.pcap 300
-tap_is "SEAL: encrypted, nothing else" \
+tap_is "SEAL: the payload is not decoded" \
     "$(frames seal.pcap 'weft.encrypted and weft.number and not weft.data and not weft.ack')" 300
 
-# ---- errors are flagged --------------------------------------------------------------------------
+# ---- malformed packets ----------------------------------------------------------------------------
 # bad <name> <hex>: exactly this packet is malformed
 bad() {
     echo "$2" | text | text2pcap -q -u 7700,7700 - bad.pcap 2>/dev/null
-    tap_is "flagged: $1" "$(frames bad.pcap weft.malformed)" 1
+    tap_is "malformed: $1" "$(frames bad.pcap weft.malformed)" 1
 }
 good() {
     echo "$2" | text | text2pcap -q -u 7700,7700 - good.pcap 2>/dev/null
-    tap_is "fine: $1" "$(frames good.pcap 'weft and not weft.malformed')" 1
+    tap_is "valid: $1" "$(frames good.pcap 'weft and not weft.malformed')" 1
 }
 data=$(grep '^20[0-9a-f]1' plain.hex | head -n 1)
 head=2002000000000001$(printf '%016x' 9)
@@ -146,7 +146,7 @@ bad "HELLO too short" "28$(printf '%0198d' 0)"
 good "REFUSED of another version" "1c01020000000007"
 good "UNKNOWN with a number" "2b000000""00000007""0000000000000009""$tag"
 echo "$data" | sed 's/^20/10/' | text | text2pcap -q -u 7700,7700 - version.pcap 2>/dev/null
-tap_is "another version is said to be one" "$(frames version.pcap weft.other_version)" 1
+tap_is "a packet of another version is recognised" "$(frames version.pcap weft.other_version)" 1
 
 # ---- loopback ------------------------------------------------------------------------------------
 # The capture contains the sender's unsplit bursts; the dissector splits them like a network card.
@@ -164,13 +164,13 @@ if [ "$(id -u)" = 0 ] && dumpcap -D 2>/dev/null | grep -q '\. lo'; then
     wait "$pid"
     dropped=$(sed -n 's/.*dropped on interface .*: [0-9]*\/\([0-9]*\).*/\1/p' dumpcap.err)
     if [ "$dropped" = 0 ]; then
-        tap_is "loopback: nothing is malformed" "$(frames lo.pcap 'weft.malformed or weft.cut')" 0
-        tap_is "loopback: DATA packets" "$(values lo.pcap weft.data.msg | wc -l)" \
+        tap_is "loopback: no packet is malformed" "$(frames lo.pcap 'weft.malformed or weft.cut')" 0
+        tap_is "loopback: every DATA packet is decoded" "$(values lo.pcap weft.data.msg | wc -l)" \
             "$(jq .counters.data_sent lo.json)"
     else
         tap_skip "loopback" "the capture has lost packets"
     fi
 else
-    tap_skip "loopback" "it takes root and dumpcap"
+    tap_skip "loopback" "needs root and dumpcap"
 fi
 tap_done

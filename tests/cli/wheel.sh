@@ -1,12 +1,12 @@
 #!/bin/sh
 # The package of tools/wheel: installed by pip into an environment without other parts of weft, it
-# works with its bundled library, and PyTorch finds the backend by its entry point. Without a
+# works with its bundled library, and PyTorch finds the backend through its entry point. Without a
 # package index this is skipped. WEFT_PYTHON: as for torch.sh.
 # shellcheck source=tests/lib/tap.sh
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 
 if [ "$WEFT_BUILD_NAME" != release ]; then
-    tap_skip "the wheel" "the $WEFT_BUILD_NAME build"
+    tap_skip "the wheel" "not in the $WEFT_BUILD_NAME build"
     tap_done
 fi
 # A Python with torch, if available.
@@ -26,7 +26,7 @@ if [ -z "$python" ]; then
     tap_done
 fi
 if ! git -C "$WEFT_SOURCE_ROOT" rev-parse --git-dir >/dev/null 2>&1; then
-    tap_skip "the wheel" "this is no git checkout: the archive of the sources is made from one"
+    tap_skip "the wheel" "not a git checkout, from which the source archive is made"
     tap_done
 fi
 unset PYTHONPATH LD_LIBRARY_PATH WEFT_LIBRARY WEFT_JOB_KEY WEFT_KEY_FILE WEFT_HOST MASTER_ADDR \
@@ -51,25 +51,25 @@ if [ "$tap_got" = 77 ]; then
     tap_skip "the wheel" "the tools that build it cannot be installed: no package index?"
     tap_done
 fi
-tap_is "tools/wheel ends well" "$tap_got $([ "$tap_got" = 0 ] || cat run.out)" "0 "
+tap_is "tools/wheel exits with 0" "$tap_got $([ "$tap_got" = 0 ] || cat run.out)" "0 "
 [ "$tap_got" = 0 ] || tap_done
 version=$("$WEFT_BIN" --version | sed 's/^weft //')
 wheel=$(ls dist/*.whl)
-tap_like "the wheel is for every Python 3, and any Linux with such a C library" "$wheel" \
+tap_like "the wheel is for Python 3 on manylinux" "$wheel" \
     "^dist/weft-$version-py3-none-manylinux_.*_$(uname -m)\.whl$"
-tap_is "the archive of the sources" "$(ls dist/*.tar.gz)" "dist/weft-$version.tar.gz"
+tap_is "the source archive has the version" "$(ls dist/*.tar.gz)" "dist/weft-$version.tar.gz"
 
 "$python" -c 'import sys, zipfile; print("\n".join(zipfile.ZipFile(sys.argv[1]).namelist()))' \
     "$wheel" | grep -v '/$' >names
-tap_is "it has every module" "$(grep '\.py$' names | sort)" \
+tap_is "the wheel has every module" "$(grep '\.py$' names | sort)" \
     "$(cd "$tree/python" && find weft weft_torch_backend.py -name '*.py' | sort)"
-tap_is "the library" "$(grep -c '^weft/libweft\.so\.0$' names)" 1
-tap_like "libcrypto" "$(cat names)" '^weft\.libs/libcrypto-.*\.so'
-tap_like "the licence" "$(cat names)" '/licenses/LICENSE$'
+tap_is "the wheel has the library" "$(grep -c '^weft/libweft\.so\.0$' names)" 1
+tap_like "the wheel has libcrypto" "$(cat names)" '^weft\.libs/libcrypto-.*\.so'
+tap_like "the wheel has the licence" "$(cat names)" '/licenses/LICENSE$'
 if [ -f /etc/debian_version ]; then
-    tap_like "and that of OpenSSL" "$(cat names)" '/licenses/libssl3'
+    tap_like "the wheel has OpenSSL's licence" "$(cat names)" '/licenses/libssl3'
 fi
-tap_is "and no program, header or test" \
+tap_is "the wheel has no other file" \
     "$(grep -v '\.py$\|^weft/libweft\.so\.0$\|^weft\.libs/\|\.dist-info/' names)" ""
 
 # An environment with only numpy, cffi and torch of that interpreter.
@@ -83,17 +83,17 @@ for name in "numpy", "cffi", "_cffi_backend", "torch":
         path = pathlib.Path(found.origin)
         print((path.parent if path.name != "__init__.py" else path.parent.parent).resolve())
 ' | sort -u >"$packages/theirs.pth"
-tap_run "pip installs it" site/bin/python -m pip --disable-pip-version-check install --quiet \
+tap_run "pip installs the wheel" site/bin/python -m pip --disable-pip-version-check install --quiet \
     --no-deps --no-index "$wheel"
 
 cat >ranks.py <<'EOF'
 import multiprocessing, numpy as np
 from weft import coll
 
-def rank_of(rank, ends, told):
+def rank_of(rank, ends, pipe):
     with coll.Communicator(rank, 2, key=bytes(range(32))) as comm:
-        told.send(comm.address)
-        comm.join(told.recv())
+        pipe.send(comm.address)
+        comm.join(pipe.recv())
         values = np.full(1000, rank + 1, dtype=np.float32)
         total = comm.all_reduce(values)
         ends.put(float(total.min() + total.max()))
@@ -116,21 +116,21 @@ if __name__ == "__main__":
     print("library", *sorted(path for path in maps if "libweft" in path))
     print("libcrypto", *sorted(path for path in maps if "/weft.libs/libcrypto" in path))
 EOF
-tap_run "two ranks" site/bin/python ranks.py
-tap_like "have the sum" "$(cat run.out)" '^sums 6.0 6.0$'
-tap_like "the package says its version" "$(cat run.out)" "^version $version\$"
+tap_run "two ranks of all_reduce succeed" site/bin/python ranks.py
+tap_like "both ranks have the sum" "$(cat run.out)" '^sums 6.0 6.0$'
+tap_like "the package has the version" "$(cat run.out)" "^version $version\$"
 here=$(cd "$packages" && pwd -P)
-tap_like "the library is the one inside" "$(cat run.out)" "^library $here/weft/libweft\.so\.0\$"
-tap_like "and so is its libcrypto" "$(cat run.out)" "^libcrypto $here/weft\.libs/libcrypto"
+tap_like "the library of the package is loaded" "$(cat run.out)" "^library $here/weft/libweft\.so\.0\$"
+tap_like "the libcrypto of the package is loaded" "$(cat run.out)" "^libcrypto $here/weft\.libs/libcrypto"
 
 if [ -z "$torch" ]; then
-    tap_skip "PyTorch finds the backend" "no Python with torch (tools/venv makes one; or WEFT_PYTHON)"
+    tap_skip "PyTorch finds the backend" "no Python with torch (install one with tools/venv, or set WEFT_PYTHON)"
     tap_done
 fi
 if ! "$python" -c '
 import sys, torch
 sys.exit(tuple(int(n) for n in torch.__version__.split(".")[:2]) < (2, 5))'; then
-    tap_skip "PyTorch finds the backend" "this PyTorch is older than 2.5 and looks for none"
+    tap_skip "PyTorch finds the backend" "this PyTorch is older than 2.5 and has no entry points for backends"
     tap_done
 fi
 cat >script.py <<'EOF'
@@ -143,7 +143,7 @@ dist.all_reduce(t)
 print(f"sum {t[0].item()} {dist.get_backend()}\n", end="", flush=True)
 dist.destroy_process_group()
 EOF
-tap_run "torchrun of a script that does not name weft" site/bin/python -m torch.distributed.run \
+tap_run "torchrun runs a script that does not import weft" site/bin/python -m torch.distributed.run \
     --standalone --nproc_per_node 2 script.py
 tap_is "both ranks have the sum" "$(grep -c '^sum 3.0 weft$' run.out)" 2
 
@@ -153,8 +153,8 @@ export MASTER_ADDR MASTER_PORT RANK WORLD_SIZE
 library=$packages/weft/libweft.so.0
 refused() { # refused <name> <regular expression>
     tap_run_fails "$1: the script fails" 1 site/bin/python script.py
-    tap_is "$1: not when torch is imported" "$(head -n 1 run.out)" "torch imported"
-    tap_like "$1: init_process_group says so" "$(tail -n 1 run.out)" "^ImportError: $2"
+    tap_is "$1: import torch succeeds" "$(head -n 1 run.out)" "torch imported"
+    tap_like "$1: the error of init_process_group says why" "$(tail -n 1 run.out)" "^ImportError: $2"
 }
 echo "no library" >"$library"
 refused "a text file" "libweft.so does not load: .*$here/weft/libweft.so.0.*; .*pip install"
@@ -164,8 +164,8 @@ refused "another release" "the library $here/weft/libweft.so.0 is weft 9.9.9, bu
 rm "$library"
 WEFT_LIBRARY=$here/weft/libweft.so.0 refused "no library" "libweft.so is not found: .*WEFT_LIBRARY"
 if ! ldconfig -p 2>/dev/null | grep -q libweft || [ -n "${LD_LIBRARY_PATH:-}" ]; then
-    refused "no library anywhere" "libweft.so is not found: .*pip install \..*make install"
+    refused "no library in the system" "libweft.so is not found: .*pip install \..*make install"
 else
-    tap_skip "no library anywhere" "this system has one"
+    tap_skip "no library in the system" "this system has one"
 fi
 tap_done

@@ -904,7 +904,7 @@ static void test_ahead(void **state)
     }
     rig_run(r);
     assert_int_equal(r->done_count[0], 8);
-    assert_true(weft_coll_counters(r->coll[1])->told > 0);
+    assert_true(weft_coll_counters(r->coll[1])->progress_sent > 0);
     rig_free(r);
 }
 
@@ -968,7 +968,7 @@ static void test_many_ahead(void **state)
         assert_true(got == 0);
         got = -1;
     }
-    assert_true(weft_coll_counters(r->coll[1])->told <= 300 / 16 + 2);
+    assert_true(weft_coll_counters(r->coll[1])->progress_sent <= 300 / 16 + 2);
     rig_free(r);
 }
 
