@@ -204,7 +204,7 @@ static uint64_t pages_from(const struct shape *s, uint32_t i)
  * this rank has entered the operation; otherwise it stops sending before its messages fill the
  * pool. Data of this operation serves as notification. The fractions: docs/COLLECTIVES.md, "Early
  * messages". */
-static void tell_others(struct weft_coll *c, const struct op *op)
+static void report_progress(struct weft_coll *c, const struct op *op)
 {
     const struct shape *s = &op->shape;
     struct group *g = &c->group[op->call.group];
@@ -216,15 +216,16 @@ static void tell_others(struct weft_coll *c, const struct op *op)
         bool data = weft_coll_slice_elems(s, i) > 0 && shape_slice(s, PHASE_1, s->me, i) != NONE;
         data |= weft_coll_slice_elems(s, s->me) > 0 && shape_slice(s, PHASE_2, s->me, i) != NONE;
         uint64_t pages = pages_from(s, i);
-        uint64_t untold = m->untold_pages + pages;
+        uint64_t unreported = m->unreported_pages + pages;
         bool much = pages > c->quota_pages / 2;
-        bool long_since = op->number + 1 - m->told >= TELL_OPS || untold >= c->quota_pages / 4;
-        m->untold_pages = (uint32_t)weft_min_u64(untold, UINT32_MAX);
-        if (much || (!data && long_since)) {
+        bool is_due = op->number + 1 - m->reported >= REPORT_OPS ||
+                      unreported >= c->quota_pages / 4;
+        m->unreported_pages = (uint32_t)weft_min_u64(unreported, UINT32_MAX);
+        if (much || (!data && is_due)) {
             weft_coll_tell(c, op->call.group, g->ranks[i]);
         } else if (data) {
-            m->told = op->number + 1;
-            m->untold_pages = 0;
+            m->reported = op->number + 1;
+            m->unreported_pages = 0;
         }
     }
 }
@@ -363,7 +364,7 @@ static void op_start(struct weft_coll *c, struct op *op)
     own_part(op);
     small_part(op);
     if (!weft_coll_is_pair(op->call.kind)) {
-        tell_others(c, op);
+        report_progress(c, op);
     }
     for (uint32_t g = 0; g < op->shape.segments; g++) {
         if (op->left1[g] == 0 && !op->ready[g]) {
@@ -372,7 +373,8 @@ static void op_start(struct weft_coll *c, struct op *op)
     }
 }
 
-/* Longer than any operation that succeeds, and short enough to report an error promptly. */
+/* Time until an operation queries the ranks that it waits for: longer than any operation that
+ * succeeds takes, and short enough to report an error promptly. */
 static uint64_t ask_first(const struct weft_coll *c)
 {
     return 2 * c->config.abort_ns;

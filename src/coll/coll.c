@@ -337,7 +337,7 @@ static void on_down(struct weft_coll *c, const struct weft_msg_event *event)
     struct rank *r = &c->rank[rank];
     r->state = RANK_LEFT;
     r->peer = NONE;
-    r->abort_due = r->close_due = r->telling = false;
+    r->abort_due = r->close_due = r->note_in_flight = false;
     r->down = event->down;
     WEFT_ASSERT(r->inflight == 0);
     if (coll_failed(c)) {

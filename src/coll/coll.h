@@ -174,8 +174,7 @@ struct weft_coll_done {
     uint64_t nonfinite;        /* values of the residual that were NaN or infinite, and were set to
                                 * 0 */
     uint64_t contributions_ns; /* from begin until all of phase 1 had arrived at this rank; 0
-                                * without phase
-                                * 1 */
+                                * without phase 1 */
     uint64_t total_ns;         /* from begin until done */
     enum weft_coll_boxed boxed;
 };
@@ -223,9 +222,9 @@ struct weft_coll_counters {
     uint64_t early_messages;       /* messages that arrived before this rank had called their
                                     * operation */
     uint64_t early_pages_max;      /* of the pool */
-    uint64_t told;                 /* messages sent to report this rank's progress */
+    uint64_t progress_sent;        /* messages sent to report this rank's progress */
     uint64_t peers_refused;        /* connections of another epoch, of an invalid rank, or of a rank
-                                    * already        connected */
+                                    * that is connected already */
     uint64_t ignored;              /* messages after a failure, or from refused connections */
 };
 

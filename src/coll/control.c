@@ -150,8 +150,8 @@ static bool send_control(struct weft_coll *c, const uint8_t *bytes, uint32_t ran
 void weft_coll_tell(struct weft_coll *c, uint32_t group, uint32_t rank)
 {
     struct member *m = &c->group[group].member[rank];
-    c->rank[rank].tell_count += !m->tell;
-    m->tell = true;
+    c->rank[rank].notes_due += !m->entered_due;
+    m->entered_due = true;
     c->dirty = true;
 }
 
@@ -161,7 +161,7 @@ void weft_coll_ask(struct weft_coll *c, const struct op *op)
     for (uint32_t i = 0; i < g->n; i++) {
         struct member *m = &g->member[g->ranks[i]];
         if (i != g->me && weft_coll_op_needs(op, i)) {
-            c->rank[g->ranks[i]].tell_count += !m->ask;
+            c->rank[g->ranks[i]].notes_due += !m->ask;
             m->ask = true;
             m->ask_op = op->number;
             c->dirty = true;
@@ -177,8 +177,8 @@ static bool send_note(struct weft_coll *c, uint32_t rank, enum what what,
     if (!send_control(c, r->note, rank, (struct user){.type = USER_NOTE})) {
         return false;
     }
-    r->tell_count--;
-    r->telling = true;
+    r->notes_due--;
+    r->note_in_flight = true;
     return true;
 }
 
@@ -188,10 +188,10 @@ static void send_entered(struct weft_coll *c, uint32_t group, uint32_t rank)
     struct member *m = &g->member[rank];
     struct weft_coll_failure f = {.group = group, .op = g->next_op - 1};
     if (send_note(c, rank, WHAT_ENTERED, &f)) {
-        m->tell = false;
-        m->told = g->next_op;
-        m->untold_pages = 0;
-        c->counters.told++;
+        m->entered_due = false;
+        m->reported = g->next_op;
+        m->unreported_pages = 0;
+        c->counters.progress_sent++;
     }
 }
 
@@ -201,7 +201,7 @@ static void send_ask(struct weft_coll *c, uint32_t group, uint32_t rank)
     const struct op *op = weft_coll_find(c, group, m->ask_op);
     if (op == NULL) { /* the operation is already done */
         m->ask = false;
-        c->rank[rank].tell_count--;
+        c->rank[rank].notes_due--;
         return;
     }
     struct weft_coll_failure f = {.group = group, .op = op->number, .entered = op->overdue};
@@ -212,9 +212,9 @@ static void send_ask(struct weft_coll *c, uint32_t group, uint32_t rank)
 /* Send the next note; at most one is in flight to a rank. */
 static void send_notes(struct weft_coll *c, uint32_t rank)
 {
-    for (uint32_t i = 0; i < c->groups && !c->rank[rank].telling; i++) {
+    for (uint32_t i = 0; i < c->groups && !c->rank[rank].note_in_flight; i++) {
         const struct member *m = &c->group[i].member[rank];
-        if (m->tell) {
+        if (m->entered_due) {
             send_entered(c, i, rank);
         } else if (m->ask) {
             send_ask(c, i, rank);
@@ -254,7 +254,7 @@ void weft_coll_control_send(struct weft_coll *c)
         }
         if (r->abort_due) {
             r->abort_due = !send_control(c, c->abort, i, (struct user){.type = USER_ABORT});
-        } else if (!coll_failed(c) && r->tell_count > 0 && !r->telling) {
+        } else if (!coll_failed(c) && r->notes_due > 0 && !r->note_in_flight) {
             send_notes(c, i);
         }
     }
@@ -282,7 +282,7 @@ void weft_coll_control_sent(struct weft_coll *c, struct user user, uint32_t rank
         return;
     }
     if (user.type == USER_NOTE) {
-        c->rank[rank].telling = false;
+        c->rank[rank].note_in_flight = false;
     } else if (user.type == USER_ABORT && outcome != WEFT_MSG_UNKNOWN) {
         c->rank[rank].close_due = true;
         c->closes = true;

@@ -26,13 +26,13 @@
 #define NONE WEFT_COLL_NONE
 
 enum {
-    EARLY_OPS = 32, /* number of operations of a group that may be sent to a rank ahead of the last
-                     * one that it has entered */
-    TELL_OPS = 16,  /* number of operations after which progress is reported to a rank, unless
-                     * another message has done so */
-    HISTORY = 64,   /* calls of a group that are recorded, to describe a mismatch */
-    DATA_MAX = 56,  /* data messages in flight to one rank; the remaining ones of 64 are for control
-                     * messages */
+    EARLY_OPS = 32,  /* number of operations of a group that may be sent to a rank ahead of the last
+                      * one that it has entered */
+    REPORT_OPS = 16, /* number of operations after which progress is reported to a rank, unless
+                      * another message has done so */
+    HISTORY = 64,    /* calls of a group that are recorded, to describe a mismatch */
+    DATA_MAX = 56,   /* data messages in flight to one rank; the remaining ones of 64 are for
+                      * control messages */
     PAGE_BYTES = 4096,
     QUOTA_PAGES_MIN = 16,
     CONTROL_BYTES = 112,
@@ -125,8 +125,8 @@ struct rank {
     uint64_t left_ns;        /* LEFT: time at which this counts as a failure for operations that
                               * wait for the rank */
     enum weft_msg_down down; /* LEFT: reason for the end of the connection */
-    uint32_t tell_count;     /* ENTERED and ASK messages that are due, over all groups */
-    bool telling;            /* one of these messages is in flight, in `note` */
+    uint32_t notes_due;      /* ENTERED and ASK messages that are due, over all groups */
+    bool note_in_flight;     /* one of these messages is in flight, in `note` */
     uint32_t want_next;      /* number of the next READY to it */
     uint32_t want_frontier;  /* all READYs of the rank before this number have arrived */
     uint32_t want_head;      /* READYs, including later ones, that have no send yet; ordered by
@@ -140,12 +140,12 @@ struct rank {
 /* State of a rank in a group, as known to this rank. Operations are counted from the first. */
 struct member {
     uint32_t entered;                /* number of operations that it has entered */
-    uint32_t told;                   /* number of operations of this rank that it knows were
+    uint32_t reported;               /* number of operations of this rank that it knows were
                                       * entered */
-    uint32_t untold_pages;           /* pages that it sent since the last report */
+    uint32_t unreported_pages;       /* pages that it sent since the last report */
     uint32_t ask_op;                 /* `ask`: the operation */
-    bool tell;                       /* ENTERED is due */
-    bool ask;                        /* ASK is */
+    bool entered_due;                /* ENTERED is due */
+    bool ask;                        /* ASK is due */
     uint16_t early_pages[EARLY_OPS]; /* pages sent to it, for the operations from `entered` on */
 };
 
@@ -169,7 +169,7 @@ enum { BITS_OPENED, BITS_RECEIVED, BITS_SENT };
 struct op {
     enum op_state state;
     uint32_t next; /* next in the list of open operations, by age, or of done ones */
-    uint16_t life; /* of this slot */
+    uint16_t life; /* number of earlier operations in this slot */
     uint32_t number;
     uint32_t signature;
     struct weft_coll_call call;
