@@ -67,7 +67,7 @@ struct load_thread {
     uint32_t opened;  /* workers opened */
     uint32_t settled; /* workers that are connected or have failed */
     bool *again;      /* (count,): run again before the next wait */
-    bool *told;       /* (count,): was counted as ready or failed */
+    bool *counted;    /* (count,): was counted as ready or failed */
     bool any_again;
     int epoll_fd;
     enum phase phase;

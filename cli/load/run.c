@@ -9,7 +9,7 @@
 #include <time.h>
 
 static const uint64_t connect_ns = 60 * WEFT_NS_PER_S;  /* for the next worker */
-static const uint64_t tell_each_ns = 2 * WEFT_NS_PER_S; /* report interval while workers connect */
+static const uint64_t report_each_ns = 2 * WEFT_NS_PER_S; /* while workers connect */
 
 static void sums_add(struct weft_load_outcome *into, const struct weft_load_outcome *from)
 {
@@ -43,28 +43,29 @@ static const struct weft_load_worker *first_failed(const struct load_thread *poo
 }
 
 /* Last progress report, and its time. */
-struct told {
+struct report {
     enum phase phase;
     uint64_t at_ns;
 };
 
 /* Report the progress: each phase once, and the number of connected workers periodically. */
-static void tell(const struct load_shared *shared, struct told *told, uint64_t now_ns)
+static void report_progress(const struct load_shared *shared, struct report *last,
+                            uint64_t now_ns)
 {
     const struct weft_load_workload *w = &shared->load->workload;
     const struct weft_load_servers *servers = &shared->load->servers;
-    enum phase *said = &told->phase;
-    if (*said == CONNECTING && atomic_load(&shared->go_ns) != 0) {
+    enum phase *phase = &last->phase;
+    if (*phase == CONNECTING && atomic_load(&shared->go_ns) != 0) {
         fprintf(stderr, "%u workers are connected to %u shards\n", w->workers, servers->count);
-        *said = WARMING;
-    } else if (*said == CONNECTING && now_ns - told->at_ns >= tell_each_ns) {
+        *phase = WARMING;
+    } else if (*phase == CONNECTING && now_ns - last->at_ns >= report_each_ns) {
         fprintf(stderr, "connecting: %u of %u workers are connected to %s\n",
                 atomic_load(&shared->ready), w->workers,
                 servers->count == 1 ? "the shard" : "all shards");
-        told->at_ns = now_ns;
-    } else if (*said == WARMING && atomic_load(&servers->measure_from_ns) != WEFT_NEVER) {
+        last->at_ns = now_ns;
+    } else if (*phase == WARMING && atomic_load(&servers->measure_from_ns) != WEFT_NEVER) {
         fprintf(stderr, "measuring for %g s\n", w->seconds);
-        *said = MEASURING;
+        *phase = MEASURING;
     }
 }
 
@@ -77,10 +78,10 @@ static weft_status supervise(struct load_shared *shared, struct weft_load_outcom
     uint64_t until_ns = weft_clock_now_ns() + connect_ns;
     uint32_t ready = 0;
     weft_status status = WEFT_OK;
-    struct told told = {.phase = CONNECTING, .at_ns = weft_clock_now_ns()};
+    struct report last = {.phase = CONNECTING, .at_ns = weft_clock_now_ns()};
     for (;;) {
         uint64_t now_ns = weft_clock_now_ns();
-        tell(shared, &told, now_ns);
+        report_progress(shared, &last, now_ns);
         if (atomic_load(&shared->failed) > 0) {
             status = WEFT_PEER;
             break;

@@ -12,14 +12,14 @@
 
 enum {
     EVENTS = 64,
-    LOOK_MS = 20, /* poll interval for the fixed times and for termination */
+    CHECK_MS = 20, /* poll interval for the fixed times and for termination */
     /* Connections that a thread sets up concurrently: up to this number, but at least one worker
      * and at most a few workers. If more handshakes wait for a CPU than are served, both ends
      * retransmit, and the replies cost as much as the handshakes: with 8 workers and 60 shards
      * each, 2.2 ms of CPU per connection instead of 1.3 (bench/NOTEBOOK.md). */
     CONNECTIONS_MAX = 16,
     CONNECTING_MAX = 8,
-    CONNECTING_LOOK_MS = 2,
+    CONNECTING_CHECK_MS = 2,
     OPEN_AT_ONCE = 32, /* workers; then one every open_each_ns */
 };
 
@@ -51,12 +51,12 @@ static uint64_t rss_bytes(void)
 static void note_state(struct load_thread *thread, uint32_t index)
 {
     const struct weft_load_worker *worker = &thread->workers[index];
-    if (thread->told[index]) {
+    if (thread->counted[index]) {
         if (worker->state == WEFT_LOAD_FAILED && thread->phase != OVER) {
             atomic_fetch_add(&thread->shared->failed, 1);
         }
     } else if (worker->state != WEFT_LOAD_OPENING) {
-        thread->told[index] = true;
+        thread->counted[index] = true;
         thread->settled++;
         atomic_fetch_add(
             worker->state == WEFT_LOAD_READY ? &thread->shared->ready : &thread->shared->failed, 1);
@@ -71,12 +71,12 @@ static void turn(struct load_thread *thread, uint32_t index)
 }
 
 /* Check the workers that are connecting: their servers may be unreachable. */
-static void look(struct load_thread *thread)
+static void check_connecting(struct load_thread *thread)
 {
     uint64_t now_ns = weft_clock_now_ns();
     for (uint32_t i = 0; thread->settled < thread->opened && i < thread->opened; i++) {
-        if (!thread->told[i]) {
-            weft_load_worker_look(&thread->workers[i], now_ns);
+        if (!thread->counted[i]) {
+            weft_load_worker_check(&thread->workers[i], now_ns);
             note_state(thread, i);
         }
     }
@@ -93,7 +93,7 @@ static void wait_and_turn(struct load_thread *thread)
 {
     struct epoll_event events[EVENTS];
     bool again = thread->any_again;
-    int look_ms = thread->opened < thread->count ? CONNECTING_LOOK_MS : LOOK_MS;
+    int look_ms = thread->opened < thread->count ? CONNECTING_CHECK_MS : CHECK_MS;
     thread->any_again = false;
     int ready = epoll_wait(thread->epoll_fd, events, EVENTS, again ? 0 : look_ms);
     for (uint32_t i = 0; again && i < thread->opened; i++) {
@@ -312,7 +312,7 @@ void *weft_load_thread_run(void *arg)
     while (thread->phase != OVER) {
         open_some(thread);
         wait_and_turn(thread);
-        look(thread);
+        check_connecting(thread);
         cross_edges(thread);
         weft_metrics_live_poll(thread->shared->live.served, thread->index, thread);
     }
@@ -331,7 +331,7 @@ void weft_load_thread_free(struct load_thread *thread)
     }
     free(thread->workers);
     free(thread->again);
-    free(thread->told);
+    free(thread->counted);
     free(thread->context.weights);
     free(thread->outcome);
 }
@@ -347,7 +347,7 @@ bool weft_load_thread_new(struct load_thread *thread, struct load_shared *shared
     thread->count = (uint32_t)(workers * (index + 1) / load->threads) - thread->first;
     thread->workers = calloc(thread->count + 1, sizeof(*thread->workers));
     thread->again = calloc(thread->count + 1, sizeof(*thread->again));
-    thread->told = calloc(thread->count + 1, sizeof(*thread->told));
+    thread->counted = calloc(thread->count + 1, sizeof(*thread->counted));
     thread->outcome = calloc(1, sizeof(*thread->outcome));
     thread->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     thread->context = (struct weft_load_context){
@@ -360,6 +360,6 @@ bool weft_load_thread_new(struct load_thread *thread, struct load_shared *shared
         .measure_from_ns = WEFT_NEVER,
         .measure_to_ns = WEFT_NEVER,
     };
-    return thread->workers != NULL && thread->again != NULL && thread->told != NULL &&
+    return thread->workers != NULL && thread->again != NULL && thread->counted != NULL &&
            thread->outcome != NULL && thread->epoll_fd >= 0 && thread->context.weights != NULL;
 }

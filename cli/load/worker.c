@@ -13,7 +13,7 @@ enum {
 };
 
 /* Maximum time counted between two checks: a process that was stopped did not wait. */
-static const uint64_t look_ns_max = 100 * WEFT_NS_PER_MS;
+static const uint64_t check_ns_max = 100 * WEFT_NS_PER_MS;
 
 static weft_status fail(struct weft_load_worker *worker, weft_status status, const char *what)
 {
@@ -268,15 +268,15 @@ static bool is_hopeless(struct weft_load_worker *worker, char why_p[WEFT_SECURIT
     return why_p[0] != '\0' || counters.socket.datagrams_received == 0;
 }
 
-void weft_load_worker_look(struct weft_load_worker *worker, uint64_t now_ns)
+void weft_load_worker_check(struct weft_load_worker *worker, uint64_t now_ns)
 {
     char why[WEFT_SECURITY_HINT_BYTES], text[WEFT_ERROR_BYTES];
     const struct weft_load *load = worker->context->load;
     bool local = load->workload.shards != 0; /* local servers exist */
     uint64_t patience_ns = local ? WEFT_NEVER : load->start_timeout_s * WEFT_NS_PER_S;
-    uint64_t since_ns = worker->looked_ns != 0 ? now_ns - worker->looked_ns : 0;
-    worker->looked_ns = now_ns;
-    worker->waited_ns += weft_min_u64(since_ns, look_ns_max);
+    uint64_t since_ns = worker->checked_ns != 0 ? now_ns - worker->checked_ns : 0;
+    worker->checked_ns = now_ns;
+    worker->waited_ns += weft_min_u64(since_ns, check_ns_max);
     if (worker->state != WEFT_LOAD_OPENING || worker->waited_ns < patience_ns ||
         !is_hopeless(worker, why)) {
         return;

@@ -98,7 +98,7 @@ struct weft_load_worker {
     uint32_t busy_count;
     uint64_t next_ns;   /* open loop: scheduled time of the next request */
     bool is_running;    /* starts requests */
-    uint64_t looked_ns; /* weft_load_worker_look */
+    uint64_t checked_ns; /* weft_load_worker_check */
     uint64_t waited_ns; /* for the servers */
     struct weft_error error;
 };
@@ -112,7 +112,7 @@ void weft_load_worker_fini(struct weft_load_worker *worker);
 /* Check a connecting worker. It becomes FAILED, with a remedy in its error, if no server has
  * replied within its time limit, or if a server or the network reported why the connection
  * fails. */
-void weft_load_worker_look(struct weft_load_worker *worker, uint64_t now_ns);
+void weft_load_worker_check(struct weft_load_worker *worker, uint64_t now_ns);
 
 /* Start sending requests; in an open loop the first one is scheduled a random time after now_ns. */
 void weft_load_worker_go(struct weft_load_worker *worker, uint64_t now_ns);

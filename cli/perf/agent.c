@@ -173,13 +173,13 @@ void weft_perf_agent_sockaddr(const struct weft_perf_agent *agent, uint32_t part
 /* ---- metrics --------------------------------------------------------------------------------- */
 
 /* Between two iterations: has the coordinator requested counters? */
-static void tell(struct weft_perf_agent *agent)
+static void answer_query(struct weft_perf_agent *agent)
 {
     uint32_t asked = atomic_load_explicit(&agent->shared->asked, memory_order_acquire);
-    if (asked != agent->told && agent->job->transport->counters != NULL) {
+    if (asked != agent->answered && agent->job->transport->counters != NULL) {
         agent->job->transport->counters(agent, &agent->note->counters);
-        agent->told = asked;
-        atomic_store(&agent->note->told, asked);
+        agent->answered = asked;
+        atomic_store(&agent->note->answered, asked);
     }
 }
 
@@ -237,7 +237,7 @@ static bool run_round(struct weft_perf_agent *agent, uint32_t seen)
     uint64_t cpu_before_ns = weft_clock_cpu_ns();
     while (good && !weft_perf_agent_is_through(agent) && !atomic_load(&agent->shared->stopping)) {
         good = ops->turn(agent, turn_ns);
-        tell(agent);
+        answer_query(agent);
     }
     while (good && ops->busy != NULL && ops->busy(agent) &&
            !atomic_load(&agent->shared->stopping)) {
@@ -273,7 +273,7 @@ static cJSON *hear(struct weft_perf_agent *agent)
     cJSON *message = NULL;
     while (weft_channel_next(&agent->channel, &message) == WEFT_OK && message == NULL &&
            agent->job->transport->turn(agent, idle_turn_ns)) {
-        tell(agent);
+        answer_query(agent);
     }
     return message;
 }
@@ -284,8 +284,8 @@ static bool on_count(struct weft_perf_agent *agent)
     return say(agent, "counted");
 }
 
-/* False: it cannot go on. */
-static bool obey_one(struct weft_perf_agent *agent, const cJSON *message, bool *quit_p)
+/* False: the participant failed. */
+static bool handle_one(struct weft_perf_agent *agent, const cJSON *message, bool *quit_p)
 {
     const char *event = weft_channel_text(message, "event");
     *quit_p = strcmp(event, "quit") == 0;
@@ -302,7 +302,7 @@ static bool obey(struct weft_perf_agent *agent)
     bool good = true;
     while (good && !quit) {
         cJSON *message = hear(agent);
-        good = message != NULL && obey_one(agent, message, &quit);
+        good = message != NULL && handle_one(agent, message, &quit);
         cJSON_Delete(message);
     }
     return good;

@@ -96,8 +96,8 @@ struct weft_perf_agent {
     uint32_t finished;
     uint32_t received;
     uint64_t trip_began_ns;
-    uint32_t told; /* queries answered */
-    void *self;    /* the transport's */
+    uint32_t answered; /* queries answered */
+    void *self;        /* the transport's */
 };
 
 /* A transport. bool: false = failed, and the reason is in the note. */
@@ -135,7 +135,7 @@ int weft_perf_agent_run(const struct weft_perf_job *job, struct weft_perf_shared
  * WEFT_PERF_NONE: none now. */
 uint32_t weft_perf_agent_next(struct weft_perf_agent *agent);
 
-/* One message of that out needs nothing more of this end. */
+/* One message of that out is finished at this end. */
 void weft_perf_agent_finished(struct weft_perf_agent *agent, uint32_t out);
 
 /* One message of that in has ended: `received` of its `chunks`, `bytes` in total. */

@@ -10,10 +10,10 @@
 /* Maximum wait for the participants' answers to a query. */
 static const uint64_t patience_ns = WEFT_NS_PER_S / 2;
 
-static bool have_all_told(const struct weft_perf_live *live, uint32_t asked)
+static bool have_all_answered(const struct weft_perf_live *live, uint32_t asked)
 {
     for (uint32_t i = 0; i < live->job->plan->participants; i++) {
-        if (atomic_load(&live->shared->agents[i].told) != asked) {
+        if (atomic_load(&live->shared->agents[i].answered) != asked) {
             return false;
         }
     }
@@ -27,12 +27,12 @@ static void ask(struct weft_perf_live *live)
     const struct timespec pause = {.tv_nsec = WEFT_NS_PER_MS};
     uint64_t end_ns = weft_clock_now_ns() + patience_ns;
     uint32_t asked = atomic_fetch_add(&live->shared->asked, 1) + 1;
-    while (!have_all_told(live, asked) && weft_clock_now_ns() < end_ns) {
+    while (!have_all_answered(live, asked) && weft_clock_now_ns() < end_ns) {
         (void)nanosleep(&pause, NULL);
     }
     for (uint32_t i = 0; i < live->job->plan->participants; i++) {
         const struct weft_perf_agent_note *note = &live->shared->agents[i];
-        if (atomic_load(&note->told) == asked) {
+        if (atomic_load(&note->answered) == asked) {
             live->parts[i].counters = note->counters;
         }
     }

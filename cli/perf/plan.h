@@ -5,8 +5,8 @@
  *   outcast   W + 1: 0 sends to each of 1 .. W
  *   alltoall  W: each sends to all others, the next one first, so that receivers take turns
  *   shuffle   W + R: each of W mappers sends to each of R reducers, in an order drawn for each
- *             round, at most `parallel` of its messages under way at once (Hadoop's habit,
- *             mapreduce.reduce.shuffle.parallelcopies, seen from the other end)
+ *             round, at most `parallel` of its messages in flight (Hadoop's
+ *             mapreduce.reduce.shuffle.parallelcopies limits the reducers likewise)
  *
  * A flow is a pair of participants and a direction; it carries one message in each round.
  */

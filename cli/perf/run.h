@@ -4,8 +4,9 @@
  *   round  from the go signal, one moment for all participants, to the moment when the last
  *          receiver has the last message. Of pingpong a trip: from the send to the reply.
  *   flow   from go to the end of that message; where a sender may have only some messages in flight
- * (shuffle), from its own start. Connections are made and used before the first measured round.
- * Between rounds the network is idle.
+ *          (shuffle), from its own start.
+ * Connections are made and used before the first measured round. Between rounds the network is
+ * idle.
  */
 #ifndef WEFT_CLI_PERF_RUN_H
 #define WEFT_CLI_PERF_RUN_H

@@ -43,7 +43,7 @@ struct weft_perf_agent_note {
                              * than requested, that one */
     uint16_t port;
     struct weft_error error;
-    _Atomic uint32_t told; /* number of the last query answered; if it is the current query: */
+    _Atomic uint32_t answered; /* number of the last query answered; if it is the current query: */
     struct weft_driver_counters counters;
 };
 
@@ -72,7 +72,7 @@ bool weft_perf_shared_wait(struct weft_perf_shared *shared, uint32_t seen);
  *            prepare     post memory for the rounds from "round" on; "count" of them follow each
  *                        other without an event between them, 1 but for pingpong; "timed": 0 = a
  *                        warm-up
- *            count       counters to the note: the network rests
+ *            count       copy the counters to the note; the network is idle
  *            quit
  * from it    open, connected, ready, through, counted
  *            failed      the note says why; the process ends

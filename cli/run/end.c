@@ -1,9 +1,9 @@
-/* The end of `weft run`: aggregators, servers and the scheduler are told to stop. What they report
- * then is printed or passed on: what became of the last checkpoint, and for `weft train` the
+/* The end of `weft run`: aggregators, servers and the scheduler are told to stop. Their last
+ * messages are printed or passed on: the outcome of the last checkpoint, and for `weft train` the
  * counters.
  *
  * A server that does not exit is killed after its grace period, which is long where it may be
- * writing a checkpoint. Who does not want to wait for that sends another signal. */
+ * writing a checkpoint. A second signal ends the wait. */
 #define _GNU_SOURCE
 #include "cli/run/internal.h"
 
@@ -47,7 +47,7 @@ static void note_message(struct run *run, const struct weft_supervisor_event *ev
     }
 }
 
-/* when: was it told to stop? */
+/* `when`: it ended "before" it was told to stop, or "when". */
 static void note_exit(struct run *run, const struct weft_slot *slot, bool good, const char *when)
 {
     char how[160];
@@ -65,7 +65,7 @@ static void note_exit(struct run *run, const struct weft_slot *slot, bool good, 
     }
 }
 
-/* It died, and would have been started again. */
+/* A server that died and waits for its restart. */
 static void note_absent(struct run *run, const struct weft_slot *slot)
 {
     if (!slot->is_running && slot->wait_status != 0 && run->error.text[0] == '\0' &&
@@ -77,7 +77,7 @@ static void note_absent(struct run *run, const struct weft_slot *slot)
     }
 }
 
-/* Those that were replaced, too. */
+/* Also those that were replaced and still run. */
 static void kill_servers(struct run *run, int signal)
 {
     for (uint32_t i = 0; i < run->supervisor.count; i++) {
@@ -90,7 +90,7 @@ static void kill_servers(struct run *run, int signal)
             strsignal(signal));
 }
 
-/* graces: each server's grace_ns of before. */
+/* graces: each server's grace_ns before the signal. */
 static void note_signal(struct run *run, int signal, uint64_t waited_ns, const uint64_t *graces)
 {
     const bool again = run->interrupted != 0;

@@ -60,7 +60,7 @@ static inline struct weft_slot *run_replica(struct run *run, uint32_t s)
     return &run->supervisor.slots[1 + run->options->servers + run->options->workers + s];
 }
 
-/* Behind the workers and the replicas. */
+/* After the workers and the replicas. */
 static inline struct weft_slot *run_aggregator(struct run *run, uint32_t a)
 {
     const struct weft_run_options *options = run->options;
@@ -73,7 +73,7 @@ static inline bool run_has_own_scheduler(const struct run *run)
     return run->options->scheduler != NULL && strcmp(run->options->scheduler, "on") == 0;
 }
 
-/* Behind the aggregators; only with --scheduler on. */
+/* After the aggregators; only with --scheduler on. */
 static inline struct weft_slot *run_scheduler(struct run *run)
 {
     return run_aggregator(run, run->options->aggregators);
@@ -123,15 +123,15 @@ bool weft_run_replica_exit(struct run *run, struct weft_slot *slot, const char *
 /* Print an "error" or "checkpoint" of a process; false: another event. */
 bool weft_run_print(const struct weft_slot *slot, const cJSON *message);
 
-/* Stop the servers. Each gets its grace period, and in a run with a watch that is good at least
- * half a minute, so that its last message arrives; a signal, also an earlier one, ends that extra
+/* Stop the servers. Each has its grace period, which in a successful run with a watch is at least
+ * half a minute, so that its last message arrives. A signal, also an earlier one, ends that extra
  * time, and another one the grace periods. Sets run->interrupted at a signal, and run->error when a
  * server failed whose last checkpoint would be a result of the run. */
 void weft_run_end_servers(struct run *run, bool good);
 
-/* Stop the processes of another role, each within its grace period. In a run that is good the watch
- * gets their last messages. A signal sets run->interrupted. A server that dies meanwhile, and what
- * servers report, counts as in weft_run_end_servers. */
+/* Stop the processes of another role, each within its grace period. In a successful run the watch
+ * receives their last messages. A signal sets run->interrupted. A server that dies meanwhile, and
+ * what servers report, counts as in weft_run_end_servers. */
 void weft_run_end_role(struct run *run, const char *role, bool good);
 
 /* ---- aggregators.c --------------------------------------------------------------------------- */

@@ -41,8 +41,8 @@ static void add_run(void *arg, struct weft_exposition *text)
     pthread_mutex_unlock(&run->targets.lock);
 }
 
-void weft_run_metrics_tell(const struct weft_metrics_options *options, const char *folder,
-                           struct weft_slot *slot)
+void weft_run_metrics_serve_worker(const struct weft_metrics_options *options, const char *folder,
+                                   struct weft_slot *slot)
 {
     char text[WEFT_METRICS_HOST_BYTES + 8];
     if (weft_metrics_for_child(options, text)) {
@@ -82,7 +82,8 @@ static bool has_succeeded(const struct weft_slot *slot)
     return slot->is_done && slot->wait_status == 0;
 }
 
-void weft_run_metrics_look(struct weft_run_metrics *run, const struct weft_supervisor *supervisor)
+void weft_run_metrics_update(struct weft_run_metrics *run,
+                             const struct weft_supervisor *supervisor)
 {
     if (run->metrics.http == NULL) {
         return;

@@ -29,11 +29,12 @@ void weft_run_metrics_stop(struct weft_run_metrics *run);
 
 /* Make a worker serve metrics on any free port of the same host and report the address; no effect
  * without --metrics. */
-void weft_run_metrics_tell(const struct weft_metrics_options *options, const char *folder,
-                           struct weft_slot *slot);
+void weft_run_metrics_serve_worker(const struct weft_metrics_options *options, const char *folder,
+                                   struct weft_slot *slot);
 
 /* Update the counters. */
-void weft_run_metrics_look(struct weft_run_metrics *run, const struct weft_supervisor *supervisor);
+void weft_run_metrics_update(struct weft_run_metrics *run,
+                             const struct weft_supervisor *supervisor);
 
 /* Process the ready message of the slot's process. */
 void weft_run_metrics_note(struct weft_run_metrics *run, const struct weft_slot *slot,

@@ -1,6 +1,6 @@
 /* The transfer scheduler of `weft run`: a process of `weft scheduler`, in the slot after those of
- * the aggregators, or one that runs already. A job does not depend on it: while it is away, workers
- * push without grants. */
+ * the aggregators, or one that runs already. A job does not depend on it: while it does not
+ * run, workers push without grants. */
 #include "cli/run/internal.h"
 
 #include "cli/node_options.h"

@@ -216,7 +216,7 @@ void weft_run_make_worker(struct run *run, uint32_t w)
     weft_slot_setenv(slot, "WEFT_COORDINATOR", "127.0.0.1:%u", run->coordinator_port);
     weft_run_set_servers(run, slot);
     weft_slot_setenv(slot, "WEFT_PEER_TIMEOUT_S", "%u", run->options->transport.peer_timeout_s);
-    weft_run_metrics_tell(&run->options->metrics, run->folder, slot);
+    weft_run_metrics_serve_worker(&run->options->metrics, run->folder, slot);
     if (run->options->aggregators > 0 && !env_is_set("WEFT_VIA")) {
         weft_run_set_via(run, slot);
     }

@@ -69,7 +69,7 @@ static void note_ready(struct run *run, struct weft_slot *slot, const cJSON *mes
 }
 
 /* Notify the servers now, long before a connection times out. */
-static void tell_death(struct run *run, uint32_t rank)
+static void notify_death(struct run *run, uint32_t rank)
 {
     for (uint32_t s = 0; s < run->options->servers; s++) {
         struct weft_slot *server = run_server(run, s);
@@ -80,7 +80,7 @@ static void tell_death(struct run *run, uint32_t rank)
 }
 
 /* Workers that have everything acknowledged do not need the servers or the coordinator any more.
- * The death of one of these then takes nothing away, unless a server was to write a last
+ * The death of one of these then loses nothing, unless a server was to write a last
  * checkpoint. */
 static bool may_be_complete(struct run *run)
 {
@@ -122,7 +122,7 @@ static void note_lease(struct run *run, const cJSON *message, bool expired)
 
 /* The process of a server's slot does not respond. It may be stopped or wait for a disk. A kill
  * might not take effect soon, so it is left alone and a new process serves its shards on other
- * ports. When the old process continues, it learns that it was replaced, and exits. */
+ * ports. When the old process continues, it detects that it was replaced, and exits. */
 static void replace(struct run *run, uint32_t s)
 {
     struct weft_slot *slot = run_server(run, s);
@@ -194,7 +194,7 @@ static void note_exit(struct run *run, struct weft_slot *slot)
         return;
     }
     if (is_worker) {
-        tell_death(run, slot->rank);
+        notify_death(run, slot->rank);
     }
     if ((is_worker && run->options->on_death == WEFT_DEATH_FAIL) ||
         !weft_supervisor_restart(&run->supervisor, slot)) {
@@ -263,7 +263,7 @@ static bool turn(struct run *run, uint64_t until_ns)
     if (run->error.text[0] != '\0') {
         return false;
     }
-    weft_run_metrics_look(&run->metrics, &run->supervisor);
+    weft_run_metrics_update(&run->metrics, &run->supervisor);
     weft_supervisor_next(&run->supervisor,
                          until_ns == WEFT_NEVER ? WEFT_NEVER
                          : until_ns > now_ns    ? until_ns - now_ns

@@ -71,7 +71,7 @@ static void tell_ready(struct verb *verb)
 }
 
 /* Report an expired lease: `weft run` replaces the server. */
-static void tell_lapsed(void *arg, const struct weft_member_request *who, bool expired)
+static void report_expired(void *arg, const struct weft_member_request *who, bool expired)
 {
     struct verb *verb = arg;
     if (who->role != WEFT_ROLE_SERVER) {
@@ -114,7 +114,7 @@ static struct weft_coordinator_config configure(struct verb *verb)
     config.roster.shards = launch->shards != WEFT_LAUNCH_UNKNOWN ? launch->shards : 0;
     config.roster.tell_over = verb->until_done;
     memcpy(config.roster.job, launch->job, sizeof(config.roster.job));
-    config.expired = verb->channel.fd >= 0 ? tell_lapsed : NULL;
+    config.expired = verb->channel.fd >= 0 ? report_expired : NULL;
     config.arg = verb;
     return config;
 }

@@ -36,7 +36,7 @@ struct server {
     struct weft_launch_address scheduler_address;
     bool replicate;         /* accept replicas */
     double div_max;         /* divergence bound of the job */
-    bool has_told;          /* this replica has reported that it can be promoted */
+    bool has_reported;      /* this replica has reported that it can be promoted */
     const char *replica_of; /* "HOST:PORT,..." of the replicated shards; NULL = not a replica */
     struct weft_launch_address replicated[WEFT_JOB_SHARDS_MAX];
     uint32_t coordinate_port; /* UINT32_MAX = run no coordinator */
@@ -74,7 +74,7 @@ struct weft_server_promotion {
 };
 bool weft_server_is_promotion(const cJSON *message, struct weft_server_promotion *promotion_p);
 /* Report to the parent, once, that this replica can be promoted. */
-void weft_server_tell_replica(struct server *server);
+void weft_server_report_replica(struct server *server);
 /* Promote this replica, or report the reason for a failure to the parent. Errors: WEFT_PEER,
  * WEFT_IO, WEFT_STATE: this process cannot continue. */
 weft_status weft_server_promote(struct server *server,

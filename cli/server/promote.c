@@ -40,11 +40,11 @@ static weft_status ask_all(struct server *server, ask_fn *ask, uint64_t at_ns,
     return WEFT_OK;
 }
 
-void weft_server_tell_replica(struct server *server)
+void weft_server_report_replica(struct server *server)
 {
     struct weft_error error;
     if (ask_all(server, weft_shard_thread_may_be_promoted, WEFT_NEVER, &error) == WEFT_OK) {
-        server->has_told = true;
+        server->has_reported = true;
         (void)weft_channel_send(&server->channel, weft_channel_event("replica-ready"));
     }
 }

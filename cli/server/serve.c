@@ -165,10 +165,10 @@ static weft_status wait_for_end(struct server *server, int signal_fd, struct wef
     for (bool more = true; more;) {
         const struct weft_member_thread *member = server->membership.thread;
         fds[2].fd = member != NULL ? weft_member_thread_fd(member) : -1;
-        const bool asks = server->replica_of != NULL && !server->has_told;
+        const bool asks = server->replica_of != NULL && !server->has_reported;
         if (poll(fds, WEFT_ARRAY_COUNT(fds), asks ? REPLICA_LOOK_MS : -1) <= 0) {
             if (asks) {
-                weft_server_tell_replica(server);
+                weft_server_report_replica(server);
             }
             continue;
         }

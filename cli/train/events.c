@@ -161,7 +161,7 @@ weft_status weft_train_await(struct train *train, const uint32_t *count, uint32_
     return in_trouble(train) ? WEFT_PEER : WEFT_OK;
 }
 
-void weft_train_tell(struct train *train, const char *role, uint32_t rank_max, const char *word)
+void weft_train_send(struct train *train, const char *role, uint32_t rank_max, const char *word)
 {
     for (uint32_t i = 0; i < train->supervisor.count; i++) {
         struct weft_slot *slot = &train->supervisor.slots[i];

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* To the workers with ranks up to rank_max. */
-static void tell(struct weft_supervisor *supervisor, uint32_t rank_max, const char *word)
+static void send_word(struct weft_supervisor *supervisor, uint32_t rank_max, const char *word)
 {
     for (uint32_t i = 0; i < supervisor->count; i++) {
         struct weft_slot *slot = &supervisor->slots[i];
@@ -27,7 +27,7 @@ static void begin(struct train *train, struct weft_supervisor *supervisor)
     fprintf(train->progress, "training on %u rows, testing on %u; %u features\n",
             train->results.rows_train, train->results.rows_test, train->results.features);
     fflush(train->progress);
-    tell(supervisor, UINT32_MAX, "go");
+    send_word(supervisor, UINT32_MAX, "go");
 }
 
 static void note_resumed(struct train *train, const struct weft_slot *slot, const cJSON *message)
@@ -75,7 +75,7 @@ static void note(void *arg, struct weft_supervisor *supervisor, struct weft_slot
     } else if (strcmp(event, "epoch") == 0 &&
                weft_channel_number(message, "epoch") == train->job.epochs) {
         if (++train->last_epoch_workers == train->job.workers) {
-            tell(supervisor, 0, "test");
+            send_word(supervisor, 0, "test");
         }
     } else if (strcmp(event, "done") == 0) {
         train->workers_done++;

@@ -113,7 +113,7 @@ weft_status weft_train_await(struct train *train, const uint32_t *count, uint32_
                              uint64_t patience_ns, const char *what);
 
 /* Send a message to the processes of a role with ranks up to rank_max. */
-void weft_train_tell(struct train *train, const char *role, uint32_t rank_max, const char *word);
+void weft_train_send(struct train *train, const char *role, uint32_t rank_max, const char *word);
 
 /* ---- follow.c -------------------------------------------------------------------------------- */
 

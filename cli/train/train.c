@@ -136,10 +136,10 @@ static weft_status train_until(struct train *train)
     weft_status status = WEFT_OK;
     do {
         weft_until_log_go(log, weft_clock_now_ns());
-        weft_train_tell(train, "worker", UINT32_MAX, "go");
+        weft_train_send(train, "worker", UINT32_MAX, "go");
         status = weft_train_await(train, &log->stopped, workers, WEFT_NEVER, "");
         if (status == WEFT_OK) {
-            weft_train_tell(train, "worker", 0, "test");
+            weft_train_send(train, "worker", 0, "test");
             status = weft_train_await(train, &log->tested, log->count, WEFT_NEVER, "");
         }
     } while (status == WEFT_OK && !weft_until_is_over(log));
@@ -147,7 +147,7 @@ static weft_status train_until(struct train *train)
         return status;
     }
     train->results.epoch_count = log->epoch;
-    weft_train_tell(train, "worker", UINT32_MAX, "stop");
+    weft_train_send(train, "worker", UINT32_MAX, "stop");
     return weft_train_await(train, &train->workers_done, workers, WEFT_NEVER, "");
 }
 
@@ -166,11 +166,11 @@ static weft_status train_all(struct train *train)
     if (weft_until_is_set(&train->job.until)) {
         return train_until(train);
     }
-    weft_train_tell(train, "worker", UINT32_MAX, "go");
+    weft_train_send(train, "worker", UINT32_MAX, "go");
     weft_status status =
         weft_train_await(train, &train->last_epoch_workers, workers, WEFT_NEVER, "");
     if (status == WEFT_OK) {
-        weft_train_tell(train, "worker", 0, "test");
+        weft_train_send(train, "worker", 0, "test");
         status = weft_train_await(train, &train->workers_done, workers, WEFT_NEVER, "");
     }
     return status;

@@ -34,7 +34,7 @@ struct worker {
     const char *servers;
     const char *rack;
     uint32_t control_fd; /* 0 = none */
-    bool by_environment; /* its place in the job comes from the environment, also with control_fd */
+    bool by_environment; /* rank and job come from the environment, also with control_fd */
     struct weft_membership membership;
     struct weft_metrics_options metrics_options;
 
