@@ -87,19 +87,19 @@ if [ -w /dev/full ]; then
     tap_is "a full disk: exit status 1" $? 1
 fi
 
-rejects() { # rejects <regular expression of the error> <options...>
+refused() { # refused <regular expression of the error> <options...>
     sentence=$1
     shift
     tap_run_fails "rejects $*" 2 "$WEFT_BIN" aggregate "$@"
     tap_like "and the error says why" "$(cat "$tap_tmp/run.out")" "$sentence"
 }
-rejects 'needs --security none: packets of dense rounds have no' --dense 127.0.0.1:0 --members 2
-rejects 'needs --security none' --dense 127.0.0.1:0 --members 2 --security seal
-rejects '\-\-members N is missing' --dense 127.0.0.1:0 --security none
-rejects 'is not HOST:PORT, such as 127.0.0.1:7701' --dense nowhere: --members 2 --security none
-rejects 'have none' --dense 127.0.0.1:0 --members 2 --security none --float32 --exponent 3
-rejects 'from -126 to 127' --dense 127.0.0.1:0 --members 2 --security none --exponent 128
-rejects 'unknown option --servers' --dense 127.0.0.1:0 --members 2 --security none --servers 127.0.0.1:1
+refused 'needs --security none: packets of dense rounds have no' --dense 127.0.0.1:0 --members 2
+refused 'needs --security none' --dense 127.0.0.1:0 --members 2 --security seal
+refused '\-\-members N is missing' --dense 127.0.0.1:0 --security none
+refused 'is not HOST:PORT, such as 127.0.0.1:7701' --dense nowhere: --members 2 --security none
+refused 'have none' --dense 127.0.0.1:0 --members 2 --security none --float32 --exponent 3
+refused 'from -126 to 127' --dense 127.0.0.1:0 --members 2 --security none --exponent 128
+refused 'unknown option --servers' --dense 127.0.0.1:0 --members 2 --security none --servers 127.0.0.1:1
 tap_run_fails "an address other than loopback is rejected" 1 "$WEFT_BIN" aggregate --dense 0.0.0.0:0 --members 2 --security none
 tap_like "the error says so" "$(cat "$tap_tmp/run.out")" 'loopback'
 begin

@@ -189,7 +189,7 @@ sed '1234s/,/;/' "$tap_tmp/good.csv" >"$tap_tmp/malformed.csv"
 head -c 100000 "$data" >"$tap_tmp/truncated.zst"
 : >"$tap_tmp/empty.csv"
 mkdir "$tap_tmp/folder"
-rejects() { # rejects <name> <sentence> <options...>
+refuses() { # refuses <name> <sentence> <options...>
     name=$1
     sentence=$2
     shift 2
@@ -197,16 +197,16 @@ rejects() { # rejects <name> <sentence> <options...>
     tap_like "$name: the error says why" "$(cat "$tap_tmp/run.out")" "$sentence"
 }
 tap_run "training on the intact file succeeds" "$WEFT_BIN" train --epochs 1 --data "$tap_tmp/good.csv"
-rejects "malformed file" 'malformed\.csv:1234: ' --data "$tap_tmp/malformed.csv"
-rejects "truncated file" 'truncated\.zst:[0-9]*: ' --data "$tap_tmp/truncated.zst"
-rejects "empty file" 'empty\.csv: ' --data "$tap_tmp/empty.csv"
-rejects "missing file" 'no data file "nosuch"' --data nosuch
-rejects "a directory" 'no data file\|directory' --data "$tap_tmp/folder"
-rejects "the wrong format" 'good\.csv:1: ' --data "$tap_tmp/good.csv" --format libsvm
+refuses "malformed file" 'malformed\.csv:1234: ' --data "$tap_tmp/malformed.csv"
+refuses "truncated file" 'truncated\.zst:[0-9]*: ' --data "$tap_tmp/truncated.zst"
+refuses "empty file" 'empty\.csv: ' --data "$tap_tmp/empty.csv"
+refuses "missing file" 'no data file "nosuch"' --data nosuch
+refuses "a directory" 'no data file\|directory' --data "$tap_tmp/folder"
+refuses "the wrong format" 'good\.csv:1: ' --data "$tap_tmp/good.csv" --format libsvm
 printf '1 1:1\n' >"$tap_tmp/one.libsvm"
-rejects "a file of one row" 'one\.libsvm: ' --data "$tap_tmp/one.libsvm" --format libsvm
-rejects "a model that diverges" 'training diverged\|infinite or not a number' --data "$data" --optimizer sgd --lr 1e38
-rejects "a report in a directory that does not exist" 'cannot write ' --data "$data" --report "$tap_tmp/no/report.json"
+refuses "a file of one row" 'one\.libsvm: ' --data "$tap_tmp/one.libsvm" --format libsvm
+refuses "a model that diverges" 'training diverged\|infinite or not a number' --data "$data" --optimizer sgd --lr 1e38
+refuses "a report in a directory that does not exist" 'cannot write ' --data "$data" --report "$tap_tmp/no/report.json"
 tap_is "no report is written by any of these" "$(find "$tap_tmp" -name 'report.json*')" ""
 
 tap_done

@@ -107,32 +107,32 @@ tap_run "the report says reno" jq -e '.cc == "reno"' "$tap_tmp/run.out"
 
 # ---- invalid options ----------------------------------------------------------------------------
 
-# rejects <expected message> <options...>
-rejects() {
+# refuses <expected message> <options...>
+refuses() {
     words=$1
     shift
     tap_run_fails "rejects $*" 2 "$WEFT_BIN" perf "$@"
     tap_like "the error says why" "$(cat "$tap_tmp/run.out")" "$words"
 }
-rejects 'multiple of 4' incast --bytes 1001
-rejects 'tcp-raw has neither' incast --transport tcp-raw --bound 0.1
-rejects 'requires --transport tcp-raw' incast --drop-at-sender 0.1
-rejects 'require --transport tcp or' incast --tcp-cc reno
-rejects 'kernel.s TCP has' incast --transport tcp --cc delay
-rejects 'has no security' incast --transport udp-raw --security seal
-rejects 'requires at least two' alltoall --senders 1
-rejects 'too many' alltoall --senders 200
-rejects 'more than 4 GB' incast --senders 256 --bytes 100000000
-rejects 'hosts requires --lab' incast --hosts 0,1
-rejects 'weft, tcp, tcp-raw or udp-raw' incast --transport sctp
-rejects 'unknown option --receivers' incast --receivers 3
-rejects 'it must be' compare --transports weft:0.1:cubic
-rejects 'not a fraction' compare --loss 0,much
-rejects '"8.5" is not a whole number' compare --senders 4,8.5
-rejects '"1e5" is not a whole number' compare --bytes 1e5
-rejects 'multiple of 4' compare --bytes 1000,1001
-rejects 'number from 2 to' compare --pattern alltoall --senders 1
-rejects 'the path is too long' compare --out "$(printf '%0900d' 0)"
+refuses 'multiple of 4' incast --bytes 1001
+refuses 'tcp-raw has neither' incast --transport tcp-raw --bound 0.1
+refuses 'requires --transport tcp-raw' incast --drop-at-sender 0.1
+refuses 'require --transport tcp or' incast --tcp-cc reno
+refuses 'kernel.s TCP has' incast --transport tcp --cc delay
+refuses 'has no security' incast --transport udp-raw --security seal
+refuses 'requires at least two' alltoall --senders 1
+refuses 'too many' alltoall --senders 200
+refuses 'more than 4 GB' incast --senders 256 --bytes 100000000
+refuses 'hosts requires --lab' incast --hosts 0,1
+refuses 'weft, tcp, tcp-raw or udp-raw' incast --transport sctp
+refuses 'unknown option --receivers' incast --receivers 3
+refuses 'it must be' compare --transports weft:0.1:cubic
+refuses 'not a fraction' compare --loss 0,much
+refuses '"8.5" is not a whole number' compare --senders 4,8.5
+refuses '"1e5" is not a whole number' compare --bytes 1e5
+refuses 'multiple of 4' compare --bytes 1000,1001
+refuses 'number from 2 to' compare --pattern alltoall --senders 1
+refuses 'the path is too long' compare --out "$(printf '%0900d' 0)"
 tap_run_fails "compare in a lab that does not exist: exit status 1" 1 "$WEFT_BIN" perf compare --lab no-such-lab
 tap_is "one error says so" "$(grep -c 'no lab named "no-such-lab"' "$tap_tmp/run.out")" 1
 tap_run_fails "incast in a lab that does not exist: exit status 1" 1 "$WEFT_BIN" perf incast --lab no-such-lab

@@ -8,8 +8,8 @@ cd "$tap_tmp" || exit 1
 fabric() { "$WEFT_BIN" sim fabric --seconds 12 --workers 8 "$@"; }
 json() { fabric --json "$@" >json; }
 
-# rejects <text on stderr> <options...>: exit status 2, nothing on stdout.
-rejects() {
+# refused <text on stderr> <options...>: exit status 2, nothing on stdout.
+refused() {
     sentence=$1
     shift
     status=0
@@ -38,7 +38,7 @@ tap_run "its report has all figures" jq -e "$complete"' and .plan_us == null and
 tap_run "a run at packet level succeeds" json --level packet --update-bytes 1250000 --policy order
 tap_run "its report has the same figures, and packets" jq -e "$complete"' and .level == "packet" and .packets > 1000 and
     (.packets_sent_again | type) == "number" and .plan_us.p50 > 0' json
-rejects "64 hosts" --level packet --workers 64
+refused "64 hosts" --level packet --workers 64
 tap_run "a run with a scheduler succeeds" json --policy order --network NS3
 tap_run "its report has all figures" jq -e "$complete"' and .policy == "order" and
     (.plan_us | .p50 > 0 and .p99 >= .p50)' json
@@ -83,7 +83,7 @@ tap_is "they give the same result" "$(jq 'del(.compute, .network)' json)" "$(cat
 # bad <text on stderr> <content of a network's file>
 bad() {
     printf '%s' "$2" >bad.json
-    rejects "bad.json: $1" --network bad.json
+    refused "bad.json: $1" --network bad.json
 }
 bad 'unknown key "rate_mbs"; did you mean "rate_mbps"?' '{"rate_mbs": 100}'
 bad 'unknown key "colour"' '{"colour": 1}'
@@ -107,25 +107,25 @@ bad '"name" has a quote' '{"name": "a\nsystem(1)"}'
 bad '"name" has a quote' '{"name": "a\u007f"}'
 bad '"slow_uplinks" is 1.5; it must be from 0 to 1' '{"slow_uplinks": 1.5}'
 printf '{"rate_mbps": 10}\000' >zero.json
-rejects 'has a zero byte' --network zero.json
+refused 'has a zero byte' --network zero.json
 printf '{"step_ms_min": 10, "step_ms_max": 5}' >bad.json
-rejects 'bad.json: the minimum time of a step is above the maximum' --compute bad.json
-rejects 'not a built-in setting (fixed, .*No such file' --compute CS7
-rejects 'not a built-in setting (homogeneous, .*No such file' --network NS7
+refused 'bad.json: the minimum time of a step is above the maximum' --compute bad.json
+refused 'not a built-in setting (fixed, .*No such file' --compute CS7
+refused 'not a built-in setting (homogeneous, .*No such file' --network NS7
 
 # ---- options
-rejects '--policy "lifo".*fair, fifo, order' --policy lifo
-rejects '--mode "ssp".*async, ssp:N (such as ssp:2) or sync' --mode ssp
-rejects '--workers "0".*from 1 to 1000' --workers 0
-rejects '--seconds "0"' --seconds 0
-rejects '--div-max "-1"' --div-max -1
-rejects 'a chain requires replicas' --chain
-rejects 'a chain copies single updates' --chain --div-max 3 --policy +aggregation
-rejects 'requires --mode sync' --policy ring
-rejects 'omit --compute' --grid --compute fixed
-rejects 'omit --grid' --grid --gantt x
-rejects '--grid also runs ring: .*two workers' --grid --mode sync --workers 1
-rejects '--grid also runs ring: .*no replicas' --grid --mode sync --div-max 5 --policy order
+refused '--policy "lifo".*fair, fifo, order' --policy lifo
+refused '--mode "ssp".*async, ssp:N (such as ssp:2) or sync' --mode ssp
+refused '--workers "0".*from 1 to 1000' --workers 0
+refused '--seconds "0"' --seconds 0
+refused '--div-max "-1"' --div-max -1
+refused 'a chain requires replicas' --chain
+refused 'a chain copies single updates' --chain --div-max 3 --policy +aggregation
+refused 'requires --mode sync' --policy ring
+refused 'omit --compute' --grid --compute fixed
+refused 'omit --grid' --grid --gantt x
+refused '--grid also runs ring: .*two workers' --grid --mode sync --workers 1
+refused '--grid also runs ring: .*no replicas' --grid --mode sync --div-max 5 --policy order
 
 # ---- pictures
 tap_run "--chrome succeeds" fabric --policy order --chrome run.json

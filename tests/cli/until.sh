@@ -109,20 +109,20 @@ else
     tap_skip "--plot succeeds" "gnuplot is not installed"
 fi
 
-# rejects <expected message> <arguments...>
-rejects() {
+# refuses <expected message> <arguments...>
+refuses() {
     like=$1
     shift
     tap_run_fails "rejects $*" 2 "$WEFT_BIN" perf compare --train "$@"
     tap_like "the error says: $like" "$(cat "$tap_tmp/run.out")" "$like"
 }
-rejects 'a job can use' --transports weft:0,udp-raw
-rejects 'a job can use' --transports weft:delay
-rejects 'not a fraction' --loss 0,much
-rejects 'belongs before --' -- --workers 3
-rejects 'belongs before --' -- --transport=tcp
-rejects 'mutually exclusive' --loopback --lab demo
-rejects 'unknown option --rounds' --rounds 3
+refuses 'a job can use' --transports weft:0,udp-raw
+refuses 'a job can use' --transports weft:delay
+refuses 'not a fraction' --loss 0,much
+refuses 'belongs before --' -- --workers 3
+refuses 'belongs before --' -- --transport=tcp
+refuses 'mutually exclusive' --loopback --lab demo
+refuses 'unknown option --rounds' --rounds 3
 tap_run_fails "a lab that does not exist: exit status 1" 1 "$WEFT_BIN" perf compare --train --lab no-such-lab \
     --until-loss 0.3 --repetitions 1
 tap_like "at most two lines of output name the lab" "$(grep -c 'no-such-lab' "$tap_tmp/run.out")" '^[12]$'

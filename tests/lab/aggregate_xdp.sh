@@ -8,20 +8,20 @@
 . "$WEFT_SOURCE_ROOT/tests/lab/lab.sh"
 
 weft=$WEFT_BIN
-rejects() { # rejects <regular expression of the error> <options...>
+refused() { # refused <regular expression of the error> <options...>
     local sentence=$1
     shift
     tap_run_fails "rejects $*" 2 "$weft" aggregate "$@"
     tap_like "and the error says why" "$(cat "$tap_tmp/run.out")" "$sentence"
 }
-rejects 'needs --security none: BPF has no AES-GCM' --xdp lo
-rejects 'needs --security none' --xdp lo --security auth
-rejects 'is not a list of interfaces' --xdp eth0, --security none
-rejects 'is not a list of interfaces' --xdp an-interface-name-too-long --security none
-rejects 'has lo twice' --xdp lo,lo --security none
-rejects 'each member needs one' --xdp lo --members 2 --security none
-rejects 'from -126 to 127' --xdp lo --exponent 128 --security none
-rejects 'unknown option --servers' --xdp lo --servers 127.0.0.1:7700 --security none
+refused 'needs --security none: BPF has no AES-GCM' --xdp lo
+refused 'needs --security none' --xdp lo --security auth
+refused 'is not a list of interfaces' --xdp eth0, --security none
+refused 'is not a list of interfaces' --xdp an-interface-name-too-long --security none
+refused 'has lo twice' --xdp lo,lo --security none
+refused 'each member needs one' --xdp lo --members 2 --security none
+refused 'from -126 to 127' --xdp lo --exponent 128 --security none
+refused 'unknown option --servers' --xdp lo --servers 127.0.0.1:7700 --security none
 tap_run "--xdp --help succeeds" "$weft" aggregate --xdp lo --help
 tap_like "the help says that packets are not authenticated" "$(cat "$tap_tmp/run.out")" 'Packets are not authenticated'
 tap_like "the help of the process form names --xdp" "$("$weft" aggregate --help)" '^  --xdp IFACE'
