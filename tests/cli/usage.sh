@@ -67,7 +67,7 @@ refused '--data ""' train --data ''
 refused '--data is missing' train --format libsvm
 refused 'no segments and no number of receivers' sim allreduce --box switch --segment-bytes 4096
 refused 'no segments and no number of receivers' sim allreduce --box host --receivers 2
-refused 'no segments and no number of receivers' sim allreduce --box switch --segment-bytes 65536 # the default
+refused 'no segments and no number of receivers' sim allreduce --box switch --segment-bytes 129024 # the default
 refused 'too many' train --servers 32 --shards-per-server 2
 refused 'too few ports for 2 shards' train --port 65535
 
