@@ -2,6 +2,7 @@
 #include "ps/aggregate.h"
 
 #include "ps/id_pack.h"
+#include "ps/values.h"
 
 #include <assert.h>
 #include <string.h>
@@ -83,23 +84,17 @@ uint16_t weft_aggregate_count_at(const struct weft_aggregate_view *view, uint32_
 
 bool weft_aggregate_counts_good(const struct weft_aggregate_view *view)
 {
-    bool good = true;
+    uint16_t zeros = 0;
     for (uint32_t i = 0; i < view->request.rows; i++) {
-        good &= weft_aggregate_count_at(view, i) > 0;
+        const uint16_t count = weft_aggregate_count_at(view, i);
+        zeros |= count == 0;
     }
-    return good;
+    return zeros == 0;
 }
 
 bool weft_aggregate_sums_finite(const struct weft_aggregate_view *view, uint32_t dim)
 {
-    const size_t count = (size_t)view->request.rows * dim;
-    uint32_t not_finite = 0;
-    for (size_t i = 0; i < count; i++) {
-        uint32_t bits;
-        memcpy(&bits, view->sums + i * sizeof(bits), sizeof(bits));
-        not_finite |= (bits & 0x7f800000) == 0x7f800000;
-    }
-    return not_finite == 0;
+    return weft_values_finite(view->sums, (size_t)view->request.rows * dim);
 }
 
 bool weft_aggregate_rival_refused(uint64_t *since_ns_p, uint64_t used_ns, uint64_t now_ns)

@@ -113,17 +113,6 @@ static bool load_values(struct weft_shard *shard, const struct weft_table *table
     return true;
 }
 
-static bool all_finite(const uint8_t *floats, size_t count)
-{
-    uint32_t not_finite = 0;
-    for (size_t i = 0; i < count; i++) {
-        uint32_t bits;
-        memcpy(&bits, floats + i * 4, sizeof(bits));
-        not_finite |= (bits & 0x7f800000) == 0x7f800000;
-    }
-    return not_finite == 0;
-}
-
 /* Number of used floats of element i; the rest of its block is padding. */
 static uint32_t used_of(const struct weft_table *table, const struct push_chunk *chunk, uint32_t i)
 {
@@ -133,10 +122,10 @@ static uint32_t used_of(const struct weft_table *table, const struct push_chunk 
 static bool chunk_finite(const struct weft_table *table, const struct push_chunk *chunk)
 {
     if (table->block_floats * table->blocks == table->spec.dim) {
-        return all_finite(chunk->blocks, (size_t)chunk->count * table->block_floats);
+        return weft_values_finite(chunk->blocks, (size_t)chunk->count * table->block_floats);
     }
     for (uint32_t i = 0; i < chunk->count; i++) {
-        if (!all_finite(chunk->blocks + (size_t)i * chunk->block_bytes, used_of(table, chunk, i))) {
+        if (!weft_values_finite(chunk->blocks + (size_t)i * chunk->block_bytes, used_of(table, chunk, i))) {
             return false;
         }
     }
@@ -195,7 +184,7 @@ static void drop_not_finite(struct weft_shard *shard, struct weft_table *table,
                             const struct push_chunk *chunk)
 {
     for (uint32_t i = 0; i < chunk->count; i++) {
-        if (!all_finite(chunk->blocks + (size_t)i * chunk->block_bytes, used_of(table, chunk, i))) {
+        if (!weft_values_finite(chunk->blocks + (size_t)i * chunk->block_bytes, used_of(table, chunk, i))) {
             shard->chunk_rows[i] = NULL;
             table->counters.not_finite++;
         }

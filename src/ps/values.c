@@ -42,6 +42,33 @@ void weft_values_load(uint8_t type, const void *from, size_t count, float *out)
     }
 }
 
+typedef uint32_t quad __attribute__((vector_size(16)));
+
+/* The highest bit of each: an exponent of ones. */
+static inline quad quad_not_finite(const uint8_t *at)
+{
+    quad bits;
+    memcpy(&bits, at, sizeof(bits));
+    return (bits & 0x7fffffff) + 0x00800000;
+}
+
+bool weft_values_finite(const void *floats, size_t count)
+{
+    const uint8_t *at = floats;
+    quad found = {0};
+    for (; count >= 16; count -= 16, at += 4 * sizeof(quad)) {
+        found |= quad_not_finite(at) | quad_not_finite(at + sizeof(quad)) |
+                 quad_not_finite(at + 2 * sizeof(quad)) | quad_not_finite(at + 3 * sizeof(quad));
+    }
+    uint32_t all = found[0] | found[1] | found[2] | found[3];
+    for (; count > 0; count--, at += sizeof(uint32_t)) {
+        uint32_t bits;
+        memcpy(&bits, at, sizeof(bits));
+        all |= (bits & 0x7fffffff) + 0x00800000;
+    }
+    return all >> 31 == 0;
+}
+
 /* ---- int8 ------------------------------------------------------------------------------------ */
 
 static uint32_t bits_of(float value)

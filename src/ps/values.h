@@ -62,6 +62,10 @@ void weft_values_store(uint8_t type, const float *from, size_t count, void *out)
  * Shape:   from (count,) of this type, unaligned; out (count,) float32, not overlapping. */
 void weft_values_load(uint8_t type, const void *from, size_t count, float *out);
 
+/* True: no value is infinite or NaN.
+ * Shape:   floats (count,) float32, unaligned. */
+[[nodiscard]] bool weft_values_finite(const void *floats, size_t count);
+
 /* Encode blocks of `floats` floats together, with any type.
  * Shape:   from (blocks, floats) float32; out weft_blocks_bytes, unaligned, not overlapping. */
 void weft_blocks_store(uint8_t type, uint32_t floats, const float *from, size_t blocks, void *out);

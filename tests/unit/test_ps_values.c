@@ -547,6 +547,27 @@ static void how_many_rows_are_kept(void **state)
     assert_int_equal(weft_ps_feedback_rows(&spec), 101);
 }
 
+/* One value that is not finite, at each place of arrays of each length, and none. */
+static void finite_or_not(void **state)
+{
+    (void)state;
+    static const uint32_t finite[] = {0, 0x80000000, 1, 0x7f7fffff, 0xff7fffff, 0x3f800000};
+    static const uint32_t not_finite[] = {0x7f800000, 0xff800000, 0x7fc00000, 0xffffffff, 0x7f800001};
+    uint8_t bytes[1 + 70 * sizeof(uint32_t)];
+    for (uint32_t count = 0; count <= 70; count++) {
+        for (uint32_t i = 0; i < count; i++) {
+            memcpy(bytes + 1 + i * 4, &finite[(i + count) % 6], 4);
+        }
+        assert_true(weft_values_finite(bytes + 1, count));
+        for (uint32_t i = 0; i < count; i++) {
+            memcpy(bytes + 1 + i * 4, &not_finite[(i + count) % 5], 4);
+            assert_false(weft_values_finite(bytes + 1, count));
+            assert_true(weft_values_finite(bytes + 1, i));
+            memcpy(bytes + 1 + i * 4, &finite[i % 6], 4);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -558,6 +579,7 @@ int main(void)
         cmocka_unit_test(nor_to_the_network),
         cmocka_unit_test(no_room),
         cmocka_unit_test(small_numbers_take_no_memory),
+        cmocka_unit_test(finite_or_not),
         cmocka_unit_test(not_finite),
         cmocka_unit_test(not_finite_steps),
         cmocka_unit_test(twice_in_a_push),
