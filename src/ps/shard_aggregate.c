@@ -204,7 +204,7 @@ static enum weft_rpc_status member_check(struct weft_shard *shard, uint16_t inde
     return weft_shard_push_allowed(shard, &push, table);
 }
 
-/* Find or create the rows of the aggregate. Rows created before the table was full stay, with
+/* Find the rows of the aggregate, or room for them. Rows created before the table was full stay, with
  * initial weights. */
 static enum weft_rpc_status rows_check(struct weft_shard *shard, struct weft_table *table,
                                        const struct weft_aggregate_view *view)
@@ -216,8 +216,8 @@ static enum weft_rpc_status rows_check(struct weft_shard *shard, struct weft_tab
         return WEFT_RPC_BAD_REQUEST;
     }
     bool here = true;
-    for (uint32_t i = 0; i < count; i++) {
-        here &= weft_table_owns_all(table) || weft_table_owns(table, all->ids[i]);
+    for (uint32_t i = 0; i < count && !weft_table_owns_all(table); i++) {
+        here &= weft_table_owns(table, all->ids[i]);
     }
     if (!here) {
         return WEFT_RPC_WRONG_SHARD;
@@ -225,10 +225,7 @@ static enum weft_rpc_status rows_check(struct weft_shard *shard, struct weft_tab
     if (!weft_aggregate_sums_finite(view, table->spec.dim)) {
         return WEFT_RPC_NOT_FINITE;
     }
-    for (uint32_t i = 0; i < count && table->spec.kind == WEFT_TABLE_SPARSE; i++) {
-        all->hashes[i] = weft_table_hash(table, all->ids[i]);
-    }
-    if (!weft_table_obtain_chunk(table, all->ids, all->hashes, 0, count, all->rows)) {
+    if (!weft_table_obtain_sums(table, all->ids, count, all->hashes, all->rows)) {
         shard->counters.rows_refused++;
         weft_table_want_rows(table, count); /* make room for the next aggregate of this length */
         return WEFT_RPC_FULL;
@@ -307,8 +304,8 @@ static void apply(struct weft_shard *shard, uint16_t index, uint32_t clock,
 {
     struct weft_shard_aggregates *all = shard->aggregates;
     const uint32_t rows = view->request.rows;
-    uint64_t gradients =
-        weft_table_apply_sums(shard_table(shard, index), all->rows, rows, view->sums, view->counts);
+    uint64_t gradients = weft_table_apply_sums(shard_table(shard, index), all->ids, rows,
+                                               view->sums, view->counts, all->hashes, all->rows);
     shard->counters.elements_applied += gradients;
     shard->counters.aggregates++;
     shard->counters.aggregate_rows += rows;

@@ -191,6 +191,11 @@ static uint32_t capacity(const struct weft_table *table)
                                   table->rows_limit);
 }
 
+uint32_t weft_table_room(const struct weft_table *table)
+{
+    return capacity(table) - table->rows;
+}
+
 static bool wants_admission(const struct weft_table *table)
 {
     return table->admission.memory == NULL && weft_admission_bytes(&table->admission) > 0;
@@ -213,7 +218,7 @@ bool weft_table_wants_slab(const struct weft_table *table, size_t *bytes_p)
         return true;
     }
     uint64_t slab_rows = UINT64_C(1) << table->slab_rows_log2;
-    uint32_t free_rows = capacity(table) - table->rows;
+    uint32_t free_rows = weft_table_room(table);
     if (capacity(table) == table->rows_limit ||
         (!table_is_dense(table) && free_rows * UINT64_C(2) >= slab_rows &&
          free_rows >= table->ahead_rows)) {

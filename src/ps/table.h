@@ -244,12 +244,21 @@ uint32_t weft_table_read_all(struct weft_table *table, const uint64_t *ids, uint
 uint32_t weft_table_apply(struct weft_table *table, struct weft_table_row *const *rows,
                           uint32_t first, uint32_t count, const uint8_t *blocks);
 
-/* The same for sums of gradients, for existing rows of one block: each sum is applied as one
- * gradient, and counts as counts[i] gradients.
- * Shape:   rows (count,), none NULL; sums (count, dim) float32; counts (count,) u16 >= 1; both
- *          unaligned. Returns the total number of gradients. */
-uint64_t weft_table_apply_sums(struct weft_table *table, struct weft_table_row *const *rows,
-                               uint32_t count, const uint8_t *sums, const uint8_t *counts);
+/* Sums of gradients, of rows of one block in a table without admission and eviction. Each sum is
+ * applied as one gradient, and counts as counts[i] gradients. All can be applied if obtain_sums
+ * returned true; nothing may change the table in between. Rows are found again in a cache if they
+ * are obtained when their sums are applied, some at a time; obtain_sums obtains them only if there
+ * may be no room for all.
+ *
+ * Shape:   ids (count,); sums (count, dim) float32 and counts (count,) u16 >= 1, both unaligned;
+ *          hashes (count,) and rows (count,): scratch, unchanged between the two calls.
+ *          apply_sums returns the total number of gradients.
+ * Errors:  false: no room for a row. Rows created before it stay, with initial weights. */
+bool weft_table_obtain_sums(struct weft_table *table, const uint64_t *ids, uint32_t count,
+                            uint64_t *hashes, struct weft_table_row **rows);
+uint64_t weft_table_apply_sums(struct weft_table *table, const uint64_t *ids, uint32_t count,
+                               const uint8_t *sums, const uint8_t *counts, uint64_t *hashes,
+                               struct weft_table_row **rows);
 
 /* BSP: add gradients of `block` to the row's sum. Shape: gradient (weft_table_block_used,). */
 void weft_table_accumulate(struct weft_table *table, struct weft_table_row *row, uint32_t block,

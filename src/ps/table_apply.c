@@ -10,6 +10,7 @@ enum {
     PREFETCH_ROWS = 8, /* prefetch distance, in rows */
     SPAN = 16, /* rows after which the loop tests whether one of them has reached the threshold of
                 * ps/hot.h */
+    SUMS_PIECE = 256, /* rows that are obtained, then applied */
 };
 
 void weft_table_set_averaged(struct weft_table *table, uint32_t workers)
@@ -327,8 +328,21 @@ uint32_t weft_table_apply(struct weft_table *table, struct weft_table_row *const
                            : weft_table_apply_any(table, rows, first, count, blocks);
 }
 
-uint64_t weft_table_apply_sums(struct weft_table *table, struct weft_table_row *const *rows,
-                               uint32_t count, const uint8_t *sums, const uint8_t *counts)
+/* ---- sums ------------------------------------------------------------------------------------ */
+
+static bool sums_obtain(struct weft_table *table, const uint64_t *ids, uint32_t count,
+                        uint64_t *hashes, struct weft_table_row **rows)
+{
+    /* a local copy: the compiler may assume that no store changes it */
+    const struct weft_hash_key key = table->index_key;
+    for (uint32_t i = 0; i < count && !table_is_dense(table); i++) {
+        hashes[i] = weft_hash_keyed(&key, ids[i]);
+    }
+    return weft_table_obtain_chunk(table, ids, hashes, 0, count, rows);
+}
+
+static uint64_t sums_apply(struct weft_table *table, struct weft_table_row *const *rows,
+                           uint32_t count, const uint8_t *sums, const uint8_t *counts)
 {
     const bool adds = table->spec.mode == WEFT_TABLE_BSP && table->counts;
     uint64_t gradients = weft_table_apply(table, rows, 0, count, sums);
@@ -347,6 +361,38 @@ uint64_t weft_table_apply_sums(struct weft_table *table, struct weft_table_row *
         table->hot.updates += more;
         table_hot_look(table, rows[i]);
         gradients += more;
+    }
+    return gradients;
+}
+
+/* Does not change between obtain_sums and apply_sums: there is less room afterwards only if there
+ * was too little before. */
+static bool sums_fit(const struct weft_table *table, uint32_t count)
+{
+    return !table_is_dense(table) && weft_table_room(table) >= count;
+}
+
+bool weft_table_obtain_sums(struct weft_table *table, const uint64_t *ids, uint32_t count,
+                            uint64_t *hashes, struct weft_table_row **rows)
+{
+    return sums_fit(table, count) || sums_obtain(table, ids, count, hashes, rows);
+}
+
+uint64_t weft_table_apply_sums(struct weft_table *table, const uint64_t *ids, uint32_t count,
+                               const uint8_t *sums, const uint8_t *counts, uint64_t *hashes,
+                               struct weft_table_row **rows)
+{
+    const size_t block_bytes = sizeof(float) * table->spec.dim;
+    uint64_t gradients = 0;
+    if (!sums_fit(table, count)) {
+        return sums_apply(table, rows, count, sums, counts);
+    }
+    for (uint32_t from = 0, n; from < count; from += n) {
+        n = count - from > SUMS_PIECE ? SUMS_PIECE : count - from;
+        const bool all = sums_obtain(table, ids + from, n, hashes, rows);
+        WEFT_ASSERT(all);
+        gradients += sums_apply(table, rows, n, sums + from * block_bytes,
+                                counts + from * sizeof(uint16_t));
     }
     return gradients;
 }

@@ -253,6 +253,71 @@ static void quick_like_slow_bit_for_bit(void **state)
     }
 }
 
+/* A table with room for all rows obtains them some at a time, one that may be full obtains them all
+ * before it applies any. */
+static void sums_run(uint32_t dim, uint8_t mode)
+{
+    enum { N = 1000 };
+    static uint8_t sums[1 + N * 16 * 4], counts[1 + N * 2];
+    static uint64_t ids[N + 1], hashes[N + 1];
+    static struct weft_table_row *rows[N + 1];
+    struct weft_prng prng;
+    struct weft_table wide, narrow;
+    const struct weft_table_spec spec = {.dim = dim, .mode = mode, .workers = 3,
+                                         .learning_rate = 0.3F,
+                                         .average = WEFT_AVERAGE_CONTRIBUTORS};
+    struct weft_table *tables[] = {&wide, &narrow};
+    weft_prng_init(&prng, dim + mode);
+    for (uint32_t i = 0; i <= N; i++) {
+        ids[i] = (uint64_t)i * 0x9e3779b97f4a7c15;
+    }
+    for (int t = 0; t < 2; t++) {
+        assert_int_equal(table_init(tables[t], t == 0 ? 4 * N : N, dim, 1 << 16), WEFT_OK);
+        assert_int_equal(weft_table_declare(tables[t], &spec), WEFT_OK);
+        weft_table_want_rows(tables[t], N);
+    }
+    for (uint32_t count = N / 2; count <= N; count += N / 4) {
+        uint64_t gradients = 0;
+        for (uint32_t k = 0; k < count * dim; k++) {
+            float g = any_float(&prng);
+            memcpy(sums + 1 + k * 4, &g, 4);
+        }
+        for (uint32_t i = 0; i < count; i++) {
+            uint16_t of_row = (uint16_t)weft_prng_range(&prng, 1, 300);
+            memcpy(counts + 1 + i * 2, &of_row, 2);
+            gradients += of_row;
+        }
+        for (int t = 0; t < 2; t++) {
+            give_slabs(tables[t]);
+            weft_table_begin(tables[t], tables[t]->now);
+            assert_true(weft_table_obtain_sums(tables[t], ids, count, hashes, rows));
+            assert_int_equal(weft_table_rows(tables[t]),
+                             t == 1 && count > N / 2 ? count : count == N / 2 ? 0 : count - N / 4);
+            assert_int_equal(weft_table_apply_sums(tables[t], ids, count, sums + 1, counts + 1,
+                                                   hashes, rows),
+                             gradients);
+        }
+        for (uint32_t i = 0; i < count; i++) {
+            assert_memory_equal(weft_table_find(&wide, ids[i]), weft_table_find(&narrow, ids[i]),
+                                wide.row_bytes);
+        }
+    }
+    give_slabs(&wide);
+    assert_true(weft_table_obtain_sums(&wide, ids, N + 1, hashes, rows));
+    assert_false(weft_table_obtain_sums(&narrow, ids, N + 1, hashes, rows));
+    finish(&wide);
+    finish(&narrow);
+}
+
+static void sums_in_pieces_like_at_once(void **state)
+{
+    (void)state;
+    sums_run(1, WEFT_TABLE_ASP);
+    sums_run(16, WEFT_TABLE_ASP);
+    sums_run(5, WEFT_TABLE_BSP);
+    sums_run(16, WEFT_TABLE_BSP);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -261,6 +326,7 @@ int main(void)
         cmocka_unit_test(chunks_find_what_is_there),
         cmocka_unit_test(rows_in_line_are_followed),
         cmocka_unit_test(quick_like_slow_bit_for_bit),
+        cmocka_unit_test(sums_in_pieces_like_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
