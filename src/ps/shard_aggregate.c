@@ -227,7 +227,6 @@ static enum weft_rpc_status rows_check(struct weft_shard *shard, struct weft_tab
     }
     if (!weft_table_obtain_sums(table, all->ids, count, all->hashes, all->rows)) {
         shard->counters.rows_refused++;
-        weft_table_want_rows(table, count); /* make room for the next aggregate of this length */
         return WEFT_RPC_FULL;
     }
     return WEFT_RPC_OK;

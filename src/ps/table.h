@@ -247,8 +247,8 @@ uint32_t weft_table_apply(struct weft_table *table, struct weft_table_row *const
 /* Sums of gradients, of rows of one block in a table without admission and eviction. Each sum is
  * applied as one gradient, and counts as counts[i] gradients. All can be applied if obtain_sums
  * returned true; nothing may change the table in between. Rows are found again in a cache if they
- * are obtained when their sums are applied, some at a time; obtain_sums obtains them only if there
- * may be no room for all.
+ * are obtained when their sums are applied, some at a time. obtain_sums obtains them only if there
+ * may be no room for all, and has the table keep room for as many from then on.
  *
  * Shape:   ids (count,); sums (count, dim) float32 and counts (count,) u16 >= 1, both unaligned;
  *          hashes (count,) and rows (count,): scratch, unchanged between the two calls.

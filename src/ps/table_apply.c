@@ -375,7 +375,11 @@ static bool sums_fit(const struct weft_table *table, uint32_t count)
 bool weft_table_obtain_sums(struct weft_table *table, const uint64_t *ids, uint32_t count,
                             uint64_t *hashes, struct weft_table_row **rows)
 {
-    return sums_fit(table, count) || sums_obtain(table, ids, count, hashes, rows);
+    if (sums_fit(table, count)) {
+        return true;
+    }
+    weft_table_want_rows(table, count); /* for the next sums of this length */
+    return sums_obtain(table, ids, count, hashes, rows);
 }
 
 uint64_t weft_table_apply_sums(struct weft_table *table, const uint64_t *ids, uint32_t count,

@@ -309,6 +309,32 @@ static void sums_run(uint32_t dim, uint8_t mode)
     finish(&narrow);
 }
 
+/* Room for sums of a length is made when the first have arrived. */
+static void room_for_sums(void **state)
+{
+    (void)state;
+    enum { N = 2000 };
+    static uint64_t ids[N], hashes[N];
+    static struct weft_table_row *rows[N];
+    static uint8_t sums[N * 4], counts[N * 2];
+    struct weft_table table;
+    const struct weft_table_spec spec = {.dim = 1, .mode = WEFT_TABLE_ASP, .workers = 1};
+    table_make(&table, 4 * N, &spec);
+    for (uint32_t i = 0; i < N; i++) {
+        ids[i] = i;
+        counts[2 * i] = 1;
+    }
+    assert_false(weft_table_obtain_sums(&table, ids, N, hashes, rows));
+    give_slabs(&table);
+    const uint32_t before = weft_table_rows(&table);
+    assert_in_range(before, 1, N - 1);
+    assert_true(weft_table_obtain_sums(&table, ids, N, hashes, rows));
+    assert_int_equal(weft_table_rows(&table), before);
+    assert_int_equal(weft_table_apply_sums(&table, ids, N, sums, counts, hashes, rows), N);
+    assert_int_equal(weft_table_rows(&table), N);
+    finish(&table);
+}
+
 static void sums_in_pieces_like_at_once(void **state)
 {
     (void)state;
@@ -327,6 +353,7 @@ int main(void)
         cmocka_unit_test(rows_in_line_are_followed),
         cmocka_unit_test(quick_like_slow_bit_for_bit),
         cmocka_unit_test(sums_in_pieces_like_at_once),
+        cmocka_unit_test(room_for_sums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
