@@ -218,10 +218,8 @@ static uint64_t *look_at(struct weft_aggregator *agg, const struct agg_below *be
         .rows = view->request.rows,
         .count_max = count_max_of(agg, view),
         .bytes = ends ? 0 : bytes,
-        .ids = (const uint8_t *)agg->below_ids,
-        .ids_stride = sizeof(*agg->below_ids),
+        .ids = agg->below_ids,
         .values = view->sums,
-        .values_stride = sizeof(float) * spec->dim,
         .view = view,
     };
     return weft_agg_group_has(agg, input_p) ? &agg->counters.direct_form : NULL;

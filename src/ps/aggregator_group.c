@@ -4,8 +4,7 @@
  *
  * An index of hashed ids locates the rows. Each index entry carries the generation (`life`) of the
  * group that wrote it, so a new group starts with an empty index without clearing memory. A group
- * is sent in ascending order of ids, which gives the shortest encoding. The sort is a radix sort
- * over the bytes in which the ids differ. */
+ * is sent in ascending order of ids, which gives the shortest encoding. */
 #include "ps/aggregator_internal.h"
 
 #include "base/assert.h"
@@ -42,11 +41,10 @@ weft_status weft_agg_groups_init(struct weft_aggregator *agg)
     agg->sums_count = agg->config.groups_max + WEFT_AGGREGATE_SLOTS;
     agg->group_count = agg->sums_count + AGG_ENDS_MAX;
     agg->groups = calloc(agg->group_count, sizeof(*agg->groups));
-    agg->ids = calloc(WEFT_PS_CHUNK_ROWS_MAX, sizeof(*agg->ids));
     /* malloc, not calloc: each element is written before it is read, and clearing would touch all
      * pages. */
     agg->order = malloc((size_t)2 * WEFT_AGGREGATE_ROWS_MAX * sizeof(*agg->order));
-    if (agg->groups == NULL || agg->ids == NULL || agg->order == NULL) {
+    if (agg->groups == NULL || agg->order == NULL) {
         return WEFT_NOMEM;
     }
     for (uint32_t i = 0; i < agg->group_count; i++) {
@@ -72,7 +70,6 @@ void weft_agg_groups_fini(struct weft_aggregator *agg)
         free(agg->groups[i].message);
     }
     free(agg->groups);
-    free(agg->ids);
     free(agg->order);
 }
 
@@ -120,22 +117,14 @@ static struct agg_group *group_new(struct weft_aggregator *agg, const struct agg
 /* ---- adding ---------------------------------------------------------------------------------- */
 
 /* The index slot of an id: the slot of its row, or the free slot in which to insert it. */
-static uint32_t slot_of(const struct weft_aggregator *agg, const struct agg_group *group,
-                        uint64_t id)
+static inline uint32_t slot_of(const uint64_t *index, const uint64_t *ids, uint64_t life,
+                               uint64_t hash, uint64_t id)
 {
-    uint32_t slot = (uint32_t)weft_hash_keyed(&agg->key, id) % INDEX_SLOTS;
-    while (group->index[slot] >> 32 == group->life &&
-           group->ids[(uint32_t)group->index[slot]] != id) {
+    uint32_t slot = (uint32_t)hash % INDEX_SLOTS;
+    while (index[slot] >> 32 == life && ids[(uint32_t)index[slot]] != id) {
         slot = (slot + 1) % INDEX_SLOTS;
     }
     return slot;
-}
-
-static uint64_t id_at(const struct agg_input *input, uint32_t row)
-{
-    uint64_t id;
-    memcpy(&id, input->ids + row * input->ids_stride, sizeof(id));
-    return id;
 }
 
 /* True: the input fits. A new id counts once per occurrence. */
@@ -151,39 +140,75 @@ static bool fits(const struct weft_aggregator *agg, const struct agg_group *grou
     }
     uint32_t more = 0;
     for (uint32_t i = 0; i < input->rows; i++) {
-        uint32_t slot = slot_of(agg, group, id_at(input, i));
+        const uint64_t id = input->ids[i];
+        uint32_t slot = slot_of(group->index, group->ids, group->life,
+                                weft_hash_keyed(&agg->key, id), id);
         more += group->index[slot] >> 32 != group->life;
     }
     return group->rows + more <= group->rows_max;
 }
 
+/* The usual lengths are known to the compiler. */
+static inline void row_copy(void *to, const void *from, uint32_t dim)
+{
+    if (dim == 16) {
+        memcpy(to, from, 16 * sizeof(float));
+    } else if (dim == 1) {
+        memcpy(to, from, sizeof(float));
+    } else {
+        memcpy(to, from, dim * sizeof(float));
+    }
+}
+
+typedef float quad __attribute__((vector_size(16)));
+
+static inline void row_add(float *sums, const uint8_t *from, uint32_t dim)
+{
+    uint32_t k = 0;
+    for (; k + 4 <= dim; k += 4) {
+        quad sum, more;
+        memcpy(&sum, sums + k, sizeof(sum));
+        memcpy(&more, from + k * sizeof(float), sizeof(more));
+        sum += more;
+        memcpy(sums + k, &sum, sizeof(sum));
+    }
+    for (; k < dim; k++) {
+        float more;
+        memcpy(&more, from + k * sizeof(float), sizeof(more));
+        sums[k] += more;
+    }
+}
+
 static void add_rows(struct weft_aggregator *agg, struct agg_group *group,
                      const struct agg_input *input, uint32_t dim)
 {
-    for (uint32_t i = 0; i < input->rows; i++) {
-        const uint8_t *from = input->values + i * input->values_stride;
+    /* Local copies: the compiler may assume that no store changes them. */
+    uint64_t *const index = group->index, *const ids = group->ids;
+    uint16_t *const counts = group->counts;
+    float *const sums = group->sums;
+    const struct weft_hash_key key = agg->key;
+    const uint64_t life = group->life;
+    const uint8_t *from = input->values;
+    uint32_t rows = group->rows, count_max = group->count_max;
+    for (uint32_t i = 0; i < input->rows; i++, from += dim * sizeof(float)) {
         const uint16_t times = input->view != NULL ? weft_aggregate_count_at(input->view, i) : 1;
-        uint64_t id = id_at(input, i);
-        uint32_t slot = slot_of(agg, group, id);
-        if (group->index[slot] >> 32 != group->life) {
-            uint32_t row = group->rows++;
-            group->index[slot] = (uint64_t)group->life << 32 | row;
-            group->ids[row] = id;
-            group->counts[row] = times;
-            memcpy(group->sums + (size_t)row * dim, from, dim * sizeof(float));
-            group->count_max = group->count_max > times ? group->count_max : times;
-            continue;
+        const uint64_t id = input->ids[i];
+        const uint32_t slot = slot_of(index, ids, life, weft_hash_keyed(&key, id), id);
+        const uint32_t row = index[slot] >> 32 == life ? (uint32_t)index[slot] : rows;
+        if (row == rows) {
+            index[slot] = life << 32 | row;
+            ids[row] = id;
+            counts[row] = times;
+            row_copy(sums + (size_t)row * dim, from, dim);
+            rows++;
+        } else {
+            counts[row] += times;
+            row_add(sums + (size_t)row * dim, from, dim);
         }
-        uint32_t row = (uint32_t)group->index[slot];
-        float *restrict sums = group->sums + (size_t)row * dim;
-        float gradient[WEFT_RPC_BLOCK_FLOATS];
-        memcpy(gradient, from, dim * sizeof(float));
-        for (uint32_t k = 0; k < dim; k++) {
-            sums[k] += gradient[k];
-        }
-        uint32_t count = group->counts[row] += times;
-        group->count_max = count > group->count_max ? count : group->count_max;
+        count_max = counts[row] > count_max ? counts[row] : count_max;
     }
+    group->rows = rows;
+    group->count_max = count_max;
 }
 
 static void add(struct weft_aggregator *agg, struct agg_group *group, const struct agg_input *input)
@@ -343,36 +368,6 @@ void weft_agg_groups_look(struct weft_aggregator *agg, uint16_t table)
 
 /* ---- the message ----------------------------------------------------------------------------- */
 
-/* Sort the group's rows by id, ascending. */
-static const struct agg_sort *sorted(struct weft_aggregator *agg, const struct agg_group *group)
-{
-    struct agg_sort *from = agg->order, *to = agg->order + WEFT_AGGREGATE_ROWS_MAX;
-    uint64_t differ = 0;
-    for (uint32_t i = 0; i < group->rows; i++) {
-        from[i] = (struct agg_sort){group->ids[i], i};
-        differ |= group->ids[i] ^ group->ids[0];
-    }
-    for (uint32_t shift = 0; shift < 64; shift += 8) {
-        uint32_t start[257] = {0};
-        if ((differ >> shift & 0xff) == 0) {
-            continue;
-        }
-        for (uint32_t i = 0; i < group->rows; i++) {
-            start[(from[i].id >> shift & 0xff) + 1]++;
-        }
-        for (uint32_t d = 0; d < 256; d++) {
-            start[d + 1] += start[d];
-        }
-        for (uint32_t i = 0; i < group->rows; i++) {
-            to[start[from[i].id >> shift & 0xff]++] = from[i];
-        }
-        struct agg_sort *swap = from;
-        from = to;
-        to = swap;
-    }
-    return from;
-}
-
 static int by_rank_and_number(const struct agg_member *a, const struct agg_member *b)
 {
     return a->push.rank != b->push.rank       ? (a->push.rank < b->push.rank ? -1 : 1)
@@ -393,7 +388,7 @@ static void sort_members(struct agg_group *group)
     }
 }
 
-static size_t pack_ids(const struct agg_sort *order, uint32_t rows, uint8_t *out)
+static size_t pack_ids(const struct weft_id_sort *order, uint32_t rows, uint8_t *out)
 {
     uint64_t ids[WEFT_IDS_BLOCK], before = 0;
     size_t bytes = 0;
@@ -421,10 +416,23 @@ static uint32_t columns_of(const struct agg_group *group)
                        : has_clocks * group->members;
 }
 
+static void lay_out_rows(const struct agg_group *group, const struct weft_id_sort *order,
+                         uint32_t dim, uint8_t *counts_out, uint8_t *sums_out)
+{
+    const uint32_t rows = group->rows;
+    const uint16_t *counts = group->counts;
+    const float *sums = group->sums;
+    for (uint32_t i = 0; i < rows; i++, sums_out += dim * sizeof(float)) {
+        const uint32_t row = order[i].row;
+        memcpy(counts_out + (size_t)i * sizeof(uint16_t), &counts[row], sizeof(uint16_t));
+        row_copy(sums_out, sums + (size_t)row * dim, dim);
+    }
+}
+
 static void lay_out(struct weft_aggregator *agg, struct agg_group *group)
 {
     const uint32_t dim = agg->tables[group->table].spec.dim;
-    const struct agg_sort *order = sorted(agg, group);
+    const struct weft_id_sort *order = weft_ids_sort(group->ids, group->rows, agg->order);
     sort_members(group);
     uint8_t *at = group->message + WEFT_AGGREGATE_HEAD_BYTES;
     for (uint32_t i = 0; i < group->members; i++, at += WEFT_AGGREGATE_MEMBER_BYTES) {
@@ -436,13 +444,8 @@ static void lay_out(struct weft_aggregator *agg, struct agg_group *group)
         memcpy(at, i < group->members ? &push->clock : &push->base, WEFT_AGGREGATE_CLOCK_BYTES);
     }
     const size_t ids_bytes = pack_ids(order, group->rows, at);
-    uint8_t *counts = at + ids_bytes, *sums = counts + (size_t)group->rows * sizeof(uint16_t);
-    for (uint32_t i = 0; i < group->rows; i++) {
-        const uint32_t row = order[i].row;
-        memcpy(counts + (size_t)i * sizeof(uint16_t), &group->counts[row], sizeof(uint16_t));
-        memcpy(sums + (size_t)i * dim * sizeof(float), group->sums + (size_t)row * dim,
-               dim * sizeof(float));
-    }
+    uint8_t *sums = at + ids_bytes + (size_t)group->rows * sizeof(uint16_t);
+    lay_out_rows(group, order, dim, at + ids_bytes, sums);
     agg->rpc_id = agg->rpc_id == UINT32_MAX ? 1 : agg->rpc_id + 1;
     group->rpc_id = agg->rpc_id;
     const struct weft_rpc_request request = {

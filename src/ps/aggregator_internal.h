@@ -12,6 +12,7 @@
 
 #include "base/bits.h"
 #include "ps/aggregator.h"
+#include "ps/id_sort.h"
 #include "ps/layout.h"
 #include "ps/row_store.h"
 
@@ -69,7 +70,7 @@ struct agg_slot {
     struct weft_rpc_request request;
     uint32_t rows;
     uint64_t bytes;  /* of the message */
-    uint8_t *memory; /* rows: id u64, then its values */
+    uint8_t *memory; /* ids of as many rows as fit, u64; then their values, float32 */
 };
 
 enum {
@@ -244,10 +245,8 @@ struct agg_input {
     uint32_t count_max; /* upper bound of gradients of one id; above a group's limit: any larger
                          * value */
     uint64_t bytes;     /* length of the message */
-    const uint8_t *ids; /* (rows,) u64 at ids_stride; the values alike */
-    size_t ids_stride;
-    const uint8_t *values; /* (dim,) float32 */
-    size_t values_stride;
+    const uint64_t *ids;   /* (rows,) */
+    const uint8_t *values; /* (rows, dim) float32, unaligned */
     const struct weft_aggregate_view *view; /* source of the counts; NULL: each count is 1 */
 };
 
@@ -295,11 +294,6 @@ struct agg_group {
     uint8_t reply[WEFT_RPC_REPLY_BYTES];
 };
 
-struct agg_sort {
-    uint64_t id;
-    uint32_t row;
-};
-
 struct weft_aggregator {
     struct weft_aggregator_config config;
     struct weft_msgr msgr;
@@ -321,8 +315,7 @@ struct weft_aggregator {
     struct agg_group *groups; /* groups of sums, then groups of ended clocks */
     uint32_t group_count;
     uint32_t sums_count;
-    uint64_t *ids;          /* (WEFT_PS_CHUNK_ROWS_MAX,) scratch */
-    struct agg_sort *order; /* (2, WEFT_AGGREGATE_ROWS_MAX) scratch */
+    struct weft_id_sort *order; /* (2, WEFT_AGGREGATE_ROWS_MAX) scratch */
     struct agg_pull *pulls; /* ordered by rank */
     uint32_t pull_count;
     uint32_t pulls_waiting;

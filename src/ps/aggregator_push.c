@@ -3,6 +3,7 @@
 
 #include "ps/id_pack.h"
 #include "ps/layout.h"
+#include "ps/values.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -141,35 +142,35 @@ static void read_head(struct weft_aggregator *agg, struct agg_slot *slot,
     }
 }
 
+/* Number of rows that the memory of a push has room for. */
+static uint32_t rows_max_of(const struct weft_aggregator *agg, const struct weft_table_spec *spec)
+{
+    return agg->config.push_bytes_max / (uint32_t)(sizeof(uint64_t) + sizeof(float) * spec->dim);
+}
+
+static uint8_t *values_of(const struct weft_aggregator *agg, const struct agg_slot *slot)
+{
+    return slot->memory + sizeof(uint64_t) * rows_max_of(agg, &agg->tables[slot->table].spec);
+}
+
 /* Append the rows of a chunk. False: malformed, or not summable. */
-static bool take_rows(struct weft_aggregator *agg, struct agg_slot *slot,
+static bool take_rows(const struct weft_aggregator *agg, struct agg_slot *slot,
                       const struct weft_msg_event *event, const struct weft_table_spec *spec,
                       struct weft_ps_chunk_rows rows)
 {
     const uint8_t *data = event->data;
     const size_t block_bytes = sizeof(float) * spec->dim;
-    const size_t stride = sizeof(uint64_t) + block_bytes;
-    uint64_t *ids = agg->ids;
+    uint64_t *ids = (uint64_t *)slot->memory + slot->rows;
     if (slot->id_bytes != WEFT_RPC_ID_PACKED) {
         weft_ps_load_ids(data + rows.ids_offset, slot->id_bytes, rows.count, ids);
     } else if (!weft_ids_unpack(data + rows.ids_offset, rows.blocks_offset - rows.ids_offset,
                                 rows.count, ids)) {
         return false;
     }
-    uint8_t *to = slot->memory + slot->rows * stride;
-    const uint8_t *from = data + rows.blocks_offset;
-    uint32_t not_finite = 0;
-    for (uint32_t i = 0; i < rows.count; i++, to += stride, from += block_bytes) {
-        memcpy(to, &ids[i], sizeof(ids[i]));
-        memcpy(to + sizeof(ids[i]), from, block_bytes);
-        for (uint32_t k = 0; k < spec->dim; k++) {
-            uint32_t bits;
-            memcpy(&bits, from + k * sizeof(bits), sizeof(bits));
-            not_finite |= (bits & 0x7f800000) == 0x7f800000;
-        }
-    }
+    memcpy(values_of(agg, slot) + slot->rows * block_bytes, data + rows.blocks_offset,
+           rows.count * block_bytes);
     slot->rows += rows.count;
-    return not_finite == 0;
+    return weft_values_finite(data + rows.blocks_offset, (size_t)rows.count * spec->dim);
 }
 
 static void push_chunk(struct weft_aggregator *agg, struct agg_slot *slot,
@@ -192,10 +193,9 @@ static void push_chunk(struct weft_aggregator *agg, struct agg_slot *slot,
         slot_kill(slot, &agg->counters.direct_form);
         return;
     }
-    const size_t stride = sizeof(uint64_t) + sizeof(float) * spec->dim;
     if (rows.list != 0 || rows.count > WEFT_PS_CHUNK_ROWS_MAX) {
         slot_kill(slot, &agg->counters.direct_form);
-    } else if ((slot->rows + (uint64_t)rows.count) * stride > agg->config.push_bytes_max ||
+    } else if (slot->rows + rows.count > rows_max_of(agg, spec) ||
                slot->rows + rows.count > WEFT_AGGREGATE_COUNT_MAX) {
         slot_kill(slot, &agg->counters.direct_large);
     } else if (!take_rows(agg, slot, event, spec, rows)) {
@@ -205,8 +205,6 @@ static void push_chunk(struct weft_aggregator *agg, struct agg_slot *slot,
 
 static void push_add(struct weft_aggregator *agg, struct agg_slot *slot, uint64_t now_ns)
 {
-    const size_t stride =
-        sizeof(uint64_t) + sizeof(float) * (size_t)agg->tables[slot->table].spec.dim;
     const struct agg_member member = {
         .push = {.rank = slot->rank,
                  .session = slot->request.need_clock,
@@ -228,10 +226,8 @@ static void push_add(struct weft_aggregator *agg, struct agg_slot *slot, uint64_
         .rows = slot->rows,
         .count_max = slot->rows,
         .bytes = slot->bytes,
-        .ids = slot->memory,
-        .ids_stride = stride,
-        .values = slot->memory + sizeof(uint64_t),
-        .values_stride = stride,
+        .ids = (const uint64_t *)slot->memory,
+        .values = values_of(agg, slot),
     };
     if (weft_agg_group_has(agg, &input)) {
         slot_kill(slot, &agg->counters.direct_form);
