@@ -3,14 +3,15 @@
 
     bench/aggregate_capped.py [--weft build/weft] [--cap 0.05] [--age 20000] [--shares 0.5,0.7] [--rows 256]
                               [--dim 16] [--keys 2000000] [--workers 16] [--seconds 3] [--warmup 2]
-                              [--repetitions 3] [--out build/bench/aggregate_capped.jsonl]
+                              [--mtu 65536] [--repetitions 3] [--out build/bench/aggregate_capped.jsonl]
     bench/aggregate_capped.py --from build/bench/aggregate_capped.jsonl
 
 A control group (requires root) limits the server's process to the fraction --cap of one processor, in periods of
 20 ms: cpu.cfs_quota_us, or cpu.max. The aggregator and the workers are not limited. `weft load` pushes in a
 closed loop, with 16 pushes per worker in flight; both configurations take turns. rows/s counts pushes that the
 server has confirmed. The server's CPU time divided by the duration of the measurement shows whether its CPU was
-the limit.
+the limit. --mtu N runs all in a network namespace whose loopback interface has that MTU, so that packets are as short
+as on Ethernet.
 """
 import json
 import os
@@ -26,7 +27,7 @@ def options():
     parser.add_argument("--cap", type=float, default=0.05, help="of one processor")
     parser.add_argument("--age", type=int, default=20000, help="us")
     parser.add_argument("--shares", default="0.5,0.7", help="of updates, in 20000 rows")
-    for name, value in (("rows", 256), ("dim", 16), ("keys", 2000000), ("workers", 16)):
+    for name, value in (("rows", 256), ("dim", 16), ("keys", 2000000), ("workers", 16), ("mtu", 65536)):
         parser.add_argument(f"--{name}", type=int, default=value)
     return parser.parse_args()
 
@@ -86,6 +87,8 @@ def table(runs):
 
 def main():
     args = options()
+    if args.sources is None:
+        aggregate_run.enter_mtu(args.mtu)
     table(loads.read(args.sources) if args.sources else make(args))
 
 
