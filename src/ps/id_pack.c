@@ -156,45 +156,42 @@ static bool begin(struct block *block, uint64_t before)
     return true;
 }
 
-/* sums[i] = the sum of the quotients of gaps 0 to i: the number of zeros before the one bit that
- * ends gap i, which is the position of that bit minus i. Moves block->at after the unary codes.
- * False: the bytes end first. */
-static bool get_unary(struct block *block, uint32_t *sums)
+/* The sum of the quotients of gaps 0 to i is the number of zeros before the one bit that ends gap i:
+ * the position of that bit minus i. inside: the 8 bytes from any remainder on are within the bytes.
+ * Moves block->at after the unary codes. False: the bytes end first, or an id is above 2^64 - 1; ids
+ * ascend, so checking the last one suffices. */
+static inline bool get_ids(struct block *block, const uint8_t *lows, bool inside, uint64_t *ids)
 {
     const size_t left = (size_t)(block->end - block->at);
-    uint32_t done = 0, position = 0;
-    for (uint32_t offset = 0; done < block->gaps; offset += sizeof(uint64_t)) {
+    const uint64_t mask = (UINT64_C(1) << block->bits) - 1, first = block->first;
+    const uint32_t gaps = block->gaps, bits = block->bits;
+    uint64_t low = 0; /* the sum of up to 127 values of 56 bits is less than 2^63 */
+    uint32_t done = 0, position = 0, bit = 0;
+    for (uint32_t offset = 0; done < gaps; offset += sizeof(uint64_t)) {
         if (offset >= left) {
             return false;
         }
         uint64_t word = load(block->at + offset, block->end);
-        for (; word != 0 && done < block->gaps; word &= word - 1) {
+        for (; word != 0 && done < gaps; word &= word - 1, bit += bits) {
+            uint64_t some;
+            if (inside) {
+                memcpy(&some, lows + bit / 8, sizeof(some));
+            } else {
+                some = load(lows + bit / 8, block->end);
+            }
+            low += some >> bit % 8 & mask;
             position = offset * 8 + (uint32_t)__builtin_ctzll(word);
-            sums[done] = position - done;
+            ids[done] = first + ((uint64_t)(position - done) << bits) + low;
             done++;
         }
     }
     block->at += position / 8 + 1;
-    return true;
-}
-
-/* False: an id above 2^64 - 1. Ids ascend, so checking the last one suffices. */
-static bool get_ids(const struct block *block, const uint8_t *lows, const uint32_t *sums,
-                    uint64_t *ids)
-{
-    const uint64_t mask = (UINT64_C(1) << block->bits) - 1;
-    uint64_t low = 0; /* the sum of up to 127 values of 56 bits is less than 2^63 */
-    for (uint32_t i = 0, bit = 0; i < block->gaps; i++, bit += block->bits) {
-        low += load(lows + bit / 8, block->end) >> bit % 8 & mask;
-        ids[i] = block->first + ((uint64_t)sums[i] << block->bits) + low;
-    }
-    return low <= UINT64_MAX - block->first &&
-           sums[block->gaps - 1] <= (UINT64_MAX - block->first - low) >> block->bits;
+    return low <= UINT64_MAX - first &&
+           position - (gaps - 1) <= (UINT64_MAX - first - low) >> bits;
 }
 
 bool weft_ids_unpack(const uint8_t *bytes, size_t size, uint32_t count, uint64_t *ids)
 {
-    uint32_t sums[WEFT_IDS_BLOCK];
     struct block block = {.at = bytes, .end = bytes + size};
     uint64_t before = 0;
     if (size > SIZE_ALL) {
@@ -214,7 +211,9 @@ bool weft_ids_unpack(const uint8_t *bytes, size_t size, uint32_t count, uint64_t
             return false;
         }
         block.at += lows_bytes;
-        if (!get_unary(&block, sums) || !get_ids(&block, lows, sums, ids + done)) {
+        const bool inside = (size_t)(block.end - lows) >= lows_bytes + sizeof(uint64_t);
+        if (!(inside ? get_ids(&block, lows, true, ids + done)
+                     : get_ids(&block, lows, false, ids + done))) {
             return false;
         }
         done += block.gaps;
