@@ -156,10 +156,10 @@ static bool begin(struct block *block, uint64_t before)
     return true;
 }
 
-/* The sum of the quotients of gaps 0 to i is the number of zeros before the one bit that ends gap i:
- * the position of that bit minus i. inside: the 8 bytes from any remainder on are within the bytes.
- * Moves block->at after the unary codes. False: the bytes end first, or an id is above 2^64 - 1; ids
- * ascend, so checking the last one suffices. */
+/* The sum of the quotients of gaps 0 to i is the number of zeros before the one bit that ends gap
+ * i: the position of that bit minus i. inside: the 8 bytes from any remainder on are within the
+ * bytes. Moves block->at after the unary codes. False: the bytes end first, or an id is above
+ * 2^64 - 1; ids ascend, so checking the last one suffices. */
 static inline bool get_ids(struct block *block, const uint8_t *lows, bool inside, uint64_t *ids)
 {
     const size_t left = (size_t)(block->end - block->at);

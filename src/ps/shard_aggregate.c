@@ -204,8 +204,8 @@ static enum weft_rpc_status member_check(struct weft_shard *shard, uint16_t inde
     return weft_shard_push_allowed(shard, &push, table);
 }
 
-/* Find the rows of the aggregate, or room for them. Rows created before the table was full stay, with
- * initial weights. */
+/* Find the rows of the aggregate, or room for them. Rows created before the table was full stay,
+ * with initial weights. */
 static enum weft_rpc_status rows_check(struct weft_shard *shard, struct weft_table *table,
                                        const struct weft_aggregate_view *view)
 {

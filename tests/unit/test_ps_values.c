@@ -552,7 +552,8 @@ static void finite_or_not(void **state)
 {
     (void)state;
     static const uint32_t finite[] = {0, 0x80000000, 1, 0x7f7fffff, 0xff7fffff, 0x3f800000};
-    static const uint32_t not_finite[] = {0x7f800000, 0xff800000, 0x7fc00000, 0xffffffff, 0x7f800001};
+    static const uint32_t not_finite[] = {0x7f800000, 0xff800000, 0x7fc00000, 0xffffffff,
+                                          0x7f800001};
     uint8_t bytes[1 + 70 * sizeof(uint32_t)];
     for (uint32_t count = 0; count <= 70; count++) {
         for (uint32_t i = 0; i < count; i++) {
