@@ -113,8 +113,7 @@ void weft_shard_request_open(struct weft_shard *shard, struct shard_slot *slot,
     slot->clock = slot->update ? update_clock(shard, slot, tag.number) : tag.number;
     slot->rows = 0;
     slot->id_bytes = 0;
-    slot->spans.count = 0;
-    slot->spans.older_ns = 0;
+    weft_rpc_spans_clear(&slot->spans);
     slot->proc_ns = slot->overlap_ns = slot->wait_ns = 0;
     if (!tag_good) {
         shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);

@@ -28,24 +28,35 @@ struct weft_rpc_latency weft_rpc_latency_make(const struct weft_rpc_reply *reply
                                               uint64_t dequeued_ns, uint64_t delivered_ns);
 
 /* Server's side: the processing time of one request in ps, split at b. A span is the processing of
- * one chunk. b is known only when the request is complete; until then a ring contains the latest
- * spans. Older spans count as before b. If a driver delivers more chunks of the request after b
- * than the ring holds (a batch of merged datagrams), ps_overlap is too long by these spans, and
- * ps_proc too short. */
-enum { WEFT_RPC_SPANS_KEPT = 64 };
+ * one chunk. b is known only when the request is complete; until then a list contains the spans.
+ * When the list is full, older spans with short gaps between them are merged, so that spans with
+ * long gaps remain apart: a batch of datagrams becomes one entry, and b is before it or among the
+ * newest spans. If b lies inside a merged entry, its processing time is divided in proportion; the
+ * error is at most the sum of the gaps in that entry.
+ *
+ * Rejected: a ring of the latest spans, with the older ones counted as before b. A receive batch of
+ * merged datagrams can hold more than a thousand chunks, all of which are processed after b. */
+enum {
+    WEFT_RPC_SPANS_KEPT = 128,
+    WEFT_RPC_SPANS_NEWEST = 64, /* these are not merged */
+};
 
 struct weft_rpc_spans {
-    uint64_t older_ns; /* sum of the spans that were evicted from the ring */
-    uint32_t count;    /* total number of spans added */
+    uint64_t gap_ns; /* spans with at most this between them may be merged */
+    uint32_t count;  /* entries in use */
     struct {
         uint64_t begin_ns;
         uint64_t end_ns;
+        uint64_t idle_ns; /* sum of the gaps between begin and end */
     } kept[WEFT_RPC_SPANS_KEPT];
 };
 
+void weft_rpc_spans_clear(struct weft_rpc_spans *spans);
+
+/* In order of time: begin_ns is not before the end of the previous span. */
 void weft_rpc_spans_add(struct weft_rpc_spans *spans, uint64_t begin_ns, uint64_t end_ns);
 
-/* Sum of the spans before b and sum of the spans after b. */
+/* Processing time before b and after b. */
 void weft_rpc_spans_split(const struct weft_rpc_spans *spans, uint64_t b_ns, uint64_t *before_ns_p,
                           uint64_t *after_ns_p);
 
