@@ -222,6 +222,11 @@ static void active(const struct weft_figure_run *run, struct weft_figure *figure
 
 /* ---- 10: hot parameters ---------------------------------------------------------------------- */
 
+static bool is_exact(const struct weft_recdb_hot_share *share)
+{
+    return share->low >= share->high;
+}
+
 static void hot_words(const struct weft_figure_run *run, struct weft_figure *figure,
                       const struct weft_recdb_hot_share *shares, unsigned count)
 {
@@ -235,13 +240,14 @@ static void hot_words(const struct weft_figure_run *run, struct weft_figure *fig
     bool known = shares[best].k == PAPERS_TOP;
     figure->verdict = !known                    ? WEFT_FIGURE_OPEN
                       : shares[best].low >= 0.5 ? WEFT_FIGURE_AGREES
-                                                : WEFT_FIGURE_DIFFERS;
+                      : shares[best].high < 0.5 ? WEFT_FIGURE_DIFFERS
+                                                : WEFT_FIGURE_OPEN;
     int used = snprintf(figure->here, sizeof(figure->here),
                         "the top %" PRIu64 " get %.1f %% of %" PRIu64 " updates", shares[best].k,
-                        100 * shares[best].high, run->hotness.updates);
-    if (shares[best].low < shares[best].high) {
+                        100 * shares[best].low, run->hotness.updates);
+    if (!is_exact(&shares[best])) {
         used += snprintf(figure->here + used, sizeof(figure->here) - (size_t)used,
-                         ", at least %.1f %%", 100 * shares[best].low);
+                         " at least, %.1f %% at most", 100 * shares[best].high);
     }
     if (!known) {
         snprintf(figure->here + used, sizeof(figure->here) - (size_t)used,
@@ -258,19 +264,20 @@ static void hot(const struct weft_figure_run *run, struct weft_figure *figure, F
         return;
     }
     hot_words(run, figure, shares, count);
+    bool exact = true;
     fprintf(body, "$hot << EOD\n");
     for (unsigned i = 0; i < count; i++) {
-        fprintf(body, "\"%" PRIu64 "\" %.4f %.4f\n", shares[i].k, 100 * shares[i].high,
-                100 * shares[i].low);
+        exact = exact && is_exact(&shares[i]);
+        fprintf(body, "\"%" PRIu64 "\" %.4f %.4f\n", shares[i].k, 100 * shares[i].low,
+                100 * shares[i].high);
     }
     fprintf(body,
             "EOD\nset style fill solid 0.8\nset boxwidth 0.6\nset yrange [0:100]\n"
             "set ylabel '%% of all updates'\nset xlabel 'the most updated parameters'\n"
             "set grid y\nset key outside top center horizontal\n"
             "plot $hot using 0:2:xtic(1) with boxes title 'share%s'%s\n",
-            run->hotness.exact ? "" : ", at most",
-            run->hotness.exact ? ""
-                               : ", '' using 0:3 with points pt 7 lc 'black' title 'at least'");
+            exact ? "" : ", at least",
+            exact ? "" : ", '' using 0:3 with points pt 7 lc 'black' title 'at most'");
 }
 
 const struct weft_figure_kind weft_figures_of_one[] = {

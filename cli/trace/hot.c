@@ -18,12 +18,13 @@ static bool print_json(const struct weft_recdb_hotness *hotness, const struct qu
     cJSON_AddNumberToObject(object, "updates", (double)hotness->updates);
     cJSON_AddNumberToObject(object, "kept", (double)hotness->count);
     cJSON_AddBoolToObject(object, "exact", hotness->exact);
+    weft_json_add_known(object, "removed", (double)hotness->removed, hotness->has_removed);
     cJSON *list = cJSON_AddArrayToObject(object, "shares");
     for (unsigned i = 0; i < count; i++) {
         cJSON *share = cJSON_CreateObject();
         cJSON_AddNumberToObject(share, "top", (double)shares[i].k);
-        cJSON_AddNumberToObject(share, "share", shares[i].high);
-        cJSON_AddNumberToObject(share, "at_least", shares[i].low);
+        cJSON_AddNumberToObject(share, "share", shares[i].low);
+        cJSON_AddNumberToObject(share, "at_most", shares[i].high);
         cJSON_AddBoolToObject(share, "sure", shares[i].k <= hotness->sure);
         cJSON_AddItemToArray(list, share);
     }
@@ -35,7 +36,6 @@ static bool print_json(const struct weft_recdb_hotness *hotness, const struct qu
         cJSON_AddNumberToObject(hot, "table", hotness->list[i].table);
         cJSON_AddStringToObject(hot, "id", id); /* a JSON number has 53 bits */
         cJSON_AddNumberToObject(hot, "updates", (double)hotness->list[i].updates);
-        cJSON_AddNumberToObject(hot, "error", (double)hotness->list[i].error);
         cJSON_AddItemToArray(list, hot);
     }
     return weft_output_json("trace hot", object, false);
@@ -48,9 +48,9 @@ static void print_shares(const struct weft_recdb_hotness *hotness)
     bool unsure = false;
     for (unsigned i = 0; i < count; i++) {
         bool last = i + 1 == count;
-        printf("  top %-9" PRIu64 " %6.2f %%", shares[i].k, 100 * shares[i].high);
-        if (shares[i].low < shares[i].high) {
-            printf(", at least %.2f %%", 100 * shares[i].low);
+        printf("  top %-9" PRIu64 " %6.2f %%", shares[i].k, 100 * shares[i].low);
+        if (shares[i].low < shares[i].high && shares[i].k <= hotness->sure) {
+            printf(", at most %.2f %%", 100 * shares[i].high);
         }
         unsure = unsure || (shares[i].k > hotness->sure && !last);
         printf("%s%s\n", shares[i].k > hotness->sure && !last ? " *" : "",
@@ -71,15 +71,18 @@ static bool print_text(const struct weft_recdb_hotness *hotness, const struct qu
     }
     printf("%" PRIu64 " updates; %zu parameters tracked; %s\n", hotness->updates, hotness->count,
            hotness->exact ? "every parameter was counted (exact)"
-                          : "approximate: rows that were evicted, and ids without a row, are "
-                            "missing; a count may be too high by its error");
+                          : "approximate: updates of rows that were evicted or have expired are in no "
+                            "parameter's count, and pushes of ids without a row are not counted");
+    if (hotness->removed > 0) {
+        printf("%" PRIu64 " updates (%.2f %%) were of such rows\n", hotness->removed,
+               100 * (double)hotness->removed / (double)hotness->updates);
+    }
     print_shares(hotness);
-    printf("%6s %6s %20s %14s %12s %9s\n", "rank", "table", "id", "updates", "error", "share");
+    printf("%6s %6s %20s %14s %9s\n", "rank", "table", "id", "updates", "share");
     for (size_t i = 0; i < hotness->count && i < query->top; i++) {
         const struct weft_recdb_hot *hot = &hotness->list[i];
-        printf("%6zu %6" PRIu32 " %20" PRIu64 " %14" PRIu64 " %12" PRIu64 " %7.3f %%\n", i + 1,
-               hot->table, hot->id, hot->updates, hot->error,
-               100 * (double)hot->updates / (double)hotness->updates);
+        printf("%6zu %6" PRIu32 " %20" PRIu64 " %14" PRIu64 " %7.3f %%\n", i + 1, hot->table,
+               hot->id, hot->updates, 100 * (double)hot->updates / (double)hotness->updates);
     }
     return true;
 }
@@ -111,9 +114,9 @@ int weft_cli_trace_hot(int argc, char **argv)
         .summary = "list the most updated parameters, and the share of the top k",
         .description =
             "FILE is a database written by --records; several files are parts of one run. Servers\n"
-            "count the updates of every row, and record the rows with the most. The result is\n"
-            "approximate if rows were evicted, whose counts are lost, or ids had no row. A count may\n"
-            "be too high by the value in the column \"error\", 0 in records of this release.",
+            "count the updates of every row, and record the rows with the most. A share is computed\n"
+            "from these counts, which are never too high. If rows were evicted or expired, their\n"
+            "counts are lost; \"at most\" is the share with all lost updates added.",
         .example = "  weft trace hot run.db\n"
                    "  weft trace hot run.db --json | jq '.shares[] | select(.top == 1000)'",
         .options = options,

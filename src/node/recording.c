@@ -61,8 +61,11 @@ static void record_hot_table(struct weft_recorder *recorder, const struct weft_t
     struct weft_hot_total total;
     struct weft_rpc_record record = {.type = WEFT_RPC_RECORD_HOT_TOTAL, .table = t};
     weft_table_hot_total(table, &total);
-    record.hot_total = (struct weft_rpc_record_hot_total){
-        .server = number, .exact = total.exact, .updates = total.updates};
+    const uint64_t removed = weft_table_hot_removed(table);
+    record.hot_total = (struct weft_rpc_record_hot_total){.server = number,
+                                                          .exact = total.exact && removed == 0,
+                                                          .updates = total.updates,
+                                                          .removed = removed};
     weft_recorder_add(recorder, &record, 1);
     uint32_t count = weft_table_hot(table, rows, max);
     record.type = WEFT_RPC_RECORD_HOT;

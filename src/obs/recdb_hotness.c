@@ -9,7 +9,7 @@ static void take_list(struct weft_recdb *db, const char *where, struct weft_recd
 {
     sqlite3_stmt *statement =
         weft_recdb_query(db,
-                         "SELECT id, sum(updates), sum(error), tbl FROM hot %s GROUP BY tbl, id"
+                         "SELECT id, sum(updates), tbl FROM hot %s GROUP BY tbl, id"
                          " ORDER BY 2 DESC, tbl, id",
                          where);
     size_t room = 0;
@@ -26,31 +26,56 @@ static void take_list(struct weft_recdb *db, const char *where, struct weft_recd
         hotness->list[hotness->count++] = (struct weft_recdb_hot){
             .id = (uint64_t)sqlite3_column_int64(statement, 0),
             .updates = weft_recdb_u64(statement, 1),
-            .error = weft_recdb_u64(statement, 2),
-            .table = (uint32_t)weft_recdb_u64(statement, 3),
+            .table = (uint32_t)weft_recdb_u64(statement, 2),
         };
     }
     sqlite3_finalize(statement);
 }
 
+/* Records of releases without the column `removed`, and those merged from them (-1), are known only
+ * if they are exact. */
+static const char *removed_sql(struct weft_recdb *db)
+{
+    return weft_recdb_has_column(db, "hot_total", "removed")
+               ? "CASE WHEN exact = 1 THEN 0 WHEN removed >= 0 THEN removed END"
+               : "CASE WHEN exact = 1 THEN 0 END";
+}
+
 static void take_total(struct weft_recdb *db, const char *where, struct weft_recdb_hotness *hotness)
 {
     sqlite3_stmt *statement =
-        weft_recdb_query(db, "SELECT sum(updates), min(exact) FROM hot_total %s", where);
+        weft_recdb_query(db,
+                         "SELECT sum(updates), min(exact), sum(r), count(*) = count(r) FROM"
+                         " (SELECT updates, exact, %s AS r FROM hot_total %s)",
+                         removed_sql(db), where);
     if (weft_recdb_row(db, statement)) {
         hotness->updates = weft_recdb_u64(statement, 0);
         hotness->exact = sqlite3_column_int(statement, 1) == 1;
+        hotness->removed = weft_recdb_u64(statement, 2);
+        hotness->has_removed = sqlite3_column_int(statement, 3) == 1;
     }
     sqlite3_finalize(statement);
 }
 
 /* The k most updated parameters of all servers are among the k most updated of each server, if
- * each server has stored k. */
+ * each server has stored k, or all that it has. */
 static size_t shortest_list(struct weft_recdb *db, const char *where)
 {
     sqlite3_stmt *statement = weft_recdb_query(
-        db, "SELECT min(n) FROM (SELECT count(*) AS n FROM hot %s GROUP BY server, tbl)", where);
-    return (size_t)weft_recdb_number(db, statement);
+        db,
+        "WITH total AS (SELECT server, tbl, sum(updates) AS u, coalesce(sum(%s), 0) AS r"
+        " FROM hot_total %s GROUP BY server, tbl),"
+        " list AS (SELECT server, tbl, count(*) AS n, sum(updates) AS u FROM hot"
+        " GROUP BY server, tbl)"
+        " SELECT min(coalesce(list.n, 0)) FROM total LEFT JOIN list USING (server, tbl)"
+        " WHERE coalesce(list.u, 0) < total.u - total.r",
+        removed_sql(db), where);
+    size_t shortest = SIZE_MAX;
+    if (weft_recdb_row(db, statement) && sqlite3_column_type(statement, 0) != SQLITE_NULL) {
+        shortest = (size_t)weft_recdb_u64(statement, 0);
+    }
+    sqlite3_finalize(statement);
+    return shortest;
 }
 
 weft_status weft_recdb_hotness_make(struct weft_recdb *db, uint32_t table,
@@ -63,7 +88,7 @@ weft_status weft_recdb_hotness_make(struct weft_recdb *db, uint32_t table,
     *hotness_p = (struct weft_recdb_hotness){0};
     take_list(db, where, hotness_p);
     take_total(db, where, hotness_p);
-    hotness_p->sure = hotness_p->exact ? SIZE_MAX : shortest_list(db, where);
+    hotness_p->sure = shortest_list(db, where);
     return db->status;
 }
 
@@ -83,19 +108,17 @@ unsigned weft_recdb_hot_shares(const struct weft_recdb_hotness *hotness,
     static const uint64_t levels[] = {1, 10, 100, 1000, 10000, 20000, 100000, 1000000, 10000000};
     unsigned count = 0;
     size_t next = 0;
-    uint64_t high = 0;
-    uint64_t low = 0;
+    uint64_t updates = 0;
     for (size_t i = 0; i < hotness->count; i++) {
-        const struct weft_recdb_hot *hot = &hotness->list[i];
-        high += hot->updates;
-        low += hot->updates > hot->error ? hot->updates - hot->error : 0;
+        updates += hotness->list[i].updates;
         bool is_level = next < WEFT_ARRAY_COUNT(levels) && i + 1 == levels[next];
         next += is_level;
         if (is_level || i + 1 == hotness->count) {
+            const bool is_bounded = hotness->has_removed && i + 1 <= hotness->sure;
             shares_p[count++] = (struct weft_recdb_hot_share){
                 .k = i + 1,
-                .low = part(low, hotness->updates),
-                .high = part(high, hotness->updates),
+                .low = part(updates, hotness->updates),
+                .high = is_bounded ? part(updates + hotness->removed, hotness->updates) : 1,
             };
         }
     }

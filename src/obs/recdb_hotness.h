@@ -6,8 +6,7 @@
 
 struct weft_recdb_hot {
     uint64_t id;
-    uint64_t updates; /* overestimated by at most `error` */
-    uint64_t error;
+    uint64_t updates; /* of its present row, so at most its true number */
     uint32_t table;
 };
 
@@ -15,12 +14,16 @@ struct weft_recdb_hotness {
     struct weft_recdb_hot *list; /* most updated first */
     size_t count;
     uint64_t updates; /* of all parameters */
+    uint64_t removed; /* of these, updates that are in no count, because their row was removed */
+    bool has_removed; /* else unknown: some records are of a release that did not count them */
     bool exact;       /* at every server each update is in the count of a row that still exists */
-    size_t sure;      /* the top k are exact for k up to here; beyond, a server's list may have
-                       * ended before */
+    size_t sure;      /* the lists of all servers contain the top k for k up to here; SIZE_MAX =
+                       * they contain every parameter */
 };
 
-/* Share of the top k in all updates: at most high, at least low. */
+/* Share of the top k in all updates: at least `low`, that of the recorded counts, which are never
+ * too high. At most `high`, as if all removed updates had been of the top k; 1 if unknown, because
+ * k > sure or has_removed is false. */
 struct weft_recdb_hot_share {
     uint64_t k;
     double low;

@@ -184,7 +184,9 @@ static weft_status copy_table(struct weft_recdb *from, const char *path, struct 
         size_t used = strlen(text);
         const bool is_there = weft_recdb_has_column(from, about->name, about->columns[c]);
         snprintf(text + used, sizeof(text) - used, "%s%s", c > 0 ? ", " : "",
-                 is_there ? about->columns[c] : "0");
+                 is_there                                      ? about->columns[c]
+                 : strcmp(about->columns[c], "removed") == 0 ? "-1" /* unknown, which is not 0 */
+                                                             : "0");
     }
     size_t used = strlen(text);
     snprintf(text + used, sizeof(text) - used, " FROM %s", about->name);

@@ -19,7 +19,8 @@ const struct records_table weft_records_tables[TABLE_COUNT] = {
     [TABLE_ACTIVE] =
         TABLE("active", 4, "server", "start_ns", "window_ns", "workers", "process", "connections"),
     [TABLE_HOT] = TABLE("hot", 5, "server", "tbl", "id", "updates", "error"),
-    [TABLE_HOT_TOTAL] = TABLE("hot_total", 4, "server", "tbl", "updates", "exact"),
+    [TABLE_HOT_TOTAL] =
+        TABLE("hot_total", 5, "server", "tbl", "updates", "exact", "removed"),
     [TABLE_AGGREGATE_IN] = TABLE("aggregate_in", 14, "aggregator", "server", "child", "sender",
                                  "rpc", "tbl", "status", "reason", "pushes", "rows", "bytes",
                                  "arrival_ns", "answer_ns", "aggregate", "process"),
@@ -149,16 +150,15 @@ bool weft_records_row(const struct weft_rpc_record *record, int64_t process,
     case WEFT_RPC_RECORD_HOT:
         *table_p = TABLE_HOT;
         memcpy(values_p,
-               (int64_t[]){hot->server, record->table, (int64_t)hot->id, (int64_t)hot->updates,
-                           (int64_t)hot->error},
+               (int64_t[]){hot->server, record->table, (int64_t)hot->id, (int64_t)hot->updates, 0},
                5 * sizeof(int64_t));
         return true;
     case WEFT_RPC_RECORD_HOT_TOTAL:
         *table_p = TABLE_HOT_TOTAL;
         memcpy(values_p,
                (int64_t[]){total->server, record->table, (int64_t)total->updates,
-                           total->exact != 0},
-               4 * sizeof(int64_t));
+                           total->exact != 0, (int64_t)total->removed},
+               5 * sizeof(int64_t));
         return true;
     case WEFT_RPC_RECORD_AGGREGATE_IN:
         *table_p = TABLE_AGGREGATE_IN;

@@ -209,7 +209,18 @@ void weft_table_hot_total(const struct weft_table *table, struct weft_hot_total 
     *total_p = (struct weft_hot_total){
         .updates = table->hot.updates,
         .rises = table->hot.rises,
-        .exact =
-            counters->rows_evicted == 0 && counters->rows_expired == 0 && counters->unadmitted == 0,
+        .exact = counters->rows_evicted == 0 && counters->rows_expired == 0 &&
+                 counters->unadmitted == 0 && table->hot.removed == 0,
     };
+}
+
+uint64_t weft_table_hot_removed(const struct weft_table *table)
+{
+    uint64_t updates = table->hot.removed;
+    for (uint32_t i = 0; table->spec.eviction == WEFT_EVICTION_TTL && i < table->hot.listed; i++) {
+        const struct weft_table_row *row = listed_row(table, i);
+        const bool is_live = (row->number & TABLE_ROW_LIVE) != 0;
+        updates += is_live && table_row_expired(table, row) ? row->count : 0;
+    }
+    return updates;
 }

@@ -14,8 +14,10 @@
  *     Memory: 16 bytes x top for each table.  Cost: an addition and two comparisons an update; a
  *     rise reads 2 x top rows (0.3 to 1 ms for 20,000), once per at least `top` added rows.
  *
- * Not here: counts of ids without a row. The count of an evicted row is lost, and an id that is not
- * admitted has none (docs/TABLES.md); `exact` reports whether either happened. Blocks of one row
+ * Not here: counts of ids without a row. The count of a removed row (evicted or expired) is lost,
+ * and `removed` is the sum of these counts: a count is never too high, and all counts together are
+ * too low by that sum. The pushes of an id that is not admitted (docs/TABLES.md) are in neither.
+ * `exact` reports whether either happened. Blocks of one row
  * count once. Counts are restored from checkpoints and saturate at 2^32 - 1.
  *
  * Source: [imc20] section 4, Fig. 10.
@@ -38,6 +40,7 @@ struct weft_hot {
     uint32_t listed;
     uint64_t threshold; /* count at which a row is added to the list */
     uint64_t updates;   /* of all rows, removed ones included */
+    uint64_t removed;   /* updates that removed rows had */
     uint64_t rises;
 };
 
@@ -70,5 +73,10 @@ uint32_t weft_table_hot(const struct weft_table *table, struct weft_hot_row *out
 uint32_t weft_table_hot_listed(const struct weft_table *table, struct weft_hot_row *out);
 
 void weft_table_hot_total(const struct weft_table *table, struct weft_hot_total *total_p);
+
+/* Updates of removed rows, and of listed rows that have expired: those of other rows, and no more
+ * than these, are missing in the counts of weft_table_hot.
+ * Cost:    O(hot_top) with eviction by TTL, else O(1). */
+uint64_t weft_table_hot_removed(const struct weft_table *table);
 
 #endif

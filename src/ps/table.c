@@ -363,6 +363,7 @@ static void table_row_goes(const struct weft_table *table, const struct weft_tab
 void weft_table_remove(struct weft_table *table, struct weft_table_row *row)
 {
     WEFT_ASSERT((row->number & TABLE_ROW_LIVE) != 0 && row->touched_next == 0);
+    table->hot.removed += row->count;
     table_row_goes(table, row);
     for (struct weft_dirty_set *dirty_set = table->dirty_set; dirty_set != NULL;
          dirty_set = dirty_set->next) {

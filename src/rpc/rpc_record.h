@@ -104,14 +104,15 @@ struct weft_rpc_record_active {
 struct weft_rpc_record_hot {
     uint32_t server;
     uint64_t id;
-    uint64_t updates; /* overestimated by at most `error` */
-    uint64_t error;
+    uint64_t updates; /* never too high; too low if its row was removed earlier */
+    uint64_t zero;
 };
 
 struct weft_rpc_record_hot_total {
     uint32_t server;
     uint8_t exact; /* not 0: the updates of each id were counted exactly */
     uint64_t updates;
+    uint64_t removed; /* of these, the updates of rows that no longer exist: in no count */
 };
 
 struct weft_rpc_record_aggregate_in {

@@ -79,18 +79,21 @@ def check_slow(db, said):
 
 
 def check_hot(db, said):
-    updates = sorted(((u, e, t, i) for t, i, u, e in
-                      db.execute("SELECT tbl, id, updates, error FROM hot")), key=lambda x: -x[0])
-    total = db.execute("SELECT sum(updates) FROM hot_total").fetchone()[0]
+    updates = sorted(((u, t, i) for t, i, u in
+                      db.execute("SELECT tbl, id, updates FROM hot")), key=lambda x: -x[0])
+    total, removed = db.execute("SELECT sum(updates), sum(removed) FROM hot_total").fetchone()
+    shortest = db.execute("SELECT min(n) FROM (SELECT count(*) AS n FROM hot"
+                          " GROUP BY server)").fetchone()[0]  # no list is of all rows
     differ("updates", said["updates"], total)
+    differ("removed", said["removed"], removed)
     for share in said["shares"]:
         top = updates[:share["top"]]
         differ("share of top %d" % share["top"], share["share"], sum(u[0] for u in top) / total)
-        differ("low share of top %d" % share["top"], share["at_least"],
-               sum(u[0] - u[1] for u in top) / total)
+        differ("high share of top %d" % share["top"], share["at_most"],
+               min((sum(u[0] for u in top) + removed) / total, 1) if share["top"] <= shortest else 1)
     if said["shares"][-1]["top"] != len(updates):
         print("the last share is not of all")
-    known = {(t, i % 2**64): u for u, _, t, i in updates}
+    known = {(t, i % 2**64): u for u, t, i in updates}
     for i, hot in enumerate(said["hot"]):
         differ("hot %d" % i, hot["updates"], updates[i][0])
         differ("hot id %s" % hot["id"], known.get((hot["table"], int(hot["id"])), -1), hot["updates"])

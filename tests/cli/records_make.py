@@ -29,7 +29,8 @@ CREATE TABLE served(server INTEGER, worker INTEGER, rpc INTEGER, kind INTEGER,
     ps_queue_ns INTEGER);
 CREATE TABLE active(server INTEGER, start_ns INTEGER, window_ns INTEGER, workers INTEGER);
 CREATE TABLE hot(server INTEGER, tbl INTEGER, id INTEGER, updates INTEGER, error INTEGER);
-CREATE TABLE hot_total(server INTEGER, tbl INTEGER, updates INTEGER, exact INTEGER);
+CREATE TABLE hot_total(server INTEGER, tbl INTEGER, updates INTEGER, exact INTEGER,
+    removed INTEGER);
 """
 INDEXES = """
 CREATE INDEX rpc_name ON rpc(server, worker, rpc);
@@ -123,8 +124,8 @@ def heat(db, args):
         for k, updates in enumerate(counts):
             # The first id has its highest bit set: ids are unsigned.
             ident = k * args.servers + s - (1 << 63 if k == 0 else 0)
-            db.execute("INSERT INTO hot VALUES(?,0,?,?,?)", (s, ident, updates, updates // 100))
-        db.execute("INSERT INTO hot_total VALUES(?,0,?,0)", (s, 2 * sum(counts)))
+            db.execute("INSERT INTO hot VALUES(?,0,?,?,?)", (s, ident, updates, 0))
+        db.execute("INSERT INTO hot_total VALUES(?,0,?,0,?)", (s, 2 * sum(counts), sum(counts) // 4))
 
 
 def main():

@@ -175,9 +175,9 @@ static void several_files_are_one(void **state)
     struct weft_recdb_hotness hotness;
     struct weft_recdb_hot_share shares[WEFT_RECDB_HOT_LEVELS];
     run_sql(place->first, "INSERT INTO hot VALUES(0, 0, 8, 30, 0), (0, 0, 9, 10, 0);"
-                          "INSERT INTO hot_total VALUES(0, 0, 50, 1)");
+                          "INSERT INTO hot_total VALUES(0, 0, 50, 1, 0)");
     run_sql(place->second, "INSERT INTO hot VALUES(1, 0, 8, 50, 0);"
-                           "INSERT INTO hot_total VALUES(1, 0, 50, 1)");
+                           "INSERT INTO hot_total VALUES(1, 0, 50, 1, 0)");
     assert_int_equal(weft_recdb_open(both, 2, &db), WEFT_OK);
     assert_int_equal(weft_recdb_hotness_make(&db, UINT32_MAX, &hotness), WEFT_OK);
     assert_int_equal(hotness.count, 2);
@@ -186,13 +186,57 @@ static void several_files_are_one(void **state)
     assert_int_equal(hotness.updates, 100);
     assert_true(hotness.exact);
     assert_int_equal(weft_recdb_hot_shares(&hotness, shares), 2);
-    assert_true(shares[0].k == 1 && shares[0].high == 0.8);
+    /* The first server's list has 40 of its 50 updates, so it does not contain every row. */
+    assert_int_equal(hotness.sure, 2);
+    assert_true(shares[0].k == 1 && shares[0].low == 0.8 && shares[0].high == 0.8);
     weft_recdb_hotness_fini(&hotness);
     weft_recdb_close(&db);
     run_sql(place->second, "ALTER TABLE hot RENAME COLUMN error TO mistake");
     assert_int_equal(weft_recdb_open(both, 2, &db), WEFT_DATA);
     assert_non_null(strstr(db.error.text, "columns differ"));
     weft_recdb_close(&db);
+}
+
+/* The share of the top k with these totals of server 0; its list has two rows with 40 updates. */
+static struct weft_recdb_hot_share share_of(const char *file, const char *totals, unsigned level)
+{
+    struct weft_recdb db;
+    struct weft_recdb_hotness hotness;
+    struct weft_recdb_hot_share shares[WEFT_RECDB_HOT_LEVELS];
+    run_sql(file, "DELETE FROM hot; DELETE FROM hot_total;"
+                  "INSERT INTO hot VALUES(0, 0, 8, 30, 0), (0, 0, 9, 10, 0)");
+    run_sql(file, totals);
+    assert_int_equal(weft_recdb_open(&file, 1, &db), WEFT_OK);
+    assert_int_equal(weft_recdb_hotness_make(&db, UINT32_MAX, &hotness), WEFT_OK);
+    assert_int_equal(weft_recdb_hot_shares(&hotness, shares), 2);
+    weft_recdb_hotness_fini(&hotness);
+    weft_recdb_close(&db);
+    return shares[level];
+}
+
+#define HOT_TOTAL(values) "INSERT INTO hot_total VALUES(" values ")"
+
+static void shares_have_bounds(void **state)
+{
+    const struct place *place = *state;
+    struct weft_recdb_hot_share share;
+    /* Of 50 updates 10 were of removed rows: they may all have been of the top row. */
+    share = share_of(place->first, HOT_TOTAL("0, 0, 50, 0, 10"), 0);
+    assert_true(share.low == 0.6 && share.high == 0.8);
+    /* None was: pushes of ids without a row were. */
+    share = share_of(place->first, HOT_TOTAL("0, 0, 50, 0, 0"), 0);
+    assert_true(share.low == 0.6 && share.high == 0.6);
+    /* The list of another server, without a row, is shorter. */
+    share = share_of(place->first, HOT_TOTAL("0, 0, 25, 1, 0), (1, 0, 25, 1, 0"), 0);
+    assert_true(share.low == 0.6 && share.high == 1);
+    /* A merged record of a release that did not count them, then one of that release. */
+    share = share_of(place->first, HOT_TOTAL("0, 0, 50, 0, -1"), 0);
+    assert_true(share.low == 0.6 && share.high == 1);
+    run_sql(place->first, "DELETE FROM hot_total; ALTER TABLE hot_total DROP COLUMN removed");
+    share = share_of(place->first, HOT_TOTAL("0, 0, 50, 0"), 0);
+    assert_true(share.low == 0.6 && share.high == 1);
+    share = share_of(place->first, HOT_TOTAL("0, 0, 50, 1"), 0);
+    assert_true(share.low == 0.6 && share.high == 0.6);
 }
 
 /* ---- aggregators ----------------------------------------------------------------------------- */
@@ -406,6 +450,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_slowest_are_found_and_why, place_make, place_clear),
         cmocka_unit_test_setup_teardown(rows_that_cannot_be_are_refused, place_make, place_clear),
         cmocka_unit_test_setup_teardown(several_files_are_one, place_make, place_clear),
+        cmocka_unit_test_setup_teardown(shares_have_bounds, place_make, place_clear),
         cmocka_unit_test_setup_teardown(what_aggregators_absorb, place_make, place_clear),
         cmocka_unit_test_setup_teardown(invalid_rows_of_aggregators_are_refused, place_make,
                                         place_clear),

@@ -245,6 +245,65 @@ static void test_restored(void **state)
     finish(&other);
 }
 
+/* Every update is in the count of a row or in that of the removed rows; so the true number of
+ * updates of the top k is at least their counts, and at most these and the removed ones. */
+static void check_removed(const struct weft_table *table, const uint32_t *true_counts)
+{
+    struct weft_hot_row hot[TOP];
+    struct weft_hot_total total;
+    struct weft_table_view view;
+    uint32_t sorted[IDS], cursor = 0;
+    uint64_t counted = 0, low = 0, truth = 0;
+    const uint64_t removed = weft_table_hot_removed(table);
+    while (weft_table_next(table, &cursor, &view)) {
+        counted += view.count;
+    }
+    weft_table_hot_total(table, &total);
+    assert_in_range(counted + removed, 0, total.updates);
+    if (table->spec.eviction != WEFT_EVICTION_TTL) { /* else unlisted ones may have expired */
+        assert_int_equal(counted + removed, total.updates);
+    }
+    assert_false(total.exact && removed > 0 && table->spec.eviction != WEFT_EVICTION_TTL);
+    memcpy(sorted, true_counts, sizeof(sorted));
+    qsort(sorted, IDS, sizeof(*sorted), by_updates);
+    uint32_t n = weft_table_hot(table, hot, TOP);
+    for (uint32_t k = 0; k < n; k++) {
+        low += hot[k].updates;
+        truth += sorted[k];
+        assert_in_range(hot[k].updates, 1, true_counts[hot[k].id]);
+        assert_in_range(truth, low, low + removed);
+    }
+}
+
+static void test_updates_of_removed_rows(void **state)
+{
+    (void)state;
+    const uint8_t evictions[] = {WEFT_EVICTION_LRU, WEFT_EVICTION_TTL};
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        struct weft_table_spec spec = spec_of(WEFT_TABLE_ASP);
+        struct weft_table table;
+        struct weft_prng prng;
+        uint32_t counts[IDS] = {0};
+        spec.eviction = evictions[seed % 2];
+        spec.ttl = spec.eviction == WEFT_EVICTION_TTL ? 3 : 0;
+        weft_prng_init(&prng, seed);
+        make(&table, IDS / 6, TOP, &spec);
+        for (uint32_t chunk = 0; chunk < 300; chunk++) {
+            uint64_t id = weft_prng_below(&prng, weft_prng_range(&prng, 1, IDS));
+            struct weft_table_row *row;
+            weft_table_set_now(&table, table.now + (chunk % 20 == 0));
+            weft_table_begin(&table, table.now);
+            if (obtain_chunk(&table, &id, 1, &row)) {
+                push(&table, &id, 1);
+                counts[id]++;
+            }
+            check_removed(&table, counts);
+        }
+        assert_true(table.hot.removed > 0);
+        finish(&table);
+    }
+}
+
 static void test_off(void **state)
 {
     (void)state;
@@ -351,6 +410,7 @@ int main(void)
         cmocka_unit_test(test_dense),
         cmocka_unit_test(test_removed),
         cmocka_unit_test(test_restored),
+        cmocka_unit_test(test_updates_of_removed_rows),
         cmocka_unit_test(test_off),
         cmocka_unit_test(test_paper),
         cmocka_unit_test(test_paper_evicting),
