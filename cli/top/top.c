@@ -29,18 +29,20 @@ struct top {
 
     struct weft_top_target *targets; /* (WEFT_TOP_TARGETS_MAX,) */
     uint32_t count;
-    uint32_t found; /* by weft_targets_parse */
+    uint32_t found;    /* by weft_targets_parse */
+    uint32_t left_out; /* targets beyond WEFT_TOP_TARGETS_MAX, in the lists of the last scrape */
+    uint32_t left_out_of_file;
     struct weft_top_view view;
 };
 
 /* ---- targets --------------------------------------------------------------------------------- */
 
-/* Add the target unless it is already listed. False: the text is not a valid target, or the table
- * is full. */
+/* Add the target unless it is already listed. A target that does not fit is counted in `left_out`.
+ * False: the text is not a valid target. */
 static bool add_target(struct top *top, const char *text)
 {
     struct weft_top_target target;
-    if (top->count == WEFT_TOP_TARGETS_MAX || weft_top_target_init(&target, text) != WEFT_OK) {
+    if (weft_top_target_init(&target, text) != WEFT_OK) {
         return false;
     }
     for (uint32_t i = 0; i < top->count; i++) {
@@ -48,7 +50,11 @@ static bool add_target(struct top *top, const char *text)
             return true;
         }
     }
-    top->targets[top->count++] = target;
+    if (top->count < WEFT_TOP_TARGETS_MAX) {
+        top->targets[top->count++] = target;
+    } else {
+        top->left_out++;
+    }
     return true;
 }
 
@@ -68,6 +74,7 @@ static bool read_targets(struct top *top)
     }
     top->found = 0;
     weft_targets_parse(text, add_found, top);
+    top->left_out_of_file = top->left_out;
     free(text);
     if (top->found == 0) {
         fprintf(stderr,
@@ -101,6 +108,7 @@ static void discover_targets(struct top *top)
 
 static void poll_all(struct top *top)
 {
+    top->left_out = top->left_out_of_file;
     for (uint32_t i = 0; i < top->count; i++) {
         bool knew = serves_targets(&top->targets[i]);
         weft_top_target_poll(&top->targets[i], SCRAPE_TIMEOUT_NS);
@@ -121,7 +129,8 @@ static int show_once(struct top *top)
         (void)nanosleep(&pause, NULL);
         poll_all(top);
     }
-    weft_top_view_draw(&top->view, top->targets, top->count, top->width);
+    weft_top_view_draw(&top->view, top->targets, top->count, top->left_out,
+                       top->width);
     for (uint32_t i = 0; i < top->view.count; i++) {
         puts(top->view.lines[i]);
     }
@@ -137,7 +146,8 @@ static void draw(struct top *top)
     char foot[96];
     snprintf(foot, sizeof(foot), " q quit   space refresh   every %.1f s",
              top->interval_ms / 1000.0);
-    weft_top_view_draw(&top->view, top->targets, top->count, weft_top_screen_width());
+    weft_top_view_draw(&top->view, top->targets, top->count, top->left_out,
+                       weft_top_screen_width());
     weft_top_screen_show(&top->view, foot);
 }
 

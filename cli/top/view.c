@@ -476,11 +476,15 @@ static void draw_title(const struct picture *p)
 }
 
 void weft_top_view_draw(struct weft_top_view *view, const struct weft_top_target *targets,
-                        uint32_t count, uint32_t width)
+                        uint32_t count, uint32_t left_out, uint32_t width)
 {
     const struct picture picture = {view, targets, count, width};
     view->count = 0;
     draw_title(&picture);
+    if (left_out > 0) {
+        add(&picture, "%u more target%s not shown; the maximum is %u", left_out,
+            left_out == 1 ? " is" : "s are", (unsigned)WEFT_TOP_TARGETS_MAX);
+    }
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(roles); i++) {
         draw_role(&picture, &roles[i]);
     }

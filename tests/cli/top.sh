@@ -56,6 +56,10 @@ tap_is "aggregators are shown with their savings and active connections" \
 "AGGREGATION AT         n absorb% remove% direct   sums    cpu   conns  workers
 ./summed.prom           2    50.0    50.0    100     50    521     1.5      5.5
 (ns for an update: direct, in sums, CPU; connections, workers in a window)"
+seq 9001 9130 | jq -sc '[{targets: map("127.0.0.1:\(.)")}]' >many.json
+tap_is "targets beyond the maximum are counted" "$("$WEFT_BIN" top --once --targets many.json | sed -n 1,2p)" \
+"weft top: 0 servers, 0 workers, 128 gone; rates since the processes started
+2 more targets are not shown; the maximum is 128"
 tap_is "a server without aggregators has no section about them" "$(grep -c AGGREGATION seen.txt)" 0
 tap_is "with aggregators no line is longer than 80 columns" "$(awk 'length > 80' summed.txt)" ""
 tap_is "no line is longer than 80 columns" "$(awk 'length > 80' seen.txt)" ""
