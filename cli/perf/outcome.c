@@ -96,8 +96,9 @@ static void print_head(const struct weft_perf_outcome *outcome)
     if (job->plan->pattern == WEFT_PERF_SHUFFLE) {
         printf("%u mappers x %u reducers", outcome->senders, outcome->receivers);
     } else if (!weft_perf_is_pingpong(job->plan)) {
-        printf("%u %s", outcome->senders,
-               job->plan->pattern == WEFT_PERF_OUTCAST    ? "receivers"
+        const bool outcast = job->plan->pattern == WEFT_PERF_OUTCAST;
+        printf("%u %s", outcast ? outcome->receivers : outcome->senders,
+               outcast                                    ? "receivers"
                : job->plan->pattern == WEFT_PERF_ALLTOALL ? "participants"
                                                           : "senders");
     }
@@ -184,13 +185,14 @@ static void json_job(cJSON *object, const struct weft_perf_outcome *outcome)
 {
     const struct weft_perf_job *job = outcome->job;
     uint32_t rto_us = outcome->result->rto_us;
-    bool shuffle = job->plan->pattern == WEFT_PERF_SHUFFLE;
+    bool has_receivers = job->plan->pattern == WEFT_PERF_SHUFFLE ||
+                         job->plan->pattern == WEFT_PERF_OUTCAST;
     cJSON_AddStringToObject(object, "pattern", weft_perf_pattern_name(job->plan->pattern));
     cJSON_AddStringToObject(object, "transport", job->transport->name);
     cJSON_AddStringToObject(object, "security", security_of(job));
     cJSON_AddStringToObject(object, "cc", cc_of(outcome));
     cJSON_AddNumberToObject(object, "senders", outcome->senders);
-    weft_json_add_known(object, "receivers", outcome->receivers, shuffle);
+    weft_json_add_known(object, "receivers", outcome->receivers, has_receivers);
     cJSON_AddNumberToObject(object, "bytes", job->bytes);
     cJSON_AddNumberToObject(object, "rounds", outcome->result->rounds);
     cJSON_AddNumberToObject(object, "rounds_asked", job->rounds);
@@ -205,7 +207,8 @@ static void json_job(cJSON *object, const struct weft_perf_outcome *outcome)
     weft_json_add_known(object, "deadline_ms", job->deadline_ms, job->deadline_ms > 0);
     weft_json_add_known(object, "tcp_rto_min_ms", job->tcp_rto_min_ms, job->tcp_rto_min_ms > 0);
     weft_json_add_known(object, "rto_ms", rto_us / 1e3, rto_us > 0);
-    weft_json_add_known(object, "parallel", job->plan->parallel, shuffle);
+    weft_json_add_known(object, "parallel", job->plan->parallel,
+                        job->plan->pattern == WEFT_PERF_SHUFFLE);
 }
 
 static void json_network(cJSON *object, const struct weft_perf_outcome *outcome)

@@ -35,7 +35,7 @@ static void add_flows(struct weft_perf_plan *plan, uint32_t senders, uint32_t re
         }
         break;
     case WEFT_PERF_OUTCAST:
-        for (uint32_t i = 1; i <= senders; i++) {
+        for (uint32_t i = 1; i <= receivers; i++) {
             add(plan, 0, i);
         }
         break;

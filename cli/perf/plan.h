@@ -2,7 +2,7 @@
  *
  *   pingpong  2: 0 sends to 1, and 1 answers as soon as it has the message
  *   incast    W + 1: each of 1 .. W sends to 0 (OSU, nccl-tests: "gather", many to one)
- *   outcast   W + 1: 0 sends to each of 1 .. W
+ *   outcast   R + 1: 0 sends to each of 1 .. R
  *   alltoall  W: each sends to all others, the next one first, so that receivers take turns
  *   shuffle   W + R: each of W mappers sends to each of R reducers, in an order drawn for each
  *             round, at most `parallel` of its messages in flight (Hadoop's

@@ -76,7 +76,7 @@ static const struct pattern patterns[] = {
      .name = "perf outcast",
      .summary = "measure one sender and many receivers, one message per receiver and round",
      .description = ROUND_WORDS,
-     .example = "  weft perf outcast --lab demo --senders 8 --bytes 1000000",
+     .example = "  weft perf outcast --lab demo --receivers 8 --bytes 1000000",
      .bytes = 250000,
      .rounds = 200,
      .warmup = 5,
@@ -324,6 +324,19 @@ static int plan_and_run(const struct weft_command *command, const struct pattern
     return status == WEFT_OPTIONS_RUN ? run_watched(pattern, o) : status;
 }
 
+/* Releases until 0.2.0 had --senders for the receivers of outcast. */
+static bool names_senders(int argc, char **argv)
+{
+    static const char name[] = "--senders";
+    for (int i = 1; i < argc; i++) {
+        const char after = strncmp(argv[i], name, strlen(name)) == 0 ? argv[i][strlen(name)] : '-';
+        if (after == '\0' || after == '=') {
+            return true;
+        }
+    }
+    return false;
+}
+
 int weft_perf_rounds(int argc, char **argv)
 {
     enum weft_perf_pattern which = WEFT_PERF_PINGPONG;
@@ -340,20 +353,24 @@ int weft_perf_rounds(int argc, char **argv)
                                 .quiet_ms = 100,
                                 .round_s = 60,
                                 .seed = 1},
-                        .senders = which == WEFT_PERF_SHUFFLE ? 4 : 8,
-                        .receivers = 4,
+                        .senders = which == WEFT_PERF_OUTCAST   ? 1
+                                   : which == WEFT_PERF_SHUFFLE ? 4
+                                                                : 8,
+                        .receivers = which == WEFT_PERF_OUTCAST ? 8 : 4,
                         .parallel = 5};
     const struct weft_option options[] = {
         {"receivers", "R", "reducers; --senders sets the mappers", WEFT_OPTION_U32, &o.receivers,
          .min = 1, .max = 256},
         {"parallel", "K", "messages of one mapper in flight", WEFT_OPTION_U32, &o.parallel,
          .min = 1, .max = 256},
-        {"senders", "W",
-         which == WEFT_PERF_OUTCAST    ? "number of receivers; outcast has one sender"
-         : which == WEFT_PERF_ALLTOALL ? "participants"
-         : which == WEFT_PERF_SHUFFLE  ? "mappers"
-                                       : "senders",
-         WEFT_OPTION_U32, &o.senders, .min = 1, .max = 256},
+        which == WEFT_PERF_OUTCAST
+            ? (struct weft_option){"receivers", "R", "receivers", WEFT_OPTION_U32, &o.receivers,
+                                   .min = 1, .max = 256}
+            : (struct weft_option){"senders", "W",
+                                   which == WEFT_PERF_ALLTOALL  ? "participants"
+                                   : which == WEFT_PERF_SHUFFLE ? "mappers"
+                                                                : "senders",
+                                   WEFT_OPTION_U32, &o.senders, .min = 1, .max = 256},
         {"bytes", "N", "bytes of a message, a multiple of 4", WEFT_OPTION_U32, &o.job.bytes,
          .min = 4, .max = MESSAGE_BYTES_MAX},
         {"rounds", "N", which == WEFT_PERF_PINGPONG ? "round trips" : "measured rounds",
@@ -417,6 +434,10 @@ int weft_perf_rounds(int argc, char **argv)
         /* The first rows are for one pattern, or for all except pingpong. */
         .options = options + (which == WEFT_PERF_SHUFFLE ? 0 : which == WEFT_PERF_PINGPONG ? 3 : 2),
     };
+    if (which == WEFT_PERF_OUTCAST && names_senders(argc, argv)) {
+        return weft_options_usage(&command, "--senders: outcast has one sender; --receivers R sets "
+                                            "the number of receivers");
+    }
     int status = weft_options_parse(&command, argc, argv);
     if (status == WEFT_OPTIONS_RUN) {
         status = weft_security_check(&command, &o.security);

@@ -20,6 +20,7 @@ for transport in weft tcp tcp-raw; do
         case $pattern in
         pingpong) size="--bytes 40 --rounds 150" rounds=150 ;;
         shuffle) size="--bytes 30000 --senders 3 --receivers 2 --parallel 1 --rounds 4" rounds=4 ;;
+        outcast) size="--bytes 50000 --receivers 3 --rounds 5" rounds=5 ;;
         *) size="--bytes 50000 --senders 3 --rounds 5" rounds=5 ;;
         esac
         # shellcheck disable=SC2086
@@ -122,6 +123,8 @@ refuses 'kernel.s TCP has' incast --transport tcp --cc delay
 refuses 'has no security' incast --transport udp-raw --security seal
 refuses 'requires at least two' alltoall --senders 1
 refuses 'too many' alltoall --senders 200
+refuses 'outcast has one sender; --receivers R' outcast --senders 3
+refuses 'outcast has one sender; --receivers R' outcast --senders=3
 refuses 'more than 4 GB' incast --senders 256 --bytes 100000000
 refuses 'hosts requires --lab' incast --hosts 0,1
 refuses 'weft, tcp, tcp-raw or udp-raw' incast --transport sctp
