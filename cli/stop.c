@@ -36,7 +36,7 @@ void weft_stop_wakes(struct weft_driver *driver)
     atomic_store(&woken, driver);
 }
 
-bool weft_stop_asked(void)
+bool weft_stop_requested(void)
 {
     return atomic_load(&asked);
 }

@@ -15,7 +15,7 @@ void weft_stop_install(void);
 /* Wake this transport on a signal; NULL = none. */
 void weft_stop_wakes(struct weft_driver *driver);
 
-bool weft_stop_asked(void);
+bool weft_stop_requested(void);
 
 /* Block SIGINT, SIGTERM, SIGHUP and `more` (0 = none) in this thread and in threads that it starts.
  * Returns a descriptor that is readable when one of them arrives; < 0 on failure. */

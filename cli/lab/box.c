@@ -59,7 +59,7 @@ static weft_status configure(const struct verb *verb, struct weft_aggregate *box
                : WEFT_OK;
 }
 
-static void look(const struct verb *verb, const char *port, struct report *report)
+static void configure_and_read(const struct verb *verb, const char *port, struct report *report)
 {
     struct weft_aggregate *box = NULL;
     report->status = weft_aggregate_find(port, &box, &report->error);
@@ -80,8 +80,8 @@ static void look(const struct verb *verb, const char *port, struct report *repor
 
 /* ---- in the caller --------------------------------------------------------------------------- */
 
-static weft_status ask(const struct verb *verb, uint32_t leaf, struct report *report,
-                       struct weft_error *error)
+static weft_status query_leaf(const struct verb *verb, uint32_t leaf, struct report *report,
+                              struct weft_error *error)
 {
     char node[WEFT_LAB_NODE_BYTES];
     char port[WEFT_LAB_NODE_BYTES];
@@ -95,7 +95,7 @@ static weft_status ask(const struct verb *verb, uint32_t leaf, struct report *re
     weft_status status = weft_lab_fork_node(&verb->info, node, &pid, error);
     if (status == WEFT_OK && pid == 0) {
         static struct report own;
-        look(verb, port, &own);
+        configure_and_read(verb, port, &own);
         _exit(write(ends[1], &own, sizeof(own)) == (ssize_t)sizeof(own) ? 0 : 1);
     }
     close(ends[1]);
@@ -103,7 +103,8 @@ static weft_status ask(const struct verb *verb, uint32_t leaf, struct report *re
         ssize_t bytes = read(ends[0], report, sizeof(*report));
         waitpid(pid, NULL, 0);
         if (bytes != (ssize_t)sizeof(*report)) {
-            status = weft_fail(error, WEFT_IO, "the process that looked at %s has ended", node);
+            status =
+                weft_fail(error, WEFT_IO, "the child process on %s ended without a report", node);
         } else if (report->status != WEFT_OK) {
             status = weft_fail(error, report->status, "%s: %s", node, report->error.text);
         }
@@ -143,7 +144,7 @@ static void add_box(cJSON *boxes, const struct verb *verb, uint32_t leaf,
  * Nothing is changed unless all can be. Returns WEFT_OPTIONS_RUN or an exit status. */
 static int check_members(const struct verb *verb, const struct weft_command *command)
 {
-    const struct verb look_only = {.name = verb->name,
+    const struct verb read_only = {.name = verb->name,
                                    .members = not_given,
                                    .job = not_given,
                                    .epoch = UINT64_MAX,
@@ -157,7 +158,7 @@ static int check_members(const struct verb *verb, const struct weft_command *com
     for (uint32_t leaf = 0; leaf < verb->spec.leaves; leaf++) {
         static struct report report;
         struct weft_error error = {.text = ""};
-        if (ask(&look_only, leaf, &report, &error) != WEFT_OK) {
+        if (query_leaf(&read_only, leaf, &report, &error) != WEFT_OK) {
             return weft_cli_fail("lab box", "%s", error.text);
         }
         const struct weft_agg_config *config = &report.facts.config;
@@ -181,7 +182,7 @@ static int run(struct verb *verb)
     weft_status status = WEFT_OK;
     for (uint32_t leaf = 0; leaf < verb->spec.leaves && status == WEFT_OK; leaf++) {
         static struct report report;
-        status = ask(verb, leaf, &report, &error);
+        status = query_leaf(verb, leaf, &report, &error);
         if (status == WEFT_OK && verb->json) {
             add_box(boxes, verb, leaf, &report);
         } else if (status == WEFT_OK) {

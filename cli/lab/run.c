@@ -95,7 +95,7 @@ static void end_descendants(void)
     } while (waitpid(-1, NULL, 0) > 0 || errno == EINTR);
 }
 
-[[gnu::noreturn]] static void become(char **words, const sigset_t *mask)
+[[gnu::noreturn]] static void exec_words(char **words, const sigset_t *mask)
 {
     sigprocmask(SIG_SETMASK, mask, NULL);
     execvp(words[0], words);
@@ -135,7 +135,7 @@ static int exec_in(const struct weft_lab_info *info, const char *node, char **wo
         return weft_cli_fail("lab exec", "%s", error.text);
     }
     if (pid == 0) {
-        become(words, &mask);
+        exec_words(words, &mask);
     }
     int status = WEFT_EXIT_FAILED;
     (void)weft_cli_lab_wait(pid, signal_fd, 0, &status);
@@ -225,7 +225,7 @@ static int run_command(struct run *run, const struct weft_lab_info *info, pid_t 
         return weft_cli_fail("lab run", "%s", error.text);
     }
     if (pid == 0) {
-        become(run->words, &run->mask);
+        exec_words(run->words, &run->mask);
     }
     if (pid < 0) {
         return weft_cli_fail("lab run", "cannot start a process: %s", strerror(errno));

@@ -86,7 +86,7 @@ static weft_status supervise(struct load_shared *shared, struct weft_load_outcom
             status = WEFT_PEER;
             break;
         }
-        if (weft_stop_asked()) {
+        if (weft_stop_requested()) {
             outcome->is_interrupted = true;
             break;
         }

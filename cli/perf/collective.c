@@ -329,7 +329,7 @@ static weft_status measure(struct perf *p, uint64_t bytes, struct line *line_p)
     uint64_t cpu_ns = weft_clock_cpu_ns();
     for (uint32_t i = 0; i < o->rounds; i++) {
         weft_status status =
-            weft_stop_asked() ? WEFT_AGAIN : play(p, bytes, &p->round_ns[i], &line);
+            weft_stop_requested() ? WEFT_AGAIN : play(p, bytes, &p->round_ns[i], &line);
         if (status != WEFT_OK) {
             return status;
         }

@@ -131,7 +131,7 @@ void weft_perf_box_vectors(struct weft_perf_box *box, uint32_t rank, const float
 static bool is_stopped(void *arg)
 {
     (void)arg;
-    return weft_stop_asked();
+    return weft_stop_requested();
 }
 
 static bool open_member(struct weft_perf_box *box, const struct weft_perf_layout *layout,

@@ -24,7 +24,7 @@
 
 enum { FILE_BYTES_MAX = 64 << 20 };
 
-static const uint64_t look_ns = 100 * WEFT_NS_PER_MS; /* to check for a request to stop */
+static const uint64_t check_interval_ns = 100 * WEFT_NS_PER_MS; /* to check for a request to stop */
 
 /* ---- results as files ------------------------------------------------------------------------ */
 
@@ -147,8 +147,8 @@ bool weft_compare_run_self(struct weft_args *args, const char *output)
     }
     while (slot->is_running) {
         struct weft_supervisor_event event;
-        weft_supervisor_next(&supervisor, look_ns, &event);
-        if (weft_stop_asked()) {
+        weft_supervisor_next(&supervisor, check_interval_ns, &event);
+        if (weft_stop_requested()) {
             weft_supervisor_stop(&supervisor, NULL);
         }
     }
@@ -223,10 +223,10 @@ static uint32_t measure_here(const struct weft_compare *compare, uint32_t networ
             if (is_there(compare, network, t, r)) {
                 continue;
             }
-            if (!weft_stop_asked()) {
+            if (!weft_stop_requested()) {
                 show(compare, network, t, r);
             }
-            failed += weft_stop_asked() || !measure_one(compare, network, t, r);
+            failed += weft_stop_requested() || !measure_one(compare, network, t, r);
         }
     }
     return failed;
@@ -309,7 +309,7 @@ uint32_t weft_compare_measure(const struct weft_compare *compare)
             failed += missing(compare, i);
         } else if (compare->loopback || compare->lab != NULL) {
             failed += measure_here(compare, i);
-        } else if (!weft_stop_asked()) {
+        } else if (!weft_stop_requested()) {
             (void)measure_inside(compare, i);
             failed += missing(compare, i);
         }

@@ -12,7 +12,7 @@
 
 enum { OPEN_S = 120 };
 
-static const uint64_t look_ns = 100 * WEFT_NS_PER_MS; /* to check for a request to stop */
+static const uint64_t check_interval_ns = 100 * WEFT_NS_PER_MS; /* to check for a request to stop */
 static const uint64_t end_ns = 60 * WEFT_NS_PER_S;
 
 /* "sender 3", and on a lab "(host 3)". */
@@ -155,13 +155,13 @@ enum weft_perf_heard weft_perf_fleet_recv(struct weft_perf_fleet *fleet, const c
     while (missing > 0) {
         struct weft_supervisor_event next;
         uint64_t now_ns = weft_clock_now_ns();
-        if (weft_stop_asked()) {
+        if (weft_stop_requested()) {
             return WEFT_PERF_INTERRUPTED;
         }
         if (now_ns > until_ns) {
             return WEFT_PERF_TOO_LONG;
         }
-        weft_supervisor_next(supervisor, weft_min_u64(look_ns, until_ns - now_ns), &next);
+        weft_supervisor_next(supervisor, weft_min_u64(check_interval_ns, until_ns - now_ns), &next);
         bool broken = next.type == WEFT_SUPERVISOR_EXITED;
         if (next.type == WEFT_SUPERVISOR_MESSAGE) {
             const char *said = weft_channel_text(next.object, "event");
@@ -198,7 +198,7 @@ bool weft_perf_fleet_end(struct weft_perf_fleet *fleet)
     weft_perf_fleet_say(fleet, weft_channel_event("quit"));
     while (any_runs(fleet) && weft_clock_now_ns() < until_ns) {
         struct weft_supervisor_event event;
-        weft_supervisor_next(supervisor, look_ns, &event);
+        weft_supervisor_next(supervisor, check_interval_ns, &event);
         cJSON_Delete(event.type == WEFT_SUPERVISOR_MESSAGE ? event.object : NULL);
     }
     weft_supervisor_stop(supervisor, NULL);

@@ -17,7 +17,7 @@ struct weft_perf_fleet {
 enum weft_perf_heard {
     WEFT_PERF_ALL,         /* every participant sent the event */
     WEFT_PERF_TOO_LONG,    /* not all within the time */
-    WEFT_PERF_INTERRUPTED, /* weft_stop_asked */
+    WEFT_PERF_INTERRUPTED, /* weft_stop_requested */
     WEFT_PERF_BROKEN,      /* one failed or ended: fleet->error */
 };
 

@@ -313,7 +313,7 @@ bool weft_perf_run(const struct weft_perf_job *job, const struct weft_security *
         judge_rounds(&run);
         weft_perf_live_see(job->live, NULL);
     }
-    result_p->interrupted = result_p->interrupted || weft_stop_asked();
+    result_p->interrupted = result_p->interrupted || weft_stop_requested();
     bool good = weft_perf_fleet_end(&run.fleet) && (started || result_p->interrupted);
     if (run.shown_ns > 0) {
         fprintf(stderr, "\r%40s\r", "");

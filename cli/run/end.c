@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <sys/wait.h>
 
-static const uint64_t look_ns = 10 * WEFT_NS_PER_MS;
+static const uint64_t check_interval_ns = 10 * WEFT_NS_PER_MS;
 static const uint64_t last_message_ns = 30 * WEFT_NS_PER_S;
 
 /* A signal so soon after another one is the same request: timeout(1) sends each of its signals
@@ -125,7 +125,7 @@ void weft_run_end_servers(struct run *run, bool good)
     }
     while (weft_supervisor_press(&run->supervisor, "server", waited_ns) > 0) {
         struct weft_supervisor_event event;
-        weft_supervisor_next(&run->supervisor, look_ns, &event);
+        weft_supervisor_next(&run->supervisor, check_interval_ns, &event);
         waited_ns = weft_max_u64(weft_clock_now_ns() - begun_ns, 1);
         if (event.type == WEFT_SUPERVISOR_MESSAGE) {
             note_message(run, &event, good);
@@ -145,7 +145,7 @@ void weft_run_end_role(struct run *run, const char *role, bool good)
     uint64_t waited_ns = 0;
     while (weft_supervisor_press(&run->supervisor, role, waited_ns) > 0) {
         struct weft_supervisor_event event;
-        weft_supervisor_next(&run->supervisor, look_ns, &event);
+        weft_supervisor_next(&run->supervisor, check_interval_ns, &event);
         waited_ns = weft_max_u64(weft_clock_now_ns() - begun_ns, 1);
         if (event.type == WEFT_SUPERVISOR_SIGNAL) {
             run->interrupted = event.signal;

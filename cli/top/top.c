@@ -123,7 +123,7 @@ static void poll_all(struct top *top)
 static int show_once(struct top *top)
 {
     poll_all(top);
-    for (uint32_t i = 0; i < top->intervals && !weft_stop_asked(); i++) {
+    for (uint32_t i = 0; i < top->intervals && !weft_stop_requested(); i++) {
         const struct timespec pause = {.tv_sec = top->interval_ms / 1000,
                                        .tv_nsec = (long)(top->interval_ms % 1000) * 1000000};
         (void)nanosleep(&pause, NULL);
@@ -159,7 +159,7 @@ static int show_live(struct top *top)
     }
     enum weft_top_key key = WEFT_TOP_KEY_NEXT;
     uint64_t next_ns = 0;
-    while (key != WEFT_TOP_KEY_QUIT && !weft_stop_asked()) {
+    while (key != WEFT_TOP_KEY_QUIT && !weft_stop_requested()) {
         uint64_t now_ns = weft_clock_now_ns();
         if (key == WEFT_TOP_KEY_NEXT || now_ns >= next_ns) {
             poll_all(top);

@@ -28,7 +28,7 @@ static weft_status progress(struct weft_learner *learner, uint64_t timeout_ns)
 {
     uint32_t shard;
     weft_worker_progress(&learner->worker, timeout_ns);
-    if (weft_stop_asked()) {
+    if (weft_stop_requested()) {
         return weft_fail(&learner->worker.error, WEFT_TIMEOUT, "interrupted");
     }
     return weft_worker_is_lost(&learner->worker, &shard) ? weft_worker_lost(&learner->worker)

@@ -79,7 +79,7 @@ static const char *wait_for_either(struct worker *worker, const char *word, cons
                 return is_word ? word : other;
             }
         }
-        if (weft_stop_asked()) {
+        if (weft_stop_requested()) {
             return NULL;
         }
         weft_metrics_live_poll(worker->metrics, 0, worker);
@@ -521,7 +521,7 @@ static weft_status join_job(struct worker *worker, struct weft_error *error)
         .first = WEFT_MEMBER_NONE,
         .what = WEFT_MEMBER_WAIT_LISTED,
         .patience_ns = worker->membership.patience_s * WEFT_NS_PER_S,
-        .stop = weft_stop_asked,
+        .stop = weft_stop_requested,
     };
     weft_status status = weft_membership_join(&worker->membership, &join, &state, error);
     if (status != WEFT_OK) {

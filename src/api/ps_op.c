@@ -132,7 +132,7 @@ static weft_status under_way(struct weft_ps *ps, weft_ps_op op)
  * only afterwards, so this declares the update complete. */
 static void update_end(struct weft_ps *ps)
 {
-    if (weft_ps_update_gathers(ps->worker.client)) {
+    if (weft_ps_update_is_open(ps->worker.client)) {
         weft_ps_update_end(ps->worker.client, weft_clock_now_ns());
     }
 }

@@ -190,7 +190,8 @@ static bool open_ends(struct ends *ends, const struct weft_slot *slot)
 /* In the child: move the descriptors to their fixed numbers, and close the supervisor's. All
  * inherited descriptors are first moved to high numbers: one may have the number meant for
  * another, and dup2 onto itself would keep close-on-exec. */
-static void hand_down(struct weft_supervisor *supervisor, struct weft_slot *slot, struct ends *ends)
+static void install_fds(struct weft_supervisor *supervisor, struct weft_slot *slot,
+                        struct ends *ends)
 {
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     int from[FREE_FD] = {
@@ -226,8 +227,8 @@ static void hand_down(struct weft_supervisor *supervisor, struct weft_slot *slot
 }
 
 /* In the child. */
-static void become(struct weft_supervisor *supervisor, struct weft_slot *slot, struct ends *ends,
-                   char **environment, pid_t parent)
+static void run_child(struct weft_supervisor *supervisor, struct weft_slot *slot, struct ends *ends,
+                      char **environment, pid_t parent)
 {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, supervisor->policy.orphan_signal);
@@ -238,7 +239,7 @@ static void become(struct weft_supervisor *supervisor, struct weft_slot *slot, s
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    hand_down(supervisor, slot, ends);
+    install_fds(supervisor, slot, ends);
     if (slot->body != NULL) {
         _exit(slot->body(slot->context, slot));
     }
@@ -291,7 +292,7 @@ weft_status weft_supervisor_start(struct weft_supervisor *supervisor, struct wef
         (void)weft_fail(error, WEFT_IO, "%s", strerror(errno));
     }
     if (pid == 0) {
-        become(supervisor, slot, &ends, environment, parent);
+        run_child(supervisor, slot, &ends, environment, parent);
     }
     free(environment);
     if (pid > 0) {

@@ -63,7 +63,7 @@ struct weft_worker_server {
 };
 
 struct weft_worker {
-    uint64_t look_ns; /* when to check next whether a shard has moved */
+    uint64_t check_ns; /* when to check next whether a shard has moved */
     struct weft_endpoint endpoint;
     struct weft_ps_client *client;
     struct weft_worker_sched *sched;    /* NULL = no scheduler */

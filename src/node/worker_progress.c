@@ -13,7 +13,7 @@
  * begin. */
 static const uint64_t pause_ns = 100 * WEFT_NS_PER_MS;
 
-static const uint64_t look_every_ns = 200 * WEFT_NS_PER_MS;
+static const uint64_t check_interval_ns = 200 * WEFT_NS_PER_MS;
 
 static bool is_same(const struct weft_launch_address *a, const struct weft_launch_address *b)
 {
@@ -206,7 +206,7 @@ static void look_for_moves(struct weft_worker *worker, uint64_t now_ns)
             weft_endpoint_disconnect(&worker->endpoint, server->peer);
         }
     }
-    worker->look_ns = weft_time_add(now_ns, look_every_ns);
+    worker->check_ns = weft_time_add(now_ns, check_interval_ns);
 }
 
 /* Returns how long a sleep may last. */
@@ -218,10 +218,10 @@ static uint64_t maintain_moves(struct weft_worker *worker)
     if (worker->membership == NULL || !may_connect) {
         return WEFT_NEVER;
     }
-    if (now_ns >= worker->look_ns) {
+    if (now_ns >= worker->check_ns) {
         look_for_moves(worker, now_ns);
     }
-    return worker->look_ns - now_ns;
+    return worker->check_ns - now_ns;
 }
 
 void weft_worker_progress(struct weft_worker *worker, uint64_t timeout_ns)

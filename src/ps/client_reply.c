@@ -50,7 +50,7 @@ static bool take_answer(struct weft_ps_client *client, struct ps_part *part,
         return false;
     }
     if (counts) {
-        weft_ps_update_told(client, part->shard, reply_p->rows);
+        weft_ps_update_set_count(client, part->shard, reply_p->rows);
     }
     if (ps_op_lent(&client->ops[part->op])) {
         weft_ps_rows_scatter(client, part, event);

@@ -1,4 +1,4 @@
-/* Updates of a job with a transfer scheduler, at the worker: gathering pushes, requesting grants,
+/* Updates of a job with a transfer scheduler, at the worker: collecting pushes, requesting grants,
  * sending or dropping (ps/update.h).
  *
  * A push joins the update of its clock when it is queued, and stays in its shard's queue until the
@@ -20,9 +20,9 @@
 
 enum update_state {
     UPDATE_FREE,
-    UPDATE_GATHERS,
-    UPDATE_ASKED,  /* complete; waits for grants; skipped by small updates */
-    UPDATE_DIRECT, /* pushes without a grant are sent at rate_bps */
+    UPDATE_OPEN,      /* collects the pushes of its clock */
+    UPDATE_REQUESTED, /* complete; waits for grants; skipped by small updates */
+    UPDATE_DIRECT,    /* pushes without a grant are sent at rate_bps */
     UPDATE_DROPPED,
 };
 
@@ -41,7 +41,7 @@ struct ps_update_end {
 struct ps_update {
     enum update_state state;
     bool small; /* shorter than update_bytes_min: needs no grant */
-    bool ask_due, over_due, late;
+    bool request_due, over_due, late;
     uint64_t number;
     uint64_t bytes;
     double squares;
@@ -54,10 +54,10 @@ struct ps_update {
 
 struct ps_updates {
     struct ps_update of[WEFT_PS_UPDATES_MAX];
-    struct ps_update *gathers;
+    struct ps_update *open;
     bool completed; /* since the last weft_ps_updates_completed */
     uint64_t number;
-    uint32_t *told; /* (shards,): number of updates in the last reply */
+    uint32_t *counts; /* (shards,): number of updates in the last reply */
     bool *based;    /* (shards,): a reply has arrived */
     struct ps_update_end *ends;
     uint32_t *clocks;
@@ -70,11 +70,11 @@ weft_status weft_ps_updates_init(struct weft_ps_client *client)
     if (u == NULL) {
         return WEFT_NOMEM;
     }
-    u->told = calloc(config->shards, sizeof(*u->told));
+    u->counts = calloc(config->shards, sizeof(*u->counts));
     u->based = calloc(config->shards, sizeof(*u->based));
     u->ends = calloc((size_t)config->shards * WEFT_PS_UPDATES_MAX, sizeof(*u->ends));
     u->clocks = calloc((size_t)config->tables_max * WEFT_PS_UPDATES_MAX, sizeof(*u->clocks));
-    if (u->told == NULL || u->based == NULL || u->ends == NULL || u->clocks == NULL) {
+    if (u->counts == NULL || u->based == NULL || u->ends == NULL || u->clocks == NULL) {
         return WEFT_NOMEM;
     }
     for (size_t i = 0; i < WEFT_PS_UPDATES_MAX; i++) {
@@ -87,7 +87,7 @@ weft_status weft_ps_updates_init(struct weft_ps_client *client)
 void weft_ps_updates_fini(struct weft_ps_client *client)
 {
     if (client->updates != NULL) {
-        free(client->updates->told);
+        free(client->updates->counts);
         free(client->updates->based);
         free(client->updates->ends);
         free(client->updates->clocks);
@@ -114,11 +114,11 @@ static struct ps_update *find(const struct weft_ps_client *client, uint64_t numb
         if (part->update == (u)->number &&                                                         \
             (part->state == PART_QUEUED || part->state == PART_FLYING))
 
-/* ---- gathering ------------------------------------------------------------------------------- */
+/* ---- collecting ------------------------------------------------------------------------------ */
 
 static void complete(struct weft_ps_client *client, struct ps_update *u)
 {
-    client->updates->gathers = NULL;
+    client->updates->open = NULL;
     client->updates->completed = true;
     if (u->undone == 0) {
         u->state = UPDATE_FREE; /* all its pushes have failed already */
@@ -126,28 +126,28 @@ static void complete(struct weft_ps_client *client, struct ps_update *u)
         return;
     }
     u->small = u->bytes < client->config.update_bytes_min;
-    u->state = u->small ? UPDATE_DIRECT : UPDATE_ASKED;
-    u->ask_due = !u->small;
+    u->state = u->small ? UPDATE_DIRECT : UPDATE_REQUESTED;
+    u->request_due = !u->small;
     client->counters.updates++;
-    client->counters.updates_asked += u->ask_due;
+    client->counters.updates_asked += u->request_due;
 }
 
-bool weft_ps_update_gathers(const struct weft_ps_client *client)
+bool weft_ps_update_is_open(const struct weft_ps_client *client)
 {
-    return client->updates != NULL && client->updates->gathers != NULL;
+    return client->updates != NULL && client->updates->open != NULL;
 }
 
 void weft_ps_update_end(struct weft_ps_client *client, uint64_t now_ns)
 {
-    if (weft_ps_update_gathers(client)) {
-        complete(client, client->updates->gathers);
+    if (weft_ps_update_is_open(client)) {
+        complete(client, client->updates->open);
         weft_ps_client_progress(client, now_ns);
     }
 }
 
 bool weft_ps_update_waited_for(struct weft_ps_client *client, uint16_t table)
 {
-    struct ps_update *u = client->updates == NULL ? NULL : client->updates->gathers;
+    struct ps_update *u = client->updates == NULL ? NULL : client->updates->open;
     bool waited_for = u != NULL && u->clocks[table] != 0;
     if (waited_for) {
         complete(client, u);
@@ -164,7 +164,7 @@ bool weft_ps_updates_completed(struct weft_ps_client *client)
 
 void weft_ps_update_clocked(struct weft_ps_client *client)
 {
-    const struct ps_update *u = client->updates == NULL ? NULL : client->updates->gathers;
+    const struct ps_update *u = client->updates == NULL ? NULL : client->updates->open;
     if (u == NULL) {
         return;
     }
@@ -173,7 +173,7 @@ void weft_ps_update_clocked(struct weft_ps_client *client)
             return;
         }
     }
-    complete(client, client->updates->gathers);
+    complete(client, client->updates->open);
 }
 
 static struct ps_update *begin(struct weft_ps_client *client)
@@ -187,8 +187,8 @@ static struct ps_update *begin(struct weft_ps_client *client)
             memset(ends, 0, client->config.shards * sizeof(*ends));
             memset(clocks, 0, client->config.tables_max * sizeof(*clocks));
             *u = (struct ps_update){
-                .state = UPDATE_GATHERS, .number = ++all->number, .ends = ends, .clocks = clocks};
-            all->gathers = u;
+                .state = UPDATE_OPEN, .number = ++all->number, .ends = ends, .clocks = clocks};
+            all->open = u;
             return u;
         }
     }
@@ -196,7 +196,7 @@ static struct ps_update *begin(struct weft_ps_client *client)
     return NULL;
 }
 
-/* The update with pushes of this table and clock, else the gathering one. */
+/* The update with pushes of this table and clock, else the open one. */
 static struct ps_update *update_for(struct weft_ps_client *client, const struct ps_part *part)
 {
     struct ps_updates *all = client->updates;
@@ -206,10 +206,10 @@ static struct ps_update *update_for(struct weft_ps_client *client, const struct 
             return u;
         }
     }
-    if (all->gathers != NULL && all->gathers->clocks[part->table] != 0) {
-        complete(client, all->gathers); /* the worker has started another clock */
+    if (all->open != NULL && all->open->clocks[part->table] != 0) {
+        complete(client, all->open); /* the worker has started another clock */
     }
-    return all->gathers != NULL ? all->gathers : begin(client);
+    return all->open != NULL ? all->open : begin(client);
 }
 
 static double part_squares(struct weft_ps_client *client, const struct ps_part *part)
@@ -237,7 +237,7 @@ static double part_squares(struct weft_ps_client *client, const struct ps_part *
 void weft_ps_update_join(struct weft_ps_client *client, struct ps_part *part)
 {
     const struct ps_updates *all = client->updates;
-    part->base = all->based[part->shard] ? all->told[part->shard] : WEFT_RPC_BASE_NONE;
+    part->base = all->based[part->shard] ? all->counts[part->shard] : WEFT_RPC_BASE_NONE;
     if ((part->base & WEFT_RPC_BASE_MASK) == WEFT_RPC_BASE_NONE && all->based[part->shard]) {
         part->base--; /* one value of 2^24 is reserved for "none" */
     }
@@ -257,7 +257,7 @@ void weft_ps_update_join(struct weft_ps_client *client, struct ps_part *part)
     end->part.bytes += bytes;
     end->part.pushes++;
     end->part.based = all->based[part->shard];
-    end->part.base = all->told[part->shard];
+    end->part.base = all->counts[part->shard];
     end->open++;
     weft_ps_read_pushes(client, part->clock);
     if (u->state == UPDATE_DROPPED) {
@@ -265,11 +265,11 @@ void weft_ps_update_join(struct weft_ps_client *client, struct ps_part *part)
     }
 }
 
-void weft_ps_update_told(struct weft_ps_client *client, uint32_t shard, uint32_t count)
+void weft_ps_update_set_count(struct weft_ps_client *client, uint32_t shard, uint32_t count)
 {
     struct ps_updates *all = client->updates;
     /* Replies may be reordered; a restored shard counts from 0. */
-    all->told[shard] = count;
+    all->counts[shard] = count;
     all->based[shard] = true;
 }
 
@@ -340,7 +340,7 @@ void weft_ps_update_sending(struct weft_ps_client *client, const struct ps_part 
 uint32_t weft_ps_update_hop(const struct weft_ps_client *client, const struct ps_part *part)
 {
     const struct ps_update *u = find(client, part->update);
-    return u != NULL && u->state == UPDATE_ASKED ? u->hop : 0;
+    return u != NULL && u->state == UPDATE_REQUESTED ? u->hop : 0;
 }
 
 uint32_t weft_ps_update_sum(const struct weft_ps_client *client, const struct ps_part *part)
@@ -371,7 +371,7 @@ void weft_ps_update_closed(struct weft_ps_client *client, struct ps_part *part)
     }
     struct ps_update_end *end = &u->ends[part->shard];
     end->open--;
-    if (end->open == 0 && u->state != UPDATE_GATHERS && u->state != UPDATE_DROPPED && !u->small) {
+    if (end->open == 0 && u->state != UPDATE_OPEN && u->state != UPDATE_DROPPED && !u->small) {
         end->delivered_due = true;
         end->ended_ns = client->now_ns;
     }
@@ -385,7 +385,7 @@ void weft_ps_update_part_done(struct weft_ps_client *client, struct ps_part *par
         return;
     }
     WEFT_ASSERT(u->undone > 0);
-    if (--u->undone > 0 || u->state == UPDATE_GATHERS) {
+    if (--u->undone > 0 || u->state == UPDATE_OPEN) {
         return;
     }
     u->over_due = true;
@@ -410,7 +410,7 @@ static weft_status answerable(struct weft_ps_client *client, uint64_t number,
     if (u == NULL || u->over_due) {
         return WEFT_NOTFOUND;
     }
-    return u->state == UPDATE_ASKED || u->state == UPDATE_DIRECT ? WEFT_OK : WEFT_STATE;
+    return u->state == UPDATE_REQUESTED || u->state == UPDATE_DIRECT ? WEFT_OK : WEFT_STATE;
 }
 
 static void pace_again(struct weft_ps_client *client, const struct ps_update *u, uint32_t shard,
@@ -576,8 +576,8 @@ static bool poll_one(struct weft_ps_client *client, struct ps_update *u,
     for (uint32_t s = 0; s < client->config.shards; s++) {
         event.shards += u->ends[s].part.pushes > 0;
     }
-    if (u->ask_due) {
-        u->ask_due = false;
+    if (u->request_due) {
+        u->request_due = false;
         event.type = WEFT_PS_UPDATE_ASK;
         *event_p = event;
         return true;
@@ -609,7 +609,7 @@ bool weft_ps_update_poll(struct weft_ps_client *client, struct weft_ps_update_ev
 {
     for (size_t i = 0; client->updates != NULL && i < WEFT_PS_UPDATES_MAX; i++) {
         struct ps_update *u = &client->updates->of[i];
-        if (u->state != UPDATE_FREE && u->state != UPDATE_GATHERS && poll_one(client, u, event_p)) {
+        if (u->state != UPDATE_FREE && u->state != UPDATE_OPEN && poll_one(client, u, event_p)) {
             return true;
         }
     }

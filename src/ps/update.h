@@ -100,7 +100,7 @@ weft_status weft_ps_update_part(const struct weft_ps_client *client, uint64_t up
                                 uint32_t shard, struct weft_ps_update_part *part_p);
 
 /* True: an update waits for the end of its clock. */
-bool weft_ps_update_gathers(const struct weft_ps_client *client);
+bool weft_ps_update_is_open(const struct weft_ps_client *client);
 
 /* Complete the update that waits for the end of its clock. Call it before waiting for one of its
  * pushes, which would otherwise never complete. No effect if no update is waiting. */

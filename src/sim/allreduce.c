@@ -14,7 +14,7 @@
 
 /* A round that takes longer is treated as hung. */
 static const uint64_t round_ns_max = 60 * WEFT_NS_PER_S;
-static const uint64_t look_ns = WEFT_NS_PER_MS;
+static const uint64_t check_interval_ns = WEFT_NS_PER_MS;
 static const uint64_t deep_bytes = UINT64_C(1) << 40;
 
 /* PACKET_HEADERS: of a packet after the first of its message. */
@@ -449,7 +449,7 @@ static void run_until(struct allreduce *s, bool (*reached)(const struct allreduc
     uint64_t at_ns = weft_world_now_ns(s->world);
     uint64_t start_ns = at_ns;
     while (good(s) && !reached(s)) {
-        at_ns += look_ns;
+        at_ns += check_interval_ns;
         start_ns = weft_max_u64(start_ns, s->go_ns);
         if (at_ns > start_ns + round_ns_max) {
             weft_world_fail(s->world, "after %" PRIu64 " s not %s", round_ns_max / WEFT_NS_PER_S,

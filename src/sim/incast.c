@@ -15,7 +15,7 @@
 
 /* A round that takes longer is treated as hung. */
 static const uint64_t round_ns_max = 60 * WEFT_NS_PER_S;
-static const uint64_t look_ns = WEFT_NS_PER_MS;
+static const uint64_t check_interval_ns = WEFT_NS_PER_MS;
 static const uint64_t deep_bytes = UINT64_C(1) << 40;
 
 enum {
@@ -503,7 +503,7 @@ static bool run_until(struct incast *s, bool (*reached)(const struct incast *s),
     uint64_t at_ns = weft_world_now_ns(s->world);
     uint64_t end_ns = at_ns + limit_ns;
     while (good(s) && !reached(s)) {
-        at_ns += look_ns;
+        at_ns += check_interval_ns;
         if (at_ns > end_ns) {
             return false;
         }
@@ -523,7 +523,7 @@ static void run_rounds(struct incast *s)
 {
     uint64_t at_ns = s->first_go_ns;
     while (good(s) && !s->stopping) {
-        at_ns += look_ns;
+        at_ns += check_interval_ns;
         (void)weft_world_run(s->world, at_ns);
         if (at_ns > s->last_go_ns + round_ns_max) {
             weft_world_fail(s->world, "a round takes more than %" PRIu64 " s",

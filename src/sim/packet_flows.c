@@ -18,7 +18,7 @@ enum { PIECES = 16, SOCKET_PACKETS = 65536, RANK_LAST = UINT8_MAX };
 static const uint64_t switch_bytes = 450000; /* buffer of each downlink */
 static const uint64_t deep_bytes = UINT64_C(1) << 40;
 static const uint64_t connect_ns_max = 10 * WEFT_NS_PER_S;
-static const uint64_t look_ns = WEFT_NS_PER_MS;
+static const uint64_t check_interval_ns = WEFT_NS_PER_MS;
 static const uint64_t far_ns = UINT64_C(1000000) * WEFT_NS_PER_S; /* a start time that is never
                                                                    * reached */
 static const weft_fluid_nanobits nanobits_per_byte = UINT64_C(8000000000);
@@ -426,7 +426,7 @@ bool weft_packet_flows_begin(struct weft_packet_flows *p)
         connect_pairs(p);
     }
     while (weft_packet_flows_wrong(p)[0] == '\0' && p->ups < p->ups_due) {
-        at_ns += look_ns;
+        at_ns += check_interval_ns;
         if (at_ns > connect_ns_max) {
             weft_world_fail(p->world, "not all hosts have connected");
         }

@@ -16,7 +16,7 @@
 
 /* Virtual time between two checks for completion, and the time allowed afterwards for late
  * duplicates and acknowledgements. */
-static const uint64_t look_ns = 20 * WEFT_NS_PER_MS;
+static const uint64_t check_interval_ns = 20 * WEFT_NS_PER_MS;
 static const uint64_t drain_ns = 3 * WEFT_NS_PER_S;
 
 /* One seed in ten is a parameter server, one in twenty has collectives. */
@@ -235,7 +235,7 @@ static void swarm_run(struct swarm *s)
             (void)weft_swarm_all_closed(s, true);
             return;
         }
-        at_ns += look_ns;
+        at_ns += check_interval_ns;
         if (!run_until(s, at_ns)) {
             return;
         }

@@ -11,7 +11,7 @@
 
 enum { STEPS_MAX = 20000000 };
 
-static const uint64_t look_ns = 20 * WEFT_NS_PER_MS;
+static const uint64_t check_interval_ns = 20 * WEFT_NS_PER_MS;
 static const uint64_t drain_ns = 2 * WEFT_NS_PER_S;
 
 static const char *const end_names[COLL_ENDS] = {"ends well", "a rank dies",
@@ -305,7 +305,7 @@ static void coll_run(struct swarm_coll *s)
             weft_world_fail(s->world, "%s", waits(s));
             return;
         }
-        at_ns += look_ns;
+        at_ns += check_interval_ns;
         if (!run_until(s, at_ns)) {
             return;
         }

@@ -9,7 +9,7 @@
 
 enum { DEATHS_MAX = 4 };
 
-static const uint64_t look_ns = 20 * WEFT_NS_PER_MS;
+static const uint64_t check_interval_ns = 20 * WEFT_NS_PER_MS;
 static const uint64_t death_gap_ns = 30 * WEFT_NS_PER_MS;
 static const uint64_t drain_ns = 2 * WEFT_NS_PER_S;
 
@@ -254,7 +254,7 @@ static void ps_run(struct swarm_ps *ps)
             weft_world_fail(ps->world, "%s", waits(ps));
             return;
         }
-        at_ns += look_ns;
+        at_ns += check_interval_ns;
         if (!weft_swarm_ps_run_until(ps, at_ns)) {
             return;
         }

@@ -82,7 +82,7 @@ struct swarm_ps_worker {
     float *fetched_rows;       /* (2, ids, dim): of FETCH, and of a pull whose result is not used */
     weft_peer peer[SHARDS_MAX]; /* with replicas: the connection, and its host */
     uint32_t at_host[SHARDS_MAX];
-    uint64_t look_ns[SHARDS_MAX]; /* time when it learns that the shard has moved; 0 = no move */
+    uint64_t check_ns[SHARDS_MAX]; /* time when it learns that the shard has moved; 0 = no move */
     uint32_t computed;       /* it computes the push of this clock - 1 until then */
     uint64_t computed_ns;
 };
@@ -96,7 +96,7 @@ struct swarm_ps_box {
     uint64_t connect_ns; /* earliest time to connect to the shard */
     weft_peer peer;      /* its connection to the shard, or the last one, and that one's host */
     uint32_t at_host;
-    uint64_t look_ns; /* with replicas: time when it learns that the shard has moved; 0 = known */
+    uint64_t check_ns; /* with replicas: time when it learns that the shard has moved; 0 = known */
 };
 
 enum { SWARM_PEERS = 256 };

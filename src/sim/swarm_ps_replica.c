@@ -26,7 +26,7 @@
 enum { DEATHS_MAX = 5, LOOKS_MAX = 20, COW_BYTES_SMALL = 2000 };
 
 static const uint64_t connect_pause_ns = 5 * WEFT_NS_PER_MS;
-static const uint64_t move_look_ns = 200 * WEFT_NS_PER_MS;
+static const uint64_t move_check_ns = 200 * WEFT_NS_PER_MS;
 
 /* ---- drawing --------------------------------------------------------------------------------- */
 
@@ -465,14 +465,14 @@ void weft_swarm_ps_replicas_moves(struct swarm_ps *ps, uint32_t w, uint64_t now_
     const uint32_t host = ps->shards + w;
     for (uint32_t s = 0; ps->replicas && s < ps->shards; s++) {
         uint64_t until_ns;
-        if (worker->look_ns[s] == 0) {
+        if (worker->check_ns[s] == 0) {
             continue;
         }
-        if (now_ns < worker->look_ns[s]) {
-            weft_swarm_ps_wake_at(ps, host, worker->look_ns[s], now_ns);
+        if (now_ns < worker->check_ns[s]) {
+            weft_swarm_ps_wake_at(ps, host, worker->check_ns[s], now_ns);
             continue;
         }
-        worker->look_ns[s] = 0;
+        worker->check_ns[s] = 0;
         if (worker->at_host[s] != serving_of(ps, s)->host &&
             !weft_ps_client_parked(worker->client, s) &&
             !weft_ps_client_away(worker->client, s, &until_ns)) {
@@ -524,10 +524,10 @@ static void promote(struct swarm_ps *ps, uint32_t s, uint64_t died_ns)
     weft_world_wake(ps->world, seat->host, now_ns);
     weft_world_wake(ps->world, standby_of(ps, s)->host, now_ns);
     for (uint32_t w = 0; w < ps->table.workers; w++) {
-        ps->worker[w].look_ns[s] = now_ns + 1 + weft_prng_below(&ps->replica_prng, move_look_ns);
-        weft_world_wake(ps->world, ps->shards + w, ps->worker[w].look_ns[s]);
+        ps->worker[w].check_ns[s] = now_ns + 1 + weft_prng_below(&ps->replica_prng, move_check_ns);
+        weft_world_wake(ps->world, ps->shards + w, ps->worker[w].check_ns[s]);
     }
-    weft_swarm_ps_boxes_look(ps, s, move_look_ns);
+    weft_swarm_ps_boxes_look(ps, s, move_check_ns);
     ps->told_replicas.promotions++;
 }
 

@@ -173,7 +173,7 @@ static void box_dies(struct swarm_ps *ps, uint32_t b)
     struct swarm_ps_box *box = &ps->box[b];
     count(ps, b);
     box->lives++;
-    box->connect_ns = box->look_ns = 0;
+    box->connect_ns = box->check_ns = 0;
     const struct weft_world_host_config host = host_config(ps, b);
     weft_status status = weft_world_restart(ps->world, host_of(ps, b), &host);
     WEFT_ASSERT(status == WEFT_OK);
@@ -218,8 +218,8 @@ void weft_swarm_ps_boxes_look(struct swarm_ps *ps, uint32_t s, uint64_t within_n
 {
     const uint64_t now_ns = weft_world_now_ns(ps->world);
     for (uint32_t b = s; b < ps->boxes; b += ps->shards) {
-        ps->box[b].look_ns = now_ns + 1 + weft_prng_below(&ps->kills_prng, within_ns);
-        weft_world_wake(ps->world, host_of(ps, b), ps->box[b].look_ns);
+        ps->box[b].check_ns = now_ns + 1 + weft_prng_below(&ps->kills_prng, within_ns);
+        weft_world_wake(ps->world, host_of(ps, b), ps->box[b].check_ns);
     }
 }
 
@@ -227,14 +227,14 @@ void weft_swarm_ps_boxes_look(struct swarm_ps *ps, uint32_t s, uint64_t within_n
 static void box_moves(struct swarm_ps *ps, uint32_t b, uint64_t now_ns)
 {
     struct swarm_ps_box *box = &ps->box[b];
-    if (box->look_ns == 0) {
+    if (box->check_ns == 0) {
         return;
     }
-    if (now_ns < box->look_ns) {
-        weft_swarm_ps_wake_at(ps, host_of(ps, b), box->look_ns, now_ns);
+    if (now_ns < box->check_ns) {
+        weft_swarm_ps_wake_at(ps, host_of(ps, b), box->check_ns, now_ns);
         return;
     }
-    box->look_ns = 0;
+    box->check_ns = 0;
     if (!weft_aggregator_wants_shard(box->aggregator) && box->at_host != above(ps, box)) {
         weft_ep_close(weft_world_ep(ps->world, host_of(ps, b)), box->peer, now_ns);
     }

@@ -441,13 +441,13 @@ static void chunks_wait_for_the_host_s_queue_and_control_does_not(void **state)
     assert_int_equal(hand_over(net, to, &bytes), 0);
     assert_false(weft_ep_queue_asked(ep));
     assert_int_equal(weft_ep_counters(ep)->queue_waits, 1);
-    uint64_t look_ns = weft_ep_deadline(ep);
-    assert_true(look_ns > net->now_ns && look_ns < net->now_ns + WEFT_NS_PER_MS);
+    uint64_t deadline_ns = weft_ep_deadline(ep);
+    assert_true(deadline_ns > net->now_ns && deadline_ns < net->now_ns + WEFT_NS_PER_MS);
     inspect_peer(ep, 0)->ack.at_once = true;
     weft_core_peer_ready(ep, inspect_peer(ep, 0));
     assert_int_equal(hand_over(net, to, &bytes), 1);
     assert_true(bytes < 100);
-    net->now_ns = look_ns;
+    net->now_ns = deadline_ns;
     weft_ep_on_deadline(ep, net->now_ns);
     assert_int_equal(hand_over(net, to, &bytes), 0);
     assert_true(weft_ep_queue_asked(ep));
@@ -513,10 +513,10 @@ static void run_queued(struct net *net, struct queue *q, uint64_t ns, uint64_t l
             }
             weft_ep_queued(ep, q->bytes, net->now_ns);
         } while (true);
-        uint64_t look_ns = weft_ep_deadline(ep);
-        if (!net_step(net, weft_min_u64(until_ns, weft_max_u64(look_ns, net->now_ns)))) {
+        uint64_t deadline_ns = weft_ep_deadline(ep);
+        if (!net_step(net, weft_min_u64(until_ns, weft_max_u64(deadline_ns, net->now_ns)))) {
             net->now_ns =
-                weft_min_u64(until_ns, weft_max_u64(net->now_ns + 1000, look_ns + late_ns));
+                weft_min_u64(until_ns, weft_max_u64(net->now_ns + 1000, deadline_ns + late_ns));
             weft_ep_on_deadline(ep, net->now_ns);
         }
     }

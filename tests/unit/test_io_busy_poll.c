@@ -8,7 +8,7 @@
 
 #include <time.h>
 
-static const uint64_t look_ns = 60 * WEFT_NS_PER_S; /* none of these polls times out */
+static const uint64_t poll_ns = 60 * WEFT_NS_PER_S; /* none of these polls times out */
 
 static bool look(struct weft_busy_poll *poll, bool found)
 {
@@ -40,7 +40,7 @@ static void none_before_a_sleep_that_is_over(void **state)
 {
     (void)state;
     struct weft_busy_poll poll;
-    weft_busy_poll_init(&poll, look_ns);
+    weft_busy_poll_init(&poll, poll_ns);
     assert_false(weft_busy_poll_begin(&poll, weft_clock_now_ns()));
 }
 
@@ -48,7 +48,7 @@ static void looks_that_find_nothing_are_left_out(void **state)
 {
     (void)state;
     struct weft_busy_poll poll;
-    weft_busy_poll_init(&poll, look_ns);
+    weft_busy_poll_init(&poll, poll_ns);
     assert_int_equal(looks(&poll, 100, true), 100);
     (void)looks(&poll, 20, false);
     assert_int_equal(looks(&poll, 10 * WEFT_BUSY_POLL_PROBE_EVERY, false), 10);
@@ -68,7 +68,7 @@ static void turn_that_takes_long_ends_the_looking_for_a_while(void **state)
     (void)state;
     const struct timespec long_turn = {.tv_nsec = 2 * WEFT_NS_PER_MS};
     struct weft_busy_poll poll;
-    weft_busy_poll_init(&poll, look_ns);
+    weft_busy_poll_init(&poll, poll_ns);
     assert_true(weft_busy_poll_begin(&poll, WEFT_NEVER));
     nanosleep(&long_turn, NULL);
     assert_false(weft_busy_poll_again(&poll));

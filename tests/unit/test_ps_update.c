@@ -599,7 +599,7 @@ static void a_base_is_never_the_one_that_means_none(void **state)
     static const uint32_t told[] = {WEFT_RPC_BASE_NONE, 0x1ffffff, 0xffffffff};
     for (size_t i = 0; i < sizeof(told) / sizeof(*told); i++) {
         for (uint32_t s = 0; s < SHARDS; s++) {
-            weft_ps_update_told(client, s, told[i]);
+            weft_ps_update_set_count(client, s, told[i]);
         }
         (void)push(r, 0, 0, 1);
         for (const struct ps_part *p = client->parts; p < client->parts + client->parts_total;
