@@ -141,26 +141,30 @@ void weft_figure_aggregators(const struct weft_figure_run *run, struct weft_figu
 
 /* ---- 10c ------------------------------------------------------------------------------------- */
 
-/* Means over runs, but aggregator_ns is that of the last run; a CPU time of -1: not known of at
- * least one. */
+/* Means over runs; a CPU time of -1: not known of at least one. */
 struct cost {
     unsigned runs;
     double proc_ns;
     double server_ns;
     double aggregator_ns;
     double connections;
+    double removed;
 };
+
+/* The mean of n values and one more. */
+static double mean_with(double mean, double n, double value)
+{
+    return mean < 0 || value < 0 ? -1 : (mean * n + value) / (n + 1);
+}
 
 static void cost_add(struct cost *cost, const struct weft_figure_run *run)
 {
-    const double server_ns = cpu_ns(run, WEFT_RECDB_SERVERS);
     const double n = cost->runs++;
-    cost->proc_ns = (cost->proc_ns * n + proc_ns(run)) / (n + 1);
-    cost->server_ns =
-        server_ns < 0 || cost->server_ns < 0 ? -1 : (cost->server_ns * n + server_ns) / (n + 1);
-    cost->connections =
-        (cost->connections * n + weft_times_mean(&run->digest.connections)) / (n + 1);
-    cost->aggregator_ns = cpu_ns(run, WEFT_RECDB_AGGREGATORS);
+    cost->proc_ns = mean_with(cost->proc_ns, n, proc_ns(run));
+    cost->server_ns = mean_with(cost->server_ns, n, cpu_ns(run, WEFT_RECDB_SERVERS));
+    cost->aggregator_ns = mean_with(cost->aggregator_ns, n, cpu_ns(run, WEFT_RECDB_AGGREGATORS));
+    cost->connections = mean_with(cost->connections, n, weft_times_mean(&run->digest.connections));
+    cost->removed = mean_with(cost->removed, n, weft_recdb_removed(&run->aggregation));
 }
 
 static void say_cost(struct weft_figure *figure, const struct cost *cost)
@@ -203,27 +207,18 @@ void weft_figure_with_and_without(const struct weft_figure_run *runs, unsigned c
                                   struct weft_figure *figure, FILE *body)
 {
     struct cost without = {0}, with = {0};
-    const struct weft_figure_run *best = NULL;
-    unsigned with_count = 0;
     for (unsigned i = 0; i < count; i++) {
         const struct weft_figure_run *run = &runs[i];
-        if (updates_of(run) == 0) {
-            continue;
-        }
-        if (run->aggregation.count == 0) {
-            cost_add(&without, run);
-        } else {
-            with_count++;
-            best = best == NULL || proc_ns(run) < proc_ns(best) ? run : best;
+        if (updates_of(run) > 0) {
+            cost_add(run->aggregation.count == 0 ? &without : &with, run);
         }
     }
-    if (best == NULL || without.runs == 0 || !(without.proc_ns > 0)) {
+    if (with.runs == 0 || without.runs == 0 || !(without.proc_ns > 0)) {
         snprintf(figure->why_not, sizeof(figure->why_not), "%s",
                  "it compares runs with aggregators and without; give files of both, with the "
                  "records of their workers");
         return;
     }
-    cost_add(&with, best);
     const double saved = 1 - with.proc_ns / without.proc_ns;
     figure->verdict = saved >= half     ? WEFT_FIGURE_AGREES
                       : saved >= little ? WEFT_FIGURE_PARTLY
@@ -231,8 +226,8 @@ void weft_figure_with_and_without(const struct weft_figure_run *runs, unsigned c
     say(figure, "for an update, without aggregators (%u run%s): ", without.runs,
         without.runs == 1 ? "" : "s");
     say_cost(figure, &without);
-    say(figure, "; with them (%s%s), which remove %.1f %% of the updates: ", best->name,
-        with_count > 1 ? ", the best" : "", 100 * weft_recdb_removed(&best->aggregation));
+    say(figure, "; with them (%u run%s), which remove %.1f %% of the updates: ", with.runs,
+        with.runs == 1 ? "" : "s", 100 * with.removed);
     say_cost(figure, &with);
     say(figure, ": %.0f %% of PS_proc saved", 100 * saved);
     if (without.server_ns > 0 && with.server_ns >= 0) {

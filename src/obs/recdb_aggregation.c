@@ -64,6 +64,7 @@ static bool add_out(struct weft_recdb_aggregation *a, sqlite3_stmt *row)
         aggregator->bytes_out += weft_recdb_u64(row, 8);
         aggregator->age_ns += weft_recdb_u64(row, 9);
         aggregator->age_ns_max = weft_max_u64(aggregator->age_ns_max, weft_recdb_u64(row, 10));
+        aggregator->rows_removed += weft_recdb_u64(row, 11);
     }
     return aggregator != NULL;
 }
@@ -81,7 +82,8 @@ static const struct {
     {"aggregate_in", "sum(pushes)", WEFT_RPC_RECORD_DIRECTS, IS_COUNT("pushes"), "1", add_in},
     {"aggregate_out",
      "count(*), sum(messages), sum(rows_in), sum(rows_out), sum(bytes_in), sum(bytes_out),"
-     " sum(sent_ns - first_ns), max(sent_ns - first_ns)",
+     " sum(sent_ns - first_ns), max(sent_ns - first_ns),"
+     " sum(CASE WHEN status = 0 THEN max(rows_in - rows_out, 0) ELSE 0 END)",
      WEFT_RPC_RECORD_FLUSHES,
      IS_COUNT("messages") " AND " IS_COUNT("rows_in") " AND " IS_COUNT("rows_out") " AND " IS_COUNT(
          "bytes_in") " AND " IS_COUNT("bytes_out") " AND "
@@ -144,6 +146,7 @@ static void add_all(struct weft_recdb_aggregation *a)
         all->messages += one->messages;
         all->rows_in += one->rows_in;
         all->rows_out += one->rows_out;
+        all->rows_removed += one->rows_removed;
         all->bytes_in += one->bytes_in;
         all->bytes_out += one->bytes_out;
         all->age_ns += one->age_ns;
@@ -200,8 +203,7 @@ double weft_recdb_removed(const struct weft_recdb_aggregation *aggregation)
     const double all = updates > 0 ? (double)updates : (double)aggregation->all.rows_in;
     /* In a tree the rows out of a child are rows into its parent, so each row removed counts once.
      */
-    return all > 0 ? ((double)aggregation->all.rows_in - (double)aggregation->all.rows_out) / all
-                   : -1;
+    return all > 0 ? (double)aggregation->all.rows_removed / all : -1;
 }
 
 double weft_recdb_path_ns(const struct weft_recdb_aggregation *aggregation,

@@ -21,6 +21,8 @@ struct weft_recdb_aggregator {
     uint64_t messages;                         /* pushes and aggregates of children in them */
     uint64_t rows_in;                          /* rows of those; rows_out: of the aggregates */
     uint64_t rows_out;
+    uint64_t rows_removed; /* rows_in - rows_out of the aggregates that the server committed: pushes
+                            * of a refused one are sent again */
     uint64_t bytes_in;
     uint64_t bytes_out;
     uint64_t age_ns; /* sum of the times from the first push of an aggregate until it was sent */
