@@ -201,6 +201,69 @@ static void the_sum_over_all_peers_is_limited(void **state)
     ep_end(ep);
 }
 
+/* 200 packets of one window, of which these have an ECN mark and these are lost. */
+static void window(struct weft_ep *ep, uint32_t marked, uint32_t lost)
+{
+    enum { PACKETS = 200 };
+    struct peer *p = inspect_peer(ep, 1);
+    p->credit.backlog_pn = 1;
+    p->credit.backlog_end = p->credit.data_count + 10 * PACKETS;
+    weft_core_credit_open(ep, p, WEFT_NS_PER_MS);
+    weft_core_credit_run(ep, WEFT_NS_PER_MS);
+    for (uint32_t i = 0; i < PACKETS; i++) {
+        weft_core_credit_packet(ep, p, i < lost ? 2 : 1, PACKET_BYTES, true, i < marked,
+                                2 * WEFT_NS_PER_MS, 2 * WEFT_NS_PER_MS);
+    }
+    weft_core_credit_run(ep, 50 * WEFT_NS_PER_MS);
+}
+
+/* Marks reduce the slack in proportion and set no ceiling for it; a far sender has one. */
+static void marks_and_losses_limit_far_senders(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t marked, lost;
+        bool slack_limited, far_limited;
+    } cases[] = {{0, 0, false, false},
+                 {2, 0, false, false}, /* one percent */
+                 {3, 0, false, true},
+                 {0, 60, true, true}};
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(cases); i++) {
+        struct weft_ep *ep = ep_make();
+        ep->credit.slack_bytes = 20000;
+        ep->credit.floor_since_ns = WEFT_NS_PER_MS;
+        ep->credit.loss_floor[0] = 0;
+        window(ep, cases[i].marked, cases[i].lost);
+        assert_int_equal(ep->credit.span_packets, 0); /* measured */
+        assert_int_equal(ep->credit.far_ceiling, cases[i].far_limited ? 15000 : UINT64_MAX);
+        assert_int_equal(ep->credit.slack_ceiling, cases[i].slack_limited ? 15000 : UINT64_MAX);
+        rtt_set(ep, 2, near + 60 * WEFT_NS_PER_MS);
+        bool few = weft_core_credit_far(ep, inspect_peer(ep, 2)) <= 10;
+        assert_int_equal(few, cases[i].far_limited);
+        ep_end(ep);
+    }
+}
+
+/* The packet that shows a long round trip counts with that one, not with the last short one. */
+static void the_nearest_round_trip_is_that_of_the_packet(void **state)
+{
+    struct pair *t = *state;
+    static float memory[4 * 352];
+    float *values = floats_new(4 * 352);
+    struct weft_ep *ep = t->net.end[1].ep;
+    struct peer *p = inspect_peer(ep, t->peer_of_1);
+    expect_floats(t, WEFT_SINK_COPY, memory, 4 * 352);
+    send_floats(t, values, 4 * 352, 0);
+    p->recovery.rtt_latest_ns = 1000;
+    ep->credit.near_ns[0] = WEFT_NEVER;
+    ep->credit.near_ns[1] = WEFT_NEVER;
+    run_for(t, 20 * WEFT_NS_PER_MS);
+    assert_int_equal(t->received_count, 1);
+    uint64_t nearest = weft_min_u64(ep->credit.near_ns[0], ep->credit.near_ns[1]);
+    assert_in_range(nearest, 1001, 20 * WEFT_NS_PER_MS);
+    free(values);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -212,6 +275,9 @@ int main(void)
         cmocka_unit_test(that_credit_is_not_in_the_budget),
         cmocka_unit_test(expected_senders_share_the_common_part),
         cmocka_unit_test(the_sum_over_all_peers_is_limited),
+        cmocka_unit_test(marks_and_losses_limit_far_senders),
+        cmocka_unit_test_setup_teardown(the_nearest_round_trip_is_that_of_the_packet, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
