@@ -64,6 +64,7 @@ struct peer_credit {
     uint32_t out;          /* outstanding credit, used or not, without `far`; 0 when silent */
     uint32_t far;          /* packets of its credit that need not count as at this end's link */
     uint32_t far_out;      /* outstanding credit that the peer has as a far sender */
+    uint32_t far_end;      /* `granted` when the peer last counted outside of round-robin mode */
     uint32_t room;         /* additional credit that the peer could use */
     uint64_t left;         /* estimated number of DATA packets that the peer still has to send */
     bool counted_told;     /* sender_told, as counted in struct credit */

@@ -189,6 +189,15 @@ static void count_told(struct credit *c, struct peer *p, bool told, bool shared)
     p->credit.counted_shared = shared;
 }
 
+/* In round-robin mode a sender is granted no more credit as a far sender. What it was granted
+ * before stays outside the budget until it is used. Counted in the budget at once, it would stop
+ * the grants to all senders for a long round trip. */
+static uint64_t far_before_turns(const struct peer *p)
+{
+    int32_t left = (int32_t)(p->credit.far_end - p->credit.data_count);
+    return left <= 0 ? 0 : weft_min_u64(p->credit.far_out, (uint32_t)left);
+}
+
 /* Count a peer with an open message. Credit beyond that message is the allowance for its next one,
  * and is not in flight, like the allowance of senders without a message. When it was counted as
  * outstanding, the link was idle at the end of every message of an incast. */
@@ -202,9 +211,11 @@ void weft_core_credit_look(struct weft_ep *ep, struct peer *p)
     uint32_t out = p->credit.silent ? 0 : (uint32_t)weft_min_u64(has, p->credit.left);
     uint32_t uses = weft_core_credit_usable(ep, p, out);
     p->credit.far = weft_core_credit_far(ep, p);
-    weft_core_credit_far_out(ep, p, (uint32_t)weft_min_u64(p->credit.far, has));
-    hold(&ep->credit, p, (uint32_t)without(uses, p->credit.far),
-         (uint32_t)without(out, p->credit.far));
+    bool kept = ep->credit.turns && p->credit.far == 0;
+    p->credit.far_end = kept ? p->credit.far_end : p->credit.granted;
+    uint64_t far_out = weft_min_u64(kept ? far_before_turns(p) : p->credit.far, has);
+    weft_core_credit_far_out(ep, p, (uint32_t)far_out);
+    hold(&ep->credit, p, (uint32_t)without(uses, far_out), (uint32_t)without(out, far_out));
     uint32_t allowance = allowance_far(ep, ep->credit.allowance, p->credit.far);
     uint64_t useful = p->credit.left == 0 ? 0 : weft_max_u64(p->credit.left, allowance);
     useful = weft_min_u64(useful, ep->config.rx_window);

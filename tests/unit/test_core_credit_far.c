@@ -264,6 +264,37 @@ static void the_nearest_round_trip_is_that_of_the_packet(void **state)
     free(values);
 }
 
+/* Peer 1 has 70 packets of credit, 60 of them as a far sender, when the senders turn out to have
+ * other receivers. Peer 2 is granted credit at once, and the 60 packets do not return. */
+static void credit_from_before_round_robin_mode_stops_no_grants(void **state)
+{
+    (void)state;
+    struct weft_ep *ep = ep_make();
+    struct peer *p = inspect_peer(ep, 1);
+    uint64_t now_ns = WEFT_NS_PER_MS;
+    rtt_set(ep, 1, near + 6 * WEFT_NS_PER_MS);
+    p->credit.granted = 70;
+    weft_core_credit_backlog_told(ep, p, 500, 1, now_ns);
+    weft_core_credit_count(ep);
+    assert_int_equal(p->credit.far_out, 60);
+    ep->credit.rounds_shared = true;
+    ep->credit.turns = true;
+    weft_core_credit_backlog_told(ep, inspect_peer(ep, 2), 500, 1, now_ns);
+    weft_core_credit_touch(ep, p);
+    weft_core_credit_run(ep, now_ns);
+    assert_int_equal(p->credit.far, 0);
+    assert_true(ep->credit.budget < 70);
+    assert_true(weft_core_credit_outstanding(inspect_peer(ep, 2)) > 0);
+    p->credit.data_count = 30; /* 40 packets of that credit are left, whatever is granted now */
+    p->credit.granted = 100;
+    weft_core_credit_look(ep, p);
+    assert_int_equal(p->credit.far_out, 40);
+    p->credit.data_count = 70;
+    weft_core_credit_look(ep, p);
+    assert_int_equal(ep->credit.far, 0);
+    ep_end(ep);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -278,6 +309,7 @@ int main(void)
         cmocka_unit_test(marks_and_losses_limit_far_senders),
         cmocka_unit_test_setup_teardown(the_nearest_round_trip_is_that_of_the_packet, setup,
                                         teardown),
+        cmocka_unit_test(credit_from_before_round_robin_mode_stops_no_grants),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
