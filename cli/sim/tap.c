@@ -23,7 +23,17 @@ struct weft_sim_tap_state {
     FILE *pcap;
     struct sim_feed *feeds; /* by host */
     uint32_t feed_count;
+    const char *trace;
+    bool failed; /* the trace is incomplete */
 };
+
+static void check(struct weft_sim_tap_state *state, weft_status status)
+{
+    if (status != WEFT_OK) {
+        state->failed = true;
+        fprintf(stderr, "weft sim: the trace %s ends here: %s\n", state->trace, strerror(errno));
+    }
+}
 
 static void on_packet(void *arg, uint64_t now_ns, uint32_t from, uint32_t to, enum weft_ecn ecn,
                       const void *bytes, uint32_t count)
@@ -36,7 +46,8 @@ static void feed_begin(struct weft_sim_tap_state *state, uint32_t host)
 {
     char label[32];
     snprintf(label, sizeof(label), "host %u", host);
-    weft_trace_feed_init(state->writer, label, host, 0, 0, &state->feeds[host].feed);
+    check(state,
+          weft_trace_feed_init(state->writer, label, host, 0, 0, &state->feeds[host].feed));
     state->feeds[host].ended = false;
 }
 
@@ -59,7 +70,7 @@ static void on_host(void *arg, uint32_t host, struct weft_ep *ep, bool last)
     if (state->feeds[host].ended) {
         feed_begin(state, host);
     }
-    weft_trace_feed_look(&state->feeds[host].feed, ep, RING_RECORDS, last);
+    check(state, weft_trace_feed_look(&state->feeds[host].feed, ep, RING_RECORDS, last));
     state->feeds[host].ended = last;
 }
 
@@ -71,6 +82,7 @@ bool weft_sim_tap_open(struct weft_sim_tap *tap)
     tap->tap = (struct weft_world_tap){.arg = state};
     const char *wrong = NULL;
     if (tap->trace != NULL) {
+        state->trace = tap->trace;
         bool good = weft_trace_writer_open(tap->trace, file_bytes_max, &state->writer) == WEFT_OK;
         wrong = good ? NULL : tap->trace;
         tap->tap.trace_records = RING_RECORDS;
@@ -89,7 +101,8 @@ bool weft_sim_tap_open(struct weft_sim_tap *tap)
 bool weft_sim_tap_close(struct weft_sim_tap *tap)
 {
     struct weft_sim_tap_state *state = tap->state;
-    bool good = weft_trace_writer_close(state->writer);
+    check(state, weft_trace_writer_close(state->writer));
+    bool good = !state->failed;
     if (state->pcap != NULL) {
         bool failed = ferror(state->pcap) != 0;
         failed |= fclose(state->pcap) != 0;

@@ -9,16 +9,19 @@
 
 struct weft_tracing {
     struct weft_trace_writer *writer; /* NULL = off */
+    const char *path;
+    struct weft_node_log log;
 };
 
 /* For one endpoint; must not be moved while the endpoint is open. */
 struct weft_tracing_feed {
     struct weft_trace_feed feed;
+    const struct weft_tracing *tracing;
     uint32_t ring_records;
 };
 
-/* path = NULL: off. If the file cannot be created, that is logged, and the run continues without
- * it. path is borrowed until close. */
+/* path = NULL: off. If the file cannot be created or extended, that is logged once, and the run
+ * continues without it. path is borrowed until close; tracing must not be moved until then. */
 void weft_tracing_open(struct weft_tracing *tracing, const char *path, struct weft_node_log log);
 
 /* Trace the endpoint that will be opened with this configuration. */

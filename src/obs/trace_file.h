@@ -14,9 +14,9 @@
  *
  * An endpoint's ENDPOINT block precedes its RECORDS; COUNTERS is last, if the endpoint ended
  * normally. Only complete blocks are written. If the disk is full or the limit is reached, no more
- * records are written, which is reported once on standard error, and the program continues. If a
- * file ends inside a block (its process was killed, or is still writing), a reader accepts it up to
- * the last complete entry and reports that.
+ * records are written; one caller gets the error, and later calls do nothing. If a file ends
+ * inside a block (its process was killed, or is still writing), a reader accepts it up to the last
+ * complete entry and reports that.
  *
  * Thread:  many threads may write through one writer.
  * Source:  docs/TRACING.md.
@@ -47,22 +47,28 @@ struct weft_trace_feed {
 
 /* Create an empty file; an existing one is replaced.
  * Shape:   bytes_max  limit of the file's size; a smaller one than 1 MiB counts as 1 MiB.
- * Owns:    gives *writer_p; path is borrowed until close.
+ * Owns:    gives *writer_p.
  * Errors:  WEFT_IO  errno has the reason.  WEFT_NOMEM. */
 weft_status weft_trace_writer_open(const char *path, uint64_t bytes_max,
                                    struct weft_trace_writer **writer_p);
 
-/* Close; NULL is allowed. False if records were left out. */
-bool weft_trace_writer_close(struct weft_trace_writer *writer);
+/* The functions below return the error of a file once, from the first of their calls after it.
+ * Errors:  WEFT_IO  the file ends before the records of this call; errno has the reason, EFBIG if
+ *                   the limit is reached. */
 
-/* Announce an endpoint. wall_ns: offset from its times to the wall clock; 0 = virtual time. */
-void weft_trace_feed_init(struct weft_trace_writer *writer, const char *label, uint64_t name,
-                          uint64_t incarnation, uint64_t wall_ns, struct weft_trace_feed *feed_p);
+/* Close; NULL is allowed. */
+weft_status weft_trace_writer_close(struct weft_trace_writer *writer);
+
+/* Announce an endpoint. wall_ns: offset from its times to the wall clock; 0 = virtual time.
+ * *feed_p is written with an error, too. */
+weft_status weft_trace_feed_init(struct weft_trace_writer *writer, const char *label, uint64_t name,
+                                 uint64_t incarnation, uint64_t wall_ns,
+                                 struct weft_trace_feed *feed_p);
 
 /* Move records from the endpoint's ring to the file: once a quarter of the ring is full or, with
  * `last`, all of them and the endpoint's counters.   Thread: the endpoint's. */
-void weft_trace_feed_look(struct weft_trace_feed *feed, struct weft_ep *ep, uint32_t ring_records,
-                          bool last);
+weft_status weft_trace_feed_look(struct weft_trace_feed *feed, struct weft_ep *ep,
+                                 uint32_t ring_records, bool last);
 
 /* ---- reading --------------------------------------------------------------------------------- */
 

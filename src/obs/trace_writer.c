@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,12 +20,13 @@ enum { BATCH_RECORDS = 2048 };
 
 struct weft_trace_writer {
     pthread_mutex_t lock;
-    const char *path;
     int fd;
     uint64_t bytes;
     uint64_t bytes_max;
     uint16_t endpoints;
-    bool failed; /* nothing more is written */
+    bool failed;   /* nothing more is written */
+    bool reported; /* and a caller has the error */
+    int why;       /* errno of the failure */
     uint8_t buffer[WEFT_TRACE_ENTRY_BYTES * (1 + BATCH_RECORDS)];
 };
 
@@ -48,10 +48,10 @@ static void head_put(uint8_t *at, enum weft_trace_block_kind kind, uint16_t endp
 }
 
 /* Truncate the file to the last complete block; nothing more is written. */
-static void give_up(struct weft_trace_writer *w, const char *why)
+static void give_up(struct weft_trace_writer *w, int why)
 {
     w->failed = true;
-    fprintf(stderr, "weft: the trace %s ends here: %s\n", w->path, why);
+    w->why = why;
     /* A pipe or a device cannot be truncated; the reader handles an incomplete block. */
     int cut = ftruncate(w->fd, (off_t)w->bytes);
     (void)cut;
@@ -65,7 +65,7 @@ static void block_write(struct weft_trace_writer *w, uint32_t entries)
         return;
     }
     if (w->bytes + count > w->bytes_max) {
-        give_up(w, "it has reached its limit");
+        give_up(w, EFBIG);
         return;
     }
     for (size_t at = 0; at < count;) {
@@ -74,7 +74,7 @@ static void block_write(struct weft_trace_writer *w, uint32_t entries)
             continue;
         }
         if (wrote <= 0) {
-            give_up(w, wrote < 0 ? strerror(errno) : "nothing can be written");
+            give_up(w, wrote < 0 ? errno : ENOSPC);
             return;
         }
         at += (size_t)wrote;
@@ -94,35 +94,47 @@ weft_status weft_trace_writer_open(const char *path, uint64_t bytes_max,
         free(w);
         return WEFT_IO;
     }
-    w->path = path;
     w->bytes_max = weft_max_u64(bytes_max, UINT64_C(1) << 20);
     pthread_mutex_init(&w->lock, NULL);
     *writer_p = w;
     return WEFT_OK;
 }
 
-bool weft_trace_writer_close(struct weft_trace_writer *writer)
+/* The error of the file, to the first caller after it only. */
+static weft_status report(struct weft_trace_writer *w)
 {
-    if (writer == NULL) {
-        return true;
+    if (!w->failed || w->reported) {
+        return WEFT_OK;
     }
-    bool whole = !writer->failed;
-    if (close(writer->fd) != 0 && whole) {
-        fprintf(stderr, "weft: the trace %s may be incomplete: %s\n", writer->path,
-                strerror(errno));
-        whole = false;
-    }
-    pthread_mutex_destroy(&writer->lock);
-    free(writer);
-    return whole;
+    w->reported = true;
+    errno = w->why;
+    return WEFT_IO;
 }
 
-void weft_trace_feed_init(struct weft_trace_writer *writer, const char *label, uint64_t name,
-                          uint64_t incarnation, uint64_t wall_ns, struct weft_trace_feed *feed_p)
+weft_status weft_trace_writer_close(struct weft_trace_writer *writer)
+{
+    if (writer == NULL) {
+        return WEFT_OK;
+    }
+    if (close(writer->fd) != 0 && !writer->failed) {
+        writer->failed = true;
+        writer->why = errno;
+    }
+    pthread_mutex_destroy(&writer->lock);
+    weft_status status = report(writer);
+    int why = errno;
+    free(writer);
+    errno = why;
+    return status;
+}
+
+weft_status weft_trace_feed_init(struct weft_trace_writer *writer, const char *label, uint64_t name,
+                                 uint64_t incarnation, uint64_t wall_ns,
+                                 struct weft_trace_feed *feed_p)
 {
     *feed_p = (struct weft_trace_feed){.writer = writer};
     if (writer == NULL) {
-        return;
+        return WEFT_OK;
     }
     pthread_mutex_lock(&writer->lock);
     feed_p->endpoint = writer->endpoints++;
@@ -134,7 +146,9 @@ void weft_trace_feed_init(struct weft_trace_writer *writer, const char *label, u
     put(at + 48, 8, wall_ns);
     memcpy(at + 64, label, strnlen(label, WEFT_TRACE_ENTRY_BYTES));
     block_write(writer, 2);
+    weft_status status = report(writer);
     pthread_mutex_unlock(&writer->lock);
+    return status;
 }
 
 static void record_put(uint8_t *at, const struct weft_trace_record *r)
@@ -204,12 +218,12 @@ static size_t records_write(struct weft_trace_feed *feed, struct weft_ep *ep)
     return count;
 }
 
-void weft_trace_feed_look(struct weft_trace_feed *feed, struct weft_ep *ep, uint32_t ring_records,
-                          bool last)
+weft_status weft_trace_feed_look(struct weft_trace_feed *feed, struct weft_ep *ep,
+                                 uint32_t ring_records, bool last)
 {
     struct weft_trace_writer *w = feed->writer;
     if (w == NULL || (!last && weft_ep_trace_written(ep) - feed->from < ring_records / 4)) {
-        return;
+        return WEFT_OK;
     }
     pthread_mutex_lock(&w->lock);
     while (!w->failed && records_write(feed, ep) > 0) {
@@ -217,5 +231,7 @@ void weft_trace_feed_look(struct weft_trace_feed *feed, struct weft_ep *ep, uint
     if (last) {
         counters_write(feed, weft_ep_counters(ep));
     }
+    weft_status status = report(w);
     pthread_mutex_unlock(&w->lock);
+    return status;
 }

@@ -62,15 +62,16 @@ void golden_trace(void **state)
     config.trace_records = 64;
     assert_int_equal(weft_ep_new(&config, &ep), WEFT_OK);
     assert_int_equal(weft_trace_writer_open(path, UINT64_MAX, &writer), WEFT_OK);
-    weft_trace_feed_init(writer, "worker 0", 0x0102030405060708, 0x1112131415161718,
-                         0x2122232425262728, &feed);
+    assert_int_equal(weft_trace_feed_init(writer, "worker 0", 0x0102030405060708,
+                                          0x1112131415161718, 0x2122232425262728, &feed),
+                     WEFT_OK);
     trace_fill(ep);
-    weft_trace_feed_look(&feed, ep, 64, false);
+    assert_int_equal(weft_trace_feed_look(&feed, ep, 64, false), WEFT_OK);
     trace_fill(ep); /* three times, so that the ring wraps */
     trace_fill(ep);
     trace_fill(ep);
-    weft_trace_feed_look(&feed, ep, 64, true);
-    assert_true(weft_trace_writer_close(writer));
+    assert_int_equal(weft_trace_feed_look(&feed, ep, 64, true), WEFT_OK);
+    assert_int_equal(weft_trace_writer_close(writer), WEFT_OK);
     weft_ep_free(ep);
     golden_file(g, path, "trace file");
     trace_names(g);

@@ -50,6 +50,28 @@ static void a_file_that_cannot_be_made_is_logged(void **state)
     weft_tracing_close(&tracing);
 }
 
+/* Once, although three calls follow. */
+static void a_full_disk_is_logged(void **state)
+{
+    (void)state;
+    char heard[256] = "";
+    struct weft_tracing tracing;
+    struct weft_tracing_feed feed[2];
+    struct weft_udp_config config;
+    struct weft_ep *ep = NULL;
+    weft_udp_config_default(&config);
+    weft_tracing_open(&tracing, "/dev/full", (struct weft_node_log){hear, heard});
+    weft_tracing_attach(&tracing, "shard 0", &config, &feed[0]);
+    assert_string_equal(heard, "the trace /dev/full ends here: No space left on device");
+    heard[0] = '\0';
+    weft_tracing_attach(&tracing, "shard 1", &config, &feed[1]);
+    assert_int_equal(weft_ep_new(&config.ep, &ep), WEFT_OK);
+    config.observer.observe(config.observer.arg, ep, true);
+    weft_ep_free(ep);
+    weft_tracing_close(&tracing);
+    assert_string_equal(heard, "");
+}
+
 static void an_endpoint_is_traced(void **state)
 {
     (void)state;
@@ -103,6 +125,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_a_file_nothing_is_traced),
         cmocka_unit_test(a_file_that_cannot_be_made_is_logged),
+        cmocka_unit_test(a_full_disk_is_logged),
         cmocka_unit_test(an_endpoint_is_traced),
     };
     return cmocka_run_group_tests_name("node/tracing", tests, NULL, NULL);

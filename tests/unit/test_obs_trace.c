@@ -3,6 +3,7 @@
 #include "obs/qlog.h"
 #include "obs/trace_file.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -70,12 +71,14 @@ static void test_roundtrip(void **state)
     struct weft_trace_record record;
     struct weft_ep *ep = ep_make();
     assert_int_equal(weft_trace_writer_open(path, UINT64_MAX, &writer), WEFT_OK);
-    weft_trace_feed_init(writer, "a label", 5, 6, UINT64_C(0x8899aabbccddeeff), &feed);
+    assert_int_equal(
+        weft_trace_feed_init(writer, "a label", 5, 6, UINT64_C(0x8899aabbccddeeff), &feed),
+        WEFT_OK);
     for (uint64_t i = 0; i < 100; i++) {
         drop_one(ep, UINT64_C(0x0102030405060700) + i);
     }
-    weft_trace_feed_look(&feed, ep, 64, true);
-    assert_true(weft_trace_writer_close(writer));
+    assert_int_equal(weft_trace_feed_look(&feed, ep, 64, true), WEFT_OK);
+    assert_int_equal(weft_trace_writer_close(writer), WEFT_OK);
     weft_ep_free(ep);
 
     size_t count = file_read(bytes, sizeof(bytes));
@@ -141,13 +144,18 @@ static void test_limit(void **state)
     struct weft_trace_block block;
     struct weft_ep *ep = ep_make();
     assert_int_equal(weft_trace_writer_open(path, 0, &writer), WEFT_OK); /* the minimum: 1 MB */
-    weft_trace_feed_init(writer, "x", 0, 0, 0, &feed);
+    assert_int_equal(weft_trace_feed_init(writer, "x", 0, 0, 0, &feed), WEFT_OK);
+    uint32_t errors = 0;
     for (uint64_t i = 0; i < 40000; i++) {
         drop_one(ep, i);
-        weft_trace_feed_look(&feed, ep, 64, false);
+        if (weft_trace_feed_look(&feed, ep, 64, false) != WEFT_OK) {
+            assert_int_equal(errno, EFBIG);
+            errors++;
+        }
     }
-    weft_trace_feed_look(&feed, ep, 64, true);
-    assert_false(weft_trace_writer_close(writer));
+    assert_int_equal(errors, 1); /* the first call after it only */
+    assert_int_equal(weft_trace_feed_look(&feed, ep, 64, true), WEFT_OK);
+    assert_int_equal(weft_trace_writer_close(writer), WEFT_OK);
     weft_ep_free(ep);
     size_t count = file_read(bytes, sizeof(bytes));
     assert_true(count <= 1 << 20 && count > (1 << 20) - 4096);
@@ -168,11 +176,11 @@ static void test_refused(void **state)
     (void)state;
     struct weft_trace_writer *writer = NULL;
     assert_int_equal(weft_trace_writer_open("/no/such/place", 0, &writer), WEFT_IO);
-    assert_true(weft_trace_writer_close(NULL));
+    assert_int_equal(weft_trace_writer_close(NULL), WEFT_OK);
     struct weft_trace_feed feed;
     struct weft_ep *ep = ep_make();
-    weft_trace_feed_init(NULL, "off", 0, 0, 0, &feed);
-    weft_trace_feed_look(&feed, ep, 64, true); /* no new records */
+    assert_int_equal(weft_trace_feed_init(NULL, "off", 0, 0, 0, &feed), WEFT_OK);
+    assert_int_equal(weft_trace_feed_look(&feed, ep, 64, true), WEFT_OK); /* no new records */
     weft_ep_free(ep);
 }
 
@@ -182,12 +190,12 @@ static void make_some(uint8_t *bytes, size_t max, size_t *count_p)
     struct weft_trace_feed feed;
     struct weft_ep *ep = ep_make();
     assert_int_equal(weft_trace_writer_open(path, UINT64_MAX, &writer), WEFT_OK);
-    weft_trace_feed_init(writer, "one", 5, 6, 0, &feed);
+    assert_int_equal(weft_trace_feed_init(writer, "one", 5, 6, 0, &feed), WEFT_OK);
     for (uint64_t i = 0; i < 10; i++) {
         drop_one(ep, 100 - i); /* in descending order */
     }
-    weft_trace_feed_look(&feed, ep, 64, true);
-    assert_true(weft_trace_writer_close(writer));
+    assert_int_equal(weft_trace_feed_look(&feed, ep, 64, true), WEFT_OK);
+    assert_int_equal(weft_trace_writer_close(writer), WEFT_OK);
     weft_ep_free(ep);
     *count_p = file_read(bytes, max);
 }
