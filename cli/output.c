@@ -1,8 +1,13 @@
 #include "cli/output.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { SHELL_DESCRIPTOR_MAX = 9 }; /* the last that each shell can redirect */
 
 static void say(void *verb, enum weft_node_level level, const char *text)
 {
@@ -148,6 +153,48 @@ weft_status weft_file_read(const char *path, size_t bytes_max, char **text_p, si
     *text_p = text;
     *bytes_p = bytes;
     return WEFT_OK;
+}
+
+weft_status weft_output_target(const char *path, char **target_p)
+{
+    struct stat about;
+    char *target = realpath(path, NULL);
+    if (target == NULL && lstat(path, &about) == 0 && S_ISLNK(about.st_mode)) {
+        int fd = open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
+        if (fd < 0) {
+            return WEFT_IO;
+        }
+        target = realpath(path, NULL);
+        (void)close(fd);
+    } else if (target == NULL) {
+        target = strdup(path);
+    }
+    *target_p = target;
+    return target != NULL ? WEFT_OK : WEFT_IO;
+}
+
+int weft_output_given(const char *path)
+{
+    struct stat about, given;
+    for (int fd = 1; stat(path, &about) == 0 && fd <= SHELL_DESCRIPTOR_MAX; fd++) {
+        if (fstat(fd, &given) == 0 && given.st_dev == about.st_dev &&
+            given.st_ino == about.st_ino && (fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDONLY) {
+            return fd;
+        }
+    }
+    return -1;
+}
+
+bool weft_output_replaceable(const char *verb, const char *path)
+{
+    if (path == NULL || weft_output_given(path) < 0) {
+        return true;
+    }
+    fprintf(stderr,
+            "weft %s: cannot write %s: this process has it open, as its standard output for "
+            "instance; name another\n",
+            verb, path);
+    return false;
 }
 
 FILE *weft_output_open(const char *path)

@@ -50,6 +50,17 @@ double weft_times_mean(const struct weft_hist *hist);
  * Errors: WEFT_IO (see errno; EFBIG: the file is larger), WEFT_NOMEM. */
 weft_status weft_file_read(const char *path, size_t bytes_max, char **text_p, size_t *bytes_p);
 
+/* The file that the path names: the end of its links, also if that does not exist yet. Such a file
+ * is created, as open(2) does. A path that is not there is its own target.
+ * Owns: gives *target_p, to be freed.  Errors: WEFT_IO (see errno). */
+weft_status weft_output_target(const char *path, char **target_p);
+/* The descriptor with which a shell has opened this file for the process, such as 1 for
+ * /dev/stdout; -1 = none. */
+int weft_output_given(const char *path);
+/* False: an error was printed, because a shell has opened the file for this process, so a file that
+ * replaced it would not be seen. NULL is allowed. */
+bool weft_output_replaceable(const char *verb, const char *path);
+
 /* Open a file for writing, or standard output for NULL. NULL on failure: see errno. */
 FILE *weft_output_open(const char *path);
 /* Close the file; NULL is allowed. False if a write failed or `good` is false; the error is then

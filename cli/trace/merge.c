@@ -1,4 +1,5 @@
 /* `weft trace merge`: merges record files of several processes, including spools of killed ones. */
+#include "cli/output.h"
 #include "cli/trace/trace.h"
 #include "obs/records_db.h"
 
@@ -8,6 +9,9 @@ static int merge(const char *const *inputs, uint32_t count, const char *output)
 {
     struct weft_records_sum sum;
     struct weft_error error = {.text = ""};
+    if (!weft_output_replaceable("trace merge", output)) {
+        return WEFT_EXIT_FAILED;
+    }
     if (weft_records_check_path(output, true, &error) != WEFT_OK ||
         weft_records_make(inputs, count, output, true, NULL, &sum, &error) != WEFT_OK) {
         return weft_cli_fail("trace merge", "%s", error.text);

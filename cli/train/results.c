@@ -11,8 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { SHELL_DESCRIPTOR_MAX = 9 }; /* the last that each shell can redirect */
-
 weft_status weft_results_init(struct weft_results *results, const struct weft_job *job)
 {
     *results = (struct weft_results){
@@ -461,20 +459,6 @@ cJSON *weft_results_report(const struct weft_results *results)
     return report;
 }
 
-/* A copy of the descriptor with which a shell has opened this file for the process, such as for
- * /dev/stdout; -1 = none. */
-static int given_descriptor(const struct stat *about)
-{
-    struct stat given;
-    for (int fd = 1; fd <= SHELL_DESCRIPTOR_MAX; fd++) {
-        if (fstat(fd, &given) == 0 && given.st_dev == about->st_dev &&
-            given.st_ino == about->st_ino && (fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDONLY) {
-            return fcntl(fd, F_DUPFD_CLOEXEC, 0);
-        }
-    }
-    return -1;
-}
-
 /* A pipe that nobody reads is an error: opening it must not wait. */
 static int open_stream(const char *path)
 {
@@ -533,14 +517,15 @@ weft_status weft_results_write(const char *path, const char *text)
 {
     struct stat about;
     if (stat(path, &about) == 0) {
-        int fd = given_descriptor(&about);
+        int fd = weft_output_given(path);
         if (fd >= 0 || !S_ISREG(about.st_mode)) { /* must not be replaced by a file */
             (void)fflush(stdout);
-            return write_stream(fd >= 0 ? fd : open_stream(path), text);
+            return write_stream(fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : open_stream(path), text);
         }
     }
-    char *target = realpath(path, NULL); /* a link is kept; NULL: a new file */
-    weft_status status = replace_file(target != NULL ? target : path, text);
+    char *target = NULL; /* a link is kept */
+    weft_status status = weft_output_target(path, &target);
+    status = status == WEFT_OK ? replace_file(target, text) : status;
     int why = errno;
     free(target);
     errno = why;

@@ -361,11 +361,14 @@ static bool can_be_written(const char *path, bool may_be_stream)
                 path);
         return false;
     }
-    char *target = realpath(path, NULL); /* of a link; NULL: a new file */
-    char *copy = target != NULL ? target : strdup(path);
-    bool good = is_there && !S_ISREG(about.st_mode)
-                    ? access(path, W_OK) == 0
-                    : copy != NULL && access(dirname(copy), W_OK | X_OK) == 0;
+    if (!may_be_stream && !weft_output_replaceable("train", path)) {
+        return false;
+    }
+    char *copy = NULL;
+    bool good = weft_output_target(path, &copy) == WEFT_OK;
+    good = good && (is_there && !S_ISREG(about.st_mode)
+                        ? access(path, W_OK) == 0
+                        : access(dirname(copy), W_OK | X_OK) == 0);
     if (good && is_there && S_ISDIR(about.st_mode)) {
         errno = EISDIR;
         good = false;
@@ -422,7 +425,8 @@ static int prepare_and_run(struct train *train)
     if (weft_job_locate(&train->job, error, train->data_path) != WEFT_OK) {
         return weft_cli_fail("train", "%s", error->text);
     }
-    if (!can_be_written(train->report, true) || !can_be_written(train->job.save, false)) {
+    if (!can_be_written(train->report, true) || !can_be_written(train->job.save, false) ||
+        !weft_output_replaceable("train", records)) {
         return WEFT_EXIT_FAILED;
     }
     if (train->restarts > 0 || train->replicas > 0) {

@@ -3,12 +3,14 @@
 #include "ckpt/disk.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 static const char version[] = "1";
@@ -47,6 +49,24 @@ static weft_status cut_path(const char *path, char *directory, size_t bytes, con
     return WEFT_OK;
 }
 
+/* Where a link is, the file that it names, which is created if it is not there, as open(2) does. */
+static weft_status follow_links(const char **path, char target[PATH_MAX], struct weft_error *error)
+{
+    struct stat about;
+    if (realpath(*path, target) == NULL) {
+        if (lstat(*path, &about) != 0 || !S_ISLNK(about.st_mode)) {
+            return WEFT_OK; /* a new file */
+        }
+        int fd = open(*path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+        if (fd < 0 || realpath(*path, target) == NULL) {
+            return weft_fail(error, WEFT_IO, "%.200s: %s", *path, strerror(errno));
+        }
+        (void)close(fd);
+    }
+    *path = target;
+    return WEFT_OK;
+}
+
 weft_status weft_ckpt_model_save(const char *path, const struct weft_ckpt_model *model,
                                  struct weft_error *error)
 {
@@ -54,8 +74,11 @@ weft_status weft_ckpt_model_save(const char *path, const struct weft_ckpt_model 
     char target[PATH_MAX];
     const char *name = path;
     struct stat about;
-    path = realpath(path, target) != NULL ? target : path; /* a link is kept */
-    weft_status status = cut_path(path, directory, sizeof(directory) - 1, &name, error);
+    weft_status status = follow_links(&path, target, error);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = cut_path(path, directory, sizeof(directory) - 1, &name, error);
     if (status != WEFT_OK) {
         return status;
     }

@@ -347,6 +347,24 @@ static weft_status replace_with(const char *made, const char *path, struct weft_
                 : weft_fail(error, WEFT_IO, "cannot make %.400s: %s", path, strerror(why));
 }
 
+/* Where a link is, the file that it names, which is created if it is not there, as open(2) does. */
+static weft_status follow_links(const char **path, char target[PATH_MAX], struct weft_error *error)
+{
+    struct stat about;
+    if (realpath(*path, target) == NULL) {
+        if (lstat(*path, &about) != 0 || !S_ISLNK(about.st_mode)) {
+            return WEFT_OK; /* a new file */
+        }
+        int fd = open(*path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+        if (fd < 0 || realpath(*path, target) == NULL) {
+            return weft_fail(error, WEFT_IO, "cannot make %.400s: %s", *path, strerror(errno));
+        }
+        (void)close(fd);
+    }
+    *path = target;
+    return WEFT_OK;
+}
+
 weft_status weft_records_make(const char *const *inputs, uint32_t count, const char *path,
                               bool replace, const char *command, struct weft_records_sum *sum_p,
                               struct weft_error *error)
@@ -357,7 +375,9 @@ weft_status weft_records_make(const char *const *inputs, uint32_t count, const c
     char fresh[WEFT_RECORDS_PATH_BYTES];
     char target[PATH_MAX];
     const char *extension = is_lines(path) ? ".jsonl" : "";
-    path = realpath(path, target) != NULL ? target : path; /* a link is kept */
+    if (follow_links(&path, target, error) != WEFT_OK) {
+        return WEFT_IO;
+    }
     int bytes = snprintf(fresh, sizeof(fresh), "%s.new%s", path, extension);
     if (bytes >= (int)sizeof(fresh)) {
         return weft_fail(error, WEFT_INVALID, "the name of the records is too long");
