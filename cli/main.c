@@ -3,9 +3,12 @@
 #include "node/recording.h"
 
 #include "cli/options.h"
+#include "cli/output.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct weft_verb verbs[] = {
     {"train", "train a model on this machine, with servers and workers as processes",
@@ -44,7 +47,18 @@ static const struct weft_verb_list list = {
     .verbs = verbs,
 };
 
-int main(int argc, char **argv)
+/* The next file or socket would get the number of a closed standard descriptor, and output would be
+ * written into it. Opened the wrong way, the descriptor fails as a closed one does. */
+static void standard_descriptors_keep(void)
+{
+    for (int fd = 0; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0) {
+            (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+        }
+    }
+}
+
+static int run(int argc, char **argv)
 {
     if (argc >= 2 && strcmp(argv[1], "--version") == 0) {
         printf("weft %s\n", WEFT_VERSION);
@@ -52,4 +66,14 @@ int main(int argc, char **argv)
     }
     weft_recording_command(argc - 1, argv + 1);
     return weft_verbs_run(&list, argc, argv);
+}
+
+int main(int argc, char **argv)
+{
+    standard_descriptors_keep();
+    int status = run(argc, argv);
+    if (status == WEFT_EXIT_OK && !weft_output_close(argv[1], NULL, stdout, true)) {
+        status = WEFT_EXIT_FAILED;
+    }
+    return status;
 }

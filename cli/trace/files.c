@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 void *weft_trace_need(void *memory)
 {
@@ -56,6 +57,11 @@ bool weft_trace_load(const char *path, struct weft_trace_doc *doc_p)
     }
     if (weft_records_is_json(path)) {
         fprintf(stderr, "weft trace: %s " WEFT_RECORDS_JSON_WORDS "\n", path);
+        return false;
+    }
+    struct stat about;
+    if (stat(path, &about) == 0 && (S_ISCHR(about.st_mode) || S_ISBLK(about.st_mode))) {
+        fprintf(stderr, "weft trace: %s is a device, not a trace file\n", path); /* no end */
         return false;
     }
     if (weft_file_read(path, SIZE_MAX / 4, &bytes, &count) != WEFT_OK) {

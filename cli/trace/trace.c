@@ -172,7 +172,8 @@ static bool summarize(const struct weft_trace_doc *doc, bool json)
         }
         weft_trace_tally_fini(&t);
     }
-    return json ? weft_output_json("trace summary", object, false) : fflush(stdout) == 0;
+    return json ? weft_output_json("trace summary", object, false)
+                : weft_output_close("trace summary", NULL, stdout, true);
 }
 
 static int summarize_trace(const char *file, bool json)

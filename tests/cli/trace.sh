@@ -90,6 +90,32 @@ tap_run_fails "which message?" 2 "$WEFT_BIN" trace msg incast.trace
 tap_run_fails "one seed only" 2 "$WEFT_BIN" sim swarm --seeds 1..2 --trace x
 tap_run_fails "a file that cannot be made" 1 "$WEFT_BIN" sim swarm --seeds 1..1 --pcap /no/such/x
 tap_run_fails "no room for a trace" 1 "$WEFT_BIN" sim swarm --seeds 1..1 --trace /dev/full
+tap_run_fails "a device has no end" 1 "$WEFT_BIN" trace summary /dev/zero
+
+# Standard output that cannot be written is an error.
+"$WEFT_BIN" sim swarm --seeds 1..1 --trace open.trace >open.out
+"$WEFT_BIN" sim swarm --seeds 1..1 >&- 2>closed.err
+tap_is "closed standard output" "$? $(cat closed.err)" \
+    "1 weft sim: standard output: Bad file descriptor"
+"$WEFT_BIN" coordinator --security none --port 0 >&- 2>closed.err &
+coordinator=$!
+tap_at_exit 'kill $coordinator 2>/dev/null'
+while kill -0 $coordinator && [ ! -e /proc/$coordinator/fd/5 ]; do
+    sleep 0.01
+done
+tap_is "no file or socket takes its descriptor" "$(readlink /proc/$coordinator/fd/1)" /dev/null
+kill $coordinator
+if [ -w /dev/full ]; then
+    for command in "--version" "--help" "trace --help" "trace summary open.trace" \
+        "sim swarm --seeds 1..1"; do
+        status=0
+        # shellcheck disable=SC2086
+        "$WEFT_BIN" $command >/dev/full 2>full.err || status=$?
+        tap_is "no room for the output of $command" "$status $(grep -c 'standard output: No space' full.err)" "1 1"
+    done
+else
+    tap_skip "no room for the output" "no /dev/full"
+fi
 tap_run "help" "$WEFT_BIN" trace --help
 for verb in summary msg qlog; do
     tap_like "$verb's help shows an example" "$("$WEFT_BIN" trace $verb --help)" '^  weft '
