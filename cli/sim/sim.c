@@ -12,6 +12,7 @@
 
 #include "base/assert.h"
 #include "rpc/table_spec.h"
+#include "sim/memory.h"
 #include "sim/swarm.h"
 
 #include <errno.h>
@@ -485,5 +486,6 @@ int weft_cli_sim(int argc, char **argv)
         .notes = "`weft sim COMMAND --help` describes a command",
         .verbs = verbs,
     };
+    weft_sim_memory_init();
     return weft_verbs_run(&list, argc, argv);
 }

@@ -2,6 +2,7 @@
  * combine. */
 #include "sim/attack.h"
 #include "sim/finish.h"
+#include "sim/memory.h"
 #include "sim/plan.h"
 #include "sim/swarm.h"
 #include "sim/swarm_ps_internal.h"
@@ -475,6 +476,7 @@ static void a_run_that_fails_before_a_promotion_is_freed(void **state)
 
 int main(void)
 {
+    weft_sim_memory_init();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plans_stay_in_their_limits),
         cmocka_unit_test(a_limit_is_later_than_the_bound_on_slowness),

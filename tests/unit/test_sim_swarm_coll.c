@@ -1,5 +1,6 @@
 /* The swarm's seeds with collectives: they end and are repeatable. To run many seeds manually:
  *     test_sim_swarm_coll FIRST LAST */
+#include "sim/memory.h"
 #include "sim/swarm_coll.h"
 
 #include <setjmp.h>
@@ -55,6 +56,7 @@ static int by_hand(uint64_t first, uint64_t last)
 
 int main(int argc, char **argv)
 {
+    weft_sim_memory_init();
     if (argc == 3) {
         return by_hand(strtoull(argv[1], NULL, 10), strtoull(argv[2], NULL, 10));
     }
