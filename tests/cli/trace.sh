@@ -82,14 +82,14 @@ tap_is "it is read up to its end" "$("$WEFT_BIN" trace summary cut.trace --json 
     jq '.truncated and ([.endpoints[].records] | add) > 1000')" true
 tap_run_fails "a JSON file is rejected" 1 "$WEFT_BIN" trace summary plain.json
 : >empty
-tap_run_fails "nothing is no trace" 1 "$WEFT_BIN" trace summary empty
-tap_run_fails "no file" 1 "$WEFT_BIN" trace qlog does.not.exist
-tap_run_fails "no room for qlog" 1 "$WEFT_BIN" trace qlog incast.trace -o /dev/full
-tap_run_fails "which file?" 2 "$WEFT_BIN" trace summary
-tap_run_fails "which message?" 2 "$WEFT_BIN" trace msg incast.trace
-tap_run_fails "one seed only" 2 "$WEFT_BIN" sim swarm --seeds 1..2 --trace x
-tap_run_fails "a file that cannot be made" 1 "$WEFT_BIN" sim swarm --seeds 1..1 --pcap /no/such/x
-tap_run_fails "no room for a trace" 1 "$WEFT_BIN" sim swarm --seeds 1..1 --trace /dev/full
+tap_run_fails "an empty file is rejected" 1 "$WEFT_BIN" trace summary empty
+tap_run_fails "a missing file: exit status 1" 1 "$WEFT_BIN" trace qlog does.not.exist
+tap_run_fails "a full disk: exit status 1" 1 "$WEFT_BIN" trace qlog incast.trace -o /dev/full
+tap_run_fails "trace summary without a file: usage error" 2 "$WEFT_BIN" trace summary
+tap_run_fails "trace msg without a message: usage error" 2 "$WEFT_BIN" trace msg incast.trace
+tap_run_fails "--trace with two seeds: usage error" 2 "$WEFT_BIN" sim swarm --seeds 1..2 --trace x
+tap_run_fails "--pcap in a directory that does not exist: exit status 1" 1 "$WEFT_BIN" sim swarm --seeds 1..1 --pcap /no/such/x
+tap_run_fails "--trace on a full disk: exit status 1" 1 "$WEFT_BIN" sim swarm --seeds 1..1 --trace /dev/full
 tap_run_fails "a device has no end" 1 "$WEFT_BIN" trace summary /dev/zero
 
 # Standard output that cannot be written is an error.
@@ -116,7 +116,7 @@ if [ -w /dev/full ]; then
 else
     tap_skip "no room for the output" "no /dev/full"
 fi
-tap_run "help" "$WEFT_BIN" trace --help
+tap_run "trace --help succeeds" "$WEFT_BIN" trace --help
 for verb in summary msg qlog; do
     tap_like "$verb's help shows an example" "$("$WEFT_BIN" trace $verb --help)" '^  weft '
 done

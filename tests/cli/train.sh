@@ -107,9 +107,9 @@ done
 ln -s /proc/self/fd/1 "$tap_tmp/stdout"
 tap_run "the report can be written to standard output" sh -c '"$0" train --workers 1 --servers 1 --epochs 1 \
     --report "$1/stdout" >"$1/stdout.log"' "$WEFT_BIN" "$tap_tmp"
-tap_run "whose name stays a link" test -L "$tap_tmp/stdout"
-tap_like "is there" "$(cat "$tap_tmp/stdout.log")" '"test_auc":'
-tap_like "beside the progress" "$(cat "$tap_tmp/stdout.log")" '^epoch 1/1 '
+tap_run "its path remains a link" test -L "$tap_tmp/stdout"
+tap_like "standard output has the report" "$(cat "$tap_tmp/stdout.log")" '"test_auc":'
+tap_like "and the progress" "$(cat "$tap_tmp/stdout.log")" '^epoch 1/1 '
 for kind in json model db; do
     ln -s "new.$kind" "$tap_tmp/dangling.$kind"
     ln -s "no/such.$kind" "$tap_tmp/nowhere.$kind"
@@ -118,21 +118,21 @@ tap_run "links to files that do not exist yet are followed" "$WEFT_BIN" train --
     --servers 1 --epochs 1 --report "$tap_tmp/dangling.json" --save "$tap_tmp/dangling.model" \
     --records "$tap_tmp/dangling.db"
 for kind in json model db; do
-    tap_run "dangling.$kind stays a link" test -L "$tap_tmp/dangling.$kind"
-    tap_run "and its file is written" test "$(wc -c <"$tap_tmp/new.$kind")" -gt 100
+    tap_run "dangling.$kind remains a link" test -L "$tap_tmp/dangling.$kind"
+    tap_run "its target new.$kind is written" test "$(wc -c <"$tap_tmp/new.$kind")" -gt 100
 done
 for option in report=$tap_tmp/nowhere.json save=$tap_tmp/nowhere.model \
     records=$tap_tmp/nowhere.db; do
-    tap_run_fails "a link into no directory: ${option%%=*}" 1 "$WEFT_BIN" train --workers 1 \
+    tap_run_fails "a link into a directory that does not exist is rejected: ${option%%=*}" 1 "$WEFT_BIN" train --workers 1 \
         --servers 1 --epochs 1 "--$option"
-    tap_like "it says so" "$(cat "$tap_tmp/run.out")" 'cannot .*nowhere.*: No such file'
-    tap_run "and the link stays" test -L "${option#*=}"
+    tap_like "the error names the file: ${option%%=*}" "$(cat "$tap_tmp/run.out")" 'cannot .*nowhere.*: No such file'
+    tap_run "the link remains" test -L "${option#*=}"
 done
 for option in save records; do
     tap_run_fails "--$option does not replace standard output" 1 sh -c '"$0" train --workers 1 \
         --servers 1 --epochs 1 "--$2" "$1/stdout" >"$1/stdout.log"' "$WEFT_BIN" "$tap_tmp" $option
-    tap_like "it says so" "$(cat "$tap_tmp/run.out")" 'this process has it open.*name another'
-    tap_run "and leaves it" test ! -s "$tap_tmp/stdout.log"
+    tap_like "the error says what to do: --$option" "$(cat "$tap_tmp/run.out")" 'this process has it open.*name another'
+    tap_run "standard output remains empty" test ! -s "$tap_tmp/stdout.log"
 done
 for options in "--report x --save x" "--report x --records x" "--save x --records x"; do
     # shellcheck disable=SC2086
