@@ -141,9 +141,12 @@ static uint64_t without(uint64_t a, uint64_t b)
     return a > b ? a - b : 0;
 }
 
-/* An idle peer may hold more than its allowance since it was far, although it is not now. */
+/* An idle peer may hold more than its allowance since it was far, although it is not now. When
+ * round-robin mode begins before its next message, that credit was granted before the mode, too
+ * (far_before_turns). */
 void weft_core_credit_idle_far(struct weft_ep *ep, struct peer *p)
 {
+    p->credit.far_end = ep->credit.turns ? p->credit.far_end : p->credit.granted;
     uint64_t has = weft_core_credit_outstanding(p);
     weft_core_credit_far_out(ep, p, (uint32_t)without(has, weft_core_credit_allowance(ep)));
 }

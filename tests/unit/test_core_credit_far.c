@@ -295,6 +295,28 @@ static void credit_from_before_round_robin_mode_stops_no_grants(void **state)
     ep_end(ep);
 }
 
+/* The same, where the peer had no message open when the mode began. */
+static void nor_does_that_of_a_peer_that_was_idle(void **state)
+{
+    (void)state;
+    struct weft_ep *ep = ep_make();
+    struct peer *p = inspect_peer(ep, 1);
+    uint32_t allowance = weft_core_credit_allowance(ep);
+    rtt_set(ep, 1, near + 4 * WEFT_NS_PER_MS); /* 100,000 bytes - 60,000: 26 packets */
+    p->credit.data_count = 1000;
+    assert_int_equal(weft_core_credit_told(ep, p), 1000 + allowance + 26);
+    assert_int_equal(p->credit.far_out, 26);
+    ep->credit.rounds_shared = true;
+    ep->credit.turns = true;
+    assert_int_equal(weft_core_credit_told(ep, p), 1000 + allowance + 26);
+    weft_core_credit_backlog_told(ep, p, 1500, 1, WEFT_NS_PER_MS);
+    weft_core_credit_look(ep, p);
+    assert_int_equal(p->credit.far, 0);
+    assert_int_equal(p->credit.far_out, 26);
+    assert_int_equal(p->credit.out, allowance);
+    ep_end(ep);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -310,6 +332,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_nearest_round_trip_is_that_of_the_packet, setup,
                                         teardown),
         cmocka_unit_test(credit_from_before_round_robin_mode_stops_no_grants),
+        cmocka_unit_test(nor_does_that_of_a_peer_that_was_idle),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
