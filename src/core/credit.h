@@ -64,7 +64,7 @@ struct peer_credit {
     uint32_t out;          /* outstanding credit, used or not, without `far`; 0 when silent */
     uint32_t far;          /* packets of its credit that need not count as at this end's link */
     uint32_t far_out;      /* outstanding credit that the peer has as a far sender */
-    uint32_t far_end;      /* `granted` when the peer last counted outside of round-robin mode */
+    uint32_t far_end;      /* `granted` when the peer was last allowed credit as a far sender */
     uint32_t room;         /* additional credit that the peer could use */
     uint64_t left;         /* estimated number of DATA packets that the peer still has to send */
     bool counted_told;     /* sender_told, as counted in struct credit */
@@ -106,6 +106,9 @@ static inline uint32_t credit_data_count(struct peer_credit *c, uint16_t data_co
     if ((int32_t)(c->backlog_end - c->data_count) < 0) {
         credit_backlog_none(c); /* otherwise backlog_end would appear to be ahead again after 2^31
                                  * packets */
+    }
+    if ((int32_t)(c->far_end - c->data_count) < 0) {
+        c->far_end = c->data_count; /* as backlog_end */
     }
     return news;
 }

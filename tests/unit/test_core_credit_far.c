@@ -317,6 +317,31 @@ static void nor_does_that_of_a_peer_that_was_idle(void **state)
     ep_end(ep);
 }
 
+/* In round-robin mode that lasts for more than 2^31 packets of a peer. */
+static void used_credit_does_not_return_when_the_count_wraps(void **state)
+{
+    (void)state;
+    struct weft_ep *ep = ep_make();
+    struct peer *p = inspect_peer(ep, 1);
+    rtt_set(ep, 1, near + 6 * WEFT_NS_PER_MS);
+    p->credit.granted = 70;
+    weft_core_credit_backlog_told(ep, p, 500, 1, WEFT_NS_PER_MS);
+    weft_core_credit_look(ep, p);
+    assert_int_equal(p->credit.far_end, 70);
+    ep->credit.turns = true;
+    while (p->credit.data_count < (UINT32_C(1) << 31) + 1000) {
+        p->credit.granted = p->credit.data_count + 30000;
+        (void)credit_data_count(&p->credit, (uint16_t)(p->credit.data_count + 30000), true);
+    }
+    p->credit.granted = p->credit.data_count + 70;
+    p->credit.backlog_end = p->credit.data_count + 500;
+    weft_core_credit_idle_far(ep, p); /* the allowance has become smaller while it was idle */
+    assert_true(p->credit.far_out > 0);
+    weft_core_credit_look(ep, p);
+    assert_int_equal(p->credit.far_out, 0);
+    ep_end(ep);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -333,6 +358,7 @@ int main(void)
                                         teardown),
         cmocka_unit_test(credit_from_before_round_robin_mode_stops_no_grants),
         cmocka_unit_test(nor_does_that_of_a_peer_that_was_idle),
+        cmocka_unit_test(used_credit_does_not_return_when_the_count_wraps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
