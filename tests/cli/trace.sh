@@ -84,12 +84,10 @@ tap_run_fails "a JSON file is rejected" 1 "$WEFT_BIN" trace summary plain.json
 : >empty
 tap_run_fails "an empty file is rejected" 1 "$WEFT_BIN" trace summary empty
 tap_run_fails "a missing file: exit status 1" 1 "$WEFT_BIN" trace qlog does.not.exist
-tap_run_fails "a full disk: exit status 1" 1 "$WEFT_BIN" trace qlog incast.trace -o /dev/full
 tap_run_fails "trace summary without a file: usage error" 2 "$WEFT_BIN" trace summary
 tap_run_fails "trace msg without a message: usage error" 2 "$WEFT_BIN" trace msg incast.trace
 tap_run_fails "--trace with two seeds: usage error" 2 "$WEFT_BIN" sim swarm --seeds 1..2 --trace x
 tap_run_fails "--pcap in a directory that does not exist: exit status 1" 1 "$WEFT_BIN" sim swarm --seeds 1..1 --pcap /no/such/x
-tap_run_fails "--trace on a full disk: exit status 1" 1 "$WEFT_BIN" sim swarm --seeds 1..1 --trace /dev/full
 tap_run_fails "a device has no end" 1 "$WEFT_BIN" trace summary /dev/zero
 
 # Standard output that cannot be written is an error.
@@ -100,9 +98,8 @@ tap_is "closed standard output" "$? $(cat closed.err)" \
 "$WEFT_BIN" coordinator --security none --port 0 >&- 2>closed.err &
 coordinator=$!
 tap_at_exit 'kill $coordinator 2>/dev/null'
-while kill -0 $coordinator && [ ! -e /proc/$coordinator/fd/5 ]; do
-    sleep 0.01
-done
+has_null() { [ "$(readlink /proc/$coordinator/fd/1)" = /dev/null ]; } # before: the shell's own
+tap_until has_null
 tap_is "no file or socket takes its descriptor" "$(readlink /proc/$coordinator/fd/1)" /dev/null
 kill $coordinator
 if [ -w /dev/full ]; then
@@ -113,6 +110,8 @@ if [ -w /dev/full ]; then
         "$WEFT_BIN" $command >/dev/full 2>full.err || status=$?
         tap_is "no room for the output of $command" "$status $(grep -c 'standard output: No space' full.err)" "1 1"
     done
+    tap_run_fails "a full disk: exit status 1" 1 "$WEFT_BIN" trace qlog incast.trace -o /dev/full
+    tap_run_fails "--trace on a full disk: exit status 1" 1 "$WEFT_BIN" sim swarm --seeds 1..1 --trace /dev/full
 else
     tap_skip "no room for the output" "no /dev/full"
 fi
@@ -134,12 +133,16 @@ for drive in caller engine; do
 done
 
 # A full disk is reported once per file, and training continues.
-ln -s /dev/full full.worker-0
-ln -s /dev/full full.server-0
-"$WEFT_BIN" train --workers 1 --servers 1 --epochs 1 --batch 1024 --trace full \
-    --json >run.json 2>full.err
-tap_is "a full disk does not stop training" "$? $(jq '.counters.data_sent > 0' run.json)" "0 true"
-tap_is "it is reported once for each file" "$(grep -c 'the trace full.* ends here' full.err)" 2
+if [ -w /dev/full ]; then
+    ln -s /dev/full full.worker-0
+    ln -s /dev/full full.server-0
+    "$WEFT_BIN" train --workers 1 --servers 1 --epochs 1 --batch 1024 --trace full \
+        --json >run.json 2>full.err
+    tap_is "a full disk does not stop training" "$? $(jq '.counters.data_sent > 0' run.json)" "0 true"
+    tap_is "it is reported once for each file" "$(grep -c 'the trace full.* ends here' full.err)" 2
+else
+    tap_skip "a full disk does not stop training" "no /dev/full"
+fi
 "$WEFT_BIN" train --workers 1 --servers 1 --epochs 1 --batch 1024 --trace /no/such/place \
     --json >run.json 2>none.err
 tap_is "neither does a file that cannot be created" "$? $(grep -c 'no trace: ' none.err)" "0 2"
