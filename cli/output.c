@@ -207,9 +207,12 @@ bool weft_output_close(const char *verb, const char *path, FILE *out, bool good)
     int why = errno;
     if (out != NULL) {
         errno = 0;
-        bool written = ferror(out) == 0 && fflush(out) == 0;
+        bool written = fflush(out) == 0; /* fails again with the reason of an earlier failure */
+        int reason = errno;
+        written = ferror(out) == 0 && written;
         written = (out == stdout || fclose(out) == 0) && written;
-        why = good && !written ? (errno != 0 ? errno : EIO) : why;
+        reason = reason != 0 ? reason : errno;
+        why = good && !written ? (reason != 0 ? reason : EIO) : why;
         good = good && written;
     }
     if (!good || out == NULL) {
