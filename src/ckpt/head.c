@@ -323,11 +323,13 @@ weft_status weft_ckpt_head_parse(const void *bytes, size_t count, uint64_t file_
 {
     uint64_t length;
     if (count < sizeof(length)) {
-        return weft_fail(error, WEFT_DATA, "it ends within its head: it is truncated, or not a file of weft");
+        return weft_fail(error, WEFT_DATA,
+                         "it ends within its head: it is truncated, or not a file of weft");
     }
     memcpy(&length, bytes, sizeof(length));
     if (length > WEFT_CKPT_HEAD_BYTES_MAX || length > count - sizeof(length)) {
-        return weft_fail(error, WEFT_DATA, "it ends within its head: it is truncated, or not a file of weft");
+        return weft_fail(error, WEFT_DATA,
+                         "it ends within its head: it is truncated, or not a file of weft");
     }
     cJSON *root = cJSON_ParseWithLength((const char *)bytes + sizeof(length), length);
     if (!cJSON_IsObject(root)) {
