@@ -128,6 +128,10 @@ for option in report=$tap_tmp/nowhere.json save=$tap_tmp/nowhere.model \
     tap_like "the error names the file: ${option%%=*}" "$(cat "$tap_tmp/run.out")" 'cannot .*nowhere.*: No such file'
     tap_run "the link remains" test -L "${option#*=}"
 done
+ln -s unmade.json "$tap_tmp/early.json"
+tap_run_fails "a run that is rejected later" 1 "$WEFT_BIN" train --workers 1 --servers 1 --epochs 1 \
+    --report "$tap_tmp/early.json" --records "$tap_tmp/other"
+tap_run "leaves no empty file at the end of a link" test ! -e "$tap_tmp/unmade.json"
 for option in save records; do
     tap_run_fails "--$option does not replace standard output" 1 sh -c '"$0" train --workers 1 \
         --servers 1 --epochs 1 "--$2" "$1/stdout" >"$1/stdout.log"' "$WEFT_BIN" "$tap_tmp" $option
