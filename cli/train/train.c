@@ -491,9 +491,19 @@ static int check_read_credits(const struct weft_command *command, const struct t
     return WEFT_OPTIONS_RUN;
 }
 
+/* True if both are written to one file, as paths or through links. */
 static bool is_same(const char *path, const char *other)
 {
-    return path != NULL && other != NULL && strcmp(path, other) == 0;
+    if (path == NULL || other == NULL) {
+        return false;
+    }
+    char *target = NULL, *other_target = NULL;
+    bool known = weft_output_target(path, &target) == WEFT_OK &&
+                 weft_output_target(other, &other_target) == WEFT_OK;
+    bool same = strcmp(known ? target : path, known ? other_target : other) == 0;
+    free(target);
+    free(other_target);
+    return same;
 }
 
 static int check(const struct weft_command *command, struct train *train)

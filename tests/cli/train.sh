@@ -142,6 +142,14 @@ for options in "--report x --save x" "--report x --records x" "--save x --record
     # shellcheck disable=SC2086
     tap_run_fails "one file for two outputs is rejected: $options" 2 "$WEFT_BIN" train --epochs 1 $options
 done
+ln -s both.model "$tap_tmp/both.json"
+for options in "--report both.json --save both.model" "--report both.json --records both.model" \
+    "--save ./x --records x" "--report both.json --save ./both.json"; do
+    # shellcheck disable=SC2086
+    tap_run_fails "also through a link or another path: $options" 2 sh -c 'cd "$0" && exec "$@"' \
+        "$tap_tmp" "$WEFT_BIN" train --epochs 1 $options
+    tap_like "the error says so" "$(cat "$tap_tmp/run.out")" 'need a file each'
+done
 for option in save records; do
     tap_run_fails "--$option does not write to a pipe" 1 "$WEFT_BIN" train --workers 1 --servers 1 \
         --epochs 1 --$option "$tap_tmp/other"
