@@ -9,11 +9,13 @@ static int merge(const char *const *inputs, uint32_t count, const char *output)
 {
     struct weft_records_sum sum;
     struct weft_error error = {.text = ""};
+    if (weft_records_check_path(output, true, &error) != WEFT_OK) {
+        return weft_cli_fail("trace merge", "%s", error.text);
+    }
     if (!weft_output_replaceable("trace merge", output)) {
         return WEFT_EXIT_FAILED;
     }
-    if (weft_records_check_path(output, true, &error) != WEFT_OK ||
-        weft_records_make(inputs, count, output, true, NULL, &sum, &error) != WEFT_OK) {
+    if (weft_records_make(inputs, count, output, true, NULL, &sum, &error) != WEFT_OK) {
         return weft_cli_fail("trace merge", "%s", error.text);
     }
     printf("%s: %u process%s, %llu RPCs, %llu answers by servers, %llu records\n", output,

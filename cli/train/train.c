@@ -425,8 +425,13 @@ static int prepare_and_run(struct train *train)
     if (weft_job_locate(&train->job, error, train->data_path) != WEFT_OK) {
         return weft_cli_fail("train", "%s", error->text);
     }
-    if (!can_be_written(train->report, true) || !can_be_written(train->job.save, false) ||
-        !weft_output_replaceable("train", records)) {
+    if (!can_be_written(train->report, true) || !can_be_written(train->job.save, false)) {
+        return WEFT_EXIT_FAILED;
+    }
+    if (records != NULL && weft_records_check_path(records, true, error) != WEFT_OK) {
+        return weft_cli_fail("train", "%s", error->text);
+    }
+    if (!weft_output_replaceable("train", records)) {
         return WEFT_EXIT_FAILED;
     }
     if (train->restarts > 0 || train->replicas > 0) {
@@ -434,7 +439,6 @@ static int prepare_and_run(struct train *train)
     }
     /* All processes are children of this one, so a new key is as good as a given one. */
     if (weft_security_load(&train->job.security, true, error) != WEFT_OK ||
-        (records != NULL && weft_records_check_path(records, true, error) != WEFT_OK) ||
         weft_train_hosts_find(&train->hosts, train->servers, train->job.workers, error) !=
             WEFT_OK) {
         return weft_cli_fail("train", "%s", error->text);

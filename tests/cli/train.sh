@@ -155,6 +155,8 @@ for option in save records; do
         --epochs 1 --$option "$tap_tmp/other"
     tap_like "the error names the file" "$(cat "$tap_tmp/run.out")" 'other: it is not a regular file; name another'
     tap_run "the pipe remains a pipe" test -p "$tap_tmp/other"
+    tap_like "standard output that is a pipe gets the same error" \
+        "$("$WEFT_BIN" train --epochs 1 --$option /proc/self/fd/1 2>&1)" 'it is not a regular file; name another'
 done
 
 # ---- --json, other optimizers and drivers ----
