@@ -50,10 +50,6 @@ double weft_times_mean(const struct weft_hist *hist);
  * Errors: WEFT_IO (see errno; EFBIG: the file is larger), WEFT_NOMEM. */
 weft_status weft_file_read(const char *path, size_t bytes_max, char **text_p, size_t *bytes_p);
 
-/* The file that the path names: the end of its links, also if that does not exist yet, as an
- * absolute path without links. Its directory must exist.
- * Owns: gives *target_p, to be freed.  Errors: WEFT_IO (see errno). */
-weft_status weft_output_target(const char *path, char **target_p);
 /* The descriptor with which a shell has opened this file for the process, such as 1 for
  * /dev/stdout; -1 = none. */
 int weft_output_given(const char *path);

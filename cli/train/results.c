@@ -1,6 +1,7 @@
 #include "cli/train/results.h"
 
 #include "cli/output.h"
+#include "file/target.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -524,7 +525,7 @@ weft_status weft_results_write(const char *path, const char *text)
         }
     }
     char *target = NULL; /* a link is kept */
-    weft_status status = weft_output_target(path, &target);
+    weft_status status = weft_file_target(path, &target);
     status = status == WEFT_OK ? replace_file(target, text) : status;
     int why = errno;
     free(target);

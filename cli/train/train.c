@@ -11,6 +11,7 @@
 #include "cli/output.h"
 #include "cli/train/internal.h"
 #include "cli/verbs.h"
+#include "file/target.h"
 #include "ps/hot_rows.h"
 #include "io/clock.h"
 #include "node/worker.h"
@@ -365,7 +366,7 @@ static bool can_be_written(const char *path, bool may_be_stream)
         return false;
     }
     char *copy = NULL;
-    bool good = weft_output_target(path, &copy) == WEFT_OK;
+    bool good = weft_file_target(path, &copy) == WEFT_OK;
     good = good && (is_there && !S_ISREG(about.st_mode)
                         ? access(path, W_OK) == 0
                         : access(dirname(copy), W_OK | X_OK) == 0);
@@ -502,8 +503,8 @@ static bool is_same(const char *path, const char *other)
         return false;
     }
     char *target = NULL, *other_target = NULL;
-    bool known = weft_output_target(path, &target) == WEFT_OK &&
-                 weft_output_target(other, &other_target) == WEFT_OK;
+    bool known = weft_file_target(path, &target) == WEFT_OK &&
+                 weft_file_target(other, &other_target) == WEFT_OK;
     bool same = strcmp(known ? target : path, known ? other_target : other) == 0;
     free(target);
     free(other_target);

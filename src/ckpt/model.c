@@ -1,16 +1,14 @@
 #include "ckpt/model.h"
 
 #include "ckpt/disk.h"
+#include "file/target.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 static const char version[] = "1";
@@ -49,36 +47,13 @@ static weft_status cut_path(const char *path, char *directory, size_t bytes, con
     return WEFT_OK;
 }
 
-/* Where a link is, the file that it names, which is created if it is not there, as open(2) does. */
-static weft_status follow_links(const char **path, char target[PATH_MAX], struct weft_error *error)
-{
-    struct stat about;
-    if (realpath(*path, target) == NULL) {
-        if (lstat(*path, &about) != 0 || !S_ISLNK(about.st_mode)) {
-            return WEFT_OK; /* a new file */
-        }
-        int fd = open(*path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-        if (fd < 0 || realpath(*path, target) == NULL) {
-            return weft_fail(error, WEFT_IO, "%.200s: %s", *path, strerror(errno));
-        }
-        (void)close(fd);
-    }
-    *path = target;
-    return WEFT_OK;
-}
-
-weft_status weft_ckpt_model_save(const char *path, const struct weft_ckpt_model *model,
-                                 struct weft_error *error)
+static weft_status write_model(const char *path, const struct weft_ckpt_model *model,
+                               struct weft_error *error)
 {
     char directory[WEFT_CKPT_PATH_BYTES];
-    char target[PATH_MAX];
     const char *name = path;
     struct stat about;
-    weft_status status = follow_links(&path, target, error);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    status = cut_path(path, directory, sizeof(directory) - 1, &name, error);
+    weft_status status = cut_path(path, directory, sizeof(directory) - 1, &name, error);
     if (status != WEFT_OK) {
         return status;
     }
@@ -108,6 +83,18 @@ weft_status weft_ckpt_model_save(const char *path, const struct weft_ckpt_model 
     struct weft_ckpt_file done;
     status = weft_ckpt_writer_close(writer, &done, error);
     return status == WEFT_OK ? weft_ckpt_sync_directory(directory, error) : status;
+}
+
+weft_status weft_ckpt_model_save(const char *path, const struct weft_ckpt_model *model,
+                                 struct weft_error *error)
+{
+    char *target = NULL; /* a link is kept */
+    if (weft_file_target(path, &target) != WEFT_OK) {
+        return weft_fail(error, WEFT_IO, "%.200s: %s", path, strerror(errno));
+    }
+    weft_status status = write_model(target, model, error);
+    free(target);
+    return status;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */

@@ -1,10 +1,10 @@
 #define _GNU_SOURCE
+#include "file/target.h"
 #include "obs/recdb.h"
 #include "obs/records_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -347,37 +347,13 @@ static weft_status replace_with(const char *made, const char *path, struct weft_
                 : weft_fail(error, WEFT_IO, "cannot make %.400s: %s", path, strerror(why));
 }
 
-/* Where a link is, the file that it names, which is created if it is not there, as open(2) does. */
-static weft_status follow_links(const char **path, char target[PATH_MAX], struct weft_error *error)
+/* `path` is no link. */
+static weft_status replace_file(const char *const *inputs, uint32_t count, const char *path,
+                                const char *command, struct weft_records_sum *sum_p,
+                                struct weft_error *error)
 {
-    struct stat about;
-    if (realpath(*path, target) == NULL) {
-        if (lstat(*path, &about) != 0 || !S_ISLNK(about.st_mode)) {
-            return WEFT_OK; /* a new file */
-        }
-        int fd = open(*path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-        if (fd < 0 || realpath(*path, target) == NULL) {
-            return weft_fail(error, WEFT_IO, "cannot make %.400s: %s", *path, strerror(errno));
-        }
-        (void)close(fd);
-    }
-    *path = target;
-    return WEFT_OK;
-}
-
-weft_status weft_records_make(const char *const *inputs, uint32_t count, const char *path,
-                              bool replace, const char *command, struct weft_records_sum *sum_p,
-                              struct weft_error *error)
-{
-    if (!replace) {
-        return make(inputs, count, path, false, command, sum_p, error);
-    }
     char fresh[WEFT_RECORDS_PATH_BYTES];
-    char target[PATH_MAX];
     const char *extension = is_lines(path) ? ".jsonl" : "";
-    if (follow_links(&path, target, error) != WEFT_OK) {
-        return WEFT_IO;
-    }
     int bytes = snprintf(fresh, sizeof(fresh), "%s.new%s", path, extension);
     if (bytes >= (int)sizeof(fresh)) {
         return weft_fail(error, WEFT_INVALID, "the name of the records is too long");
@@ -388,6 +364,22 @@ weft_status weft_records_make(const char *const *inputs, uint32_t count, const c
     if (status != WEFT_OK) {
         (void)unlink(fresh);
     }
+    return status;
+}
+
+weft_status weft_records_make(const char *const *inputs, uint32_t count, const char *path,
+                              bool replace, const char *command, struct weft_records_sum *sum_p,
+                              struct weft_error *error)
+{
+    if (!replace) {
+        return make(inputs, count, path, false, command, sum_p, error);
+    }
+    char *target = NULL; /* a link is kept */
+    if (weft_file_target(path, &target) != WEFT_OK) {
+        return weft_fail(error, WEFT_IO, "cannot make %.400s: %s", path, strerror(errno));
+    }
+    weft_status status = replace_file(inputs, count, target, command, sum_p, error);
+    free(target);
     return status;
 }
 

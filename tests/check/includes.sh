@@ -5,6 +5,7 @@
 #   member sees base, wire, core and rpc          a layer outside the chain above
 #   sched sees base; agg sees base and wire       layers outside the chain above; ps sees agg, too
 #   ml sees base                                  the reference trainer's reader and models
+#   file sees base                                paths of files; drivers see it, too
 #   io crypto ckpt obs job sim lab                drivers: see layers, never each other
 #   node                                          a process of a job: connects layers and drivers
 #   metrics                                       figures of io, core, ps and node over HTTP, through obs
@@ -34,9 +35,9 @@ may_include() {
     rpc | coll) echo "base wire core" ;;
     member) echo "base wire core rpc" ;;
     ps) echo "base wire core rpc coll agg" ;;
-    sched | ml) echo "base" ;;
+    sched | ml | file) echo "base" ;;
     agg) echo "base wire" ;;
-    io | crypto | ckpt | obs | job | sim | lab) echo "$layers" ;;
+    io | crypto | ckpt | obs | job | sim | lab) echo "$layers file" ;;
     node) echo "$layers io crypto ckpt obs job" ;;
     metrics) echo "$layers io obs node" ;;
     api) echo "$layers io crypto job obs node metrics" ;;
