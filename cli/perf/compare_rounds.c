@@ -78,7 +78,8 @@ static void add_run(const struct weft_compare *compare, uint32_t network, uint32
     for (uint32_t i = 0; i < t->word_count; i++) {
         weft_args_add(args, "%s", t->words[i]);
     }
-    weft_args_add(args, "--senders=%s", n->senders);
+    weft_args_add(args, "--%s=%s",
+                  compare->rounds.pattern == OUTCAST ? "receivers" : "senders", n->senders);
     weft_args_add(args, "--bytes=%s", n->bytes);
     weft_args_add(args, "--rounds=%u", compare->rounds.rounds);
     weft_args_add(args, "--packet-bytes=%u", compare->rounds.packet_bytes);
@@ -399,8 +400,8 @@ int weft_perf_compare(int argc, char **argv)
          WEFT_OPTION_FLAG, .value = &train},
         {"pattern", "NAME", "pattern: incast, outcast or alltoall", WEFT_OPTION_CHOICE, &r->pattern,
          .choices = patterns},
-        {"senders", "LIST", "numbers of senders", WEFT_OPTION_CUSTOM, &r->senders, .fallback = "8",
-         .parse = weft_compare_list_cut},
+        {"senders", "LIST", "numbers of senders; of receivers for outcast", WEFT_OPTION_CUSTOM,
+         &r->senders, .fallback = "8", .parse = weft_compare_list_cut},
         {"bytes", "LIST", "bytes of a message", WEFT_OPTION_CUSTOM, &r->bytes,
          .fallback = "250000", .parse = weft_compare_list_cut},
         {"rounds", "N", "rounds of a repetition", WEFT_OPTION_U32, &r->rounds, .min = 1,

@@ -297,6 +297,17 @@ tap_run "compare with another --security succeeds" "$WEFT_BIN" perf compare --lo
 tap_run "weft's runs are repeated" jq -e '
     [.networks[].cells[].runs[].security] | length == 12 and all(. == "none")' "$tap_tmp/run.out"
 tap_is "TCP's runs are not repeated" "$(find "$tap_tmp/results" -name '*.[123].json' -newermt 2002-01-01 | wc -l)" 7
+for pattern in outcast alltoall; do
+    tap_run "compare --pattern $pattern succeeds" "$WEFT_BIN" perf compare --loopback --pattern $pattern \
+        --senders 2 --bytes 20000 --rounds 4 --repetitions 1 --transports weft:0,tcp-raw:reno \
+        --out "$tap_tmp/results" --json
+    cp "$tap_tmp/run.out" "$tap_tmp/json"
+    participants=senders
+    [ $pattern != outcast ] || participants=receivers
+    tap_run "each transport has a run of two $participants" jq -e --arg pattern $pattern --arg two $participants '
+        .pattern == $pattern and
+        ([.networks[].cells[].runs[] | [.pattern, .[$two]]] == [[$pattern, 2], [$pattern, 2]])' "$tap_tmp/json"
+done
 mkdir "$tap_tmp/results/incast-2x20000-loopback/tcp-raw_reno.4.json.new" # the path of its result
 tap_run_fails "a result that cannot be written: exit status 1" 1 "$WEFT_BIN" perf compare --loopback --senders 2 \
     --bytes 20000 --rounds 4 --repetitions 4 --transports tcp-raw:reno --out "$tap_tmp/results"
