@@ -29,16 +29,30 @@ struct top {
 
     struct weft_top_target *targets; /* (WEFT_TOP_TARGETS_MAX,) */
     uint32_t count;
-    uint32_t found;    /* by weft_targets_parse */
-    uint32_t left_out; /* targets beyond WEFT_TOP_TARGETS_MAX, in the lists of the last scrape */
+    uint32_t found; /* by weft_targets_parse */
+    /* Targets beyond WEFT_TOP_TARGETS_MAX: those of the file, then those of the last scrape. */
+    char left_out_names[WEFT_TOP_LEFT_OUT_MAX][WEFT_TOP_NAME_BYTES];
+    uint32_t left_out;
     uint32_t left_out_of_file;
     struct weft_top_view view;
 };
 
 /* ---- targets --------------------------------------------------------------------------------- */
 
-/* Add the target unless it is already listed. A target that does not fit is counted in `left_out`.
- * False: the text is not a valid target. */
+static void leave_out(struct top *top, const char *name)
+{
+    for (uint32_t i = 0; i < top->left_out; i++) {
+        if (strcmp(top->left_out_names[i], name) == 0) {
+            return;
+        }
+    }
+    if (top->left_out < WEFT_TOP_LEFT_OUT_MAX) {
+        snprintf(top->left_out_names[top->left_out++], WEFT_TOP_NAME_BYTES, "%s", name);
+    }
+}
+
+/* Add the target unless it is already listed, or to those left out if it does not fit. False: the
+ * text is not a valid target. */
 static bool add_target(struct top *top, const char *text)
 {
     struct weft_top_target target;
@@ -53,7 +67,7 @@ static bool add_target(struct top *top, const char *text)
     if (top->count < WEFT_TOP_TARGETS_MAX) {
         top->targets[top->count++] = target;
     } else {
-        top->left_out++;
+        leave_out(top, target.name);
     }
     return true;
 }
@@ -92,17 +106,14 @@ static bool serves_targets(const struct weft_top_target *target)
     return strcmp(target->role, "train") == 0 || strcmp(target->role, "run") == 0;
 }
 
-static void discover_targets(struct top *top)
+static void discover_targets(struct top *top, const struct weft_top_target *target)
 {
-    for (uint32_t i = 0; i < top->count; i++) {
-        struct weft_top_target *target = &top->targets[i];
-        char *text = NULL;
-        if (target->file == NULL && !target->is_gone && serves_targets(target) &&
-            weft_http_get(target->host, target->port, "/targets", SCRAPE_TIMEOUT_NS, &text, NULL) ==
-                WEFT_OK) {
-            weft_targets_parse(text, add_found, top);
-            free(text);
-        }
+    char *text = NULL;
+    if (target->file == NULL && !target->is_gone && serves_targets(target) &&
+        weft_http_get(target->host, target->port, "/targets", SCRAPE_TIMEOUT_NS, &text, NULL) ==
+            WEFT_OK) {
+        weft_targets_parse(text, add_found, top);
+        free(text);
     }
 }
 
@@ -110,11 +121,8 @@ static void poll_all(struct top *top)
 {
     top->left_out = top->left_out_of_file;
     for (uint32_t i = 0; i < top->count; i++) {
-        bool knew = serves_targets(&top->targets[i]);
         weft_top_target_poll(&top->targets[i], SCRAPE_TIMEOUT_NS);
-        if (knew || serves_targets(&top->targets[i])) {
-            discover_targets(top); /* newly added targets are polled in the same pass */
-        }
+        discover_targets(top, &top->targets[i]); /* its new targets are polled in the same pass */
     }
 }
 

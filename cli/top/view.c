@@ -482,7 +482,8 @@ void weft_top_view_draw(struct weft_top_view *view, const struct weft_top_target
     view->count = 0;
     draw_title(&picture);
     if (left_out > 0) {
-        add(&picture, "%u more target%s not shown; the maximum is %u", left_out,
+        add(&picture, "%s%u more target%s not shown; the maximum is %u",
+            left_out == WEFT_TOP_LEFT_OUT_MAX ? "at least " : "", left_out,
             left_out == 1 ? " is" : "s are", (unsigned)WEFT_TOP_TARGETS_MAX);
     }
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(roles); i++) {

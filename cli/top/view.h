@@ -13,7 +13,9 @@ struct weft_top_view {
     uint32_t count;
 };
 
-/* left_out: number of targets for which there was no room.
+enum { WEFT_TOP_LEFT_OUT_MAX = 1024 };
+
+/* left_out: number of targets for which there was no room; WEFT_TOP_LEFT_OUT_MAX = at least that.
  * Shape:   targets (count,); width 60 to WEFT_TOP_WIDTH_MAX columns. */
 void weft_top_view_draw(struct weft_top_view *view, const struct weft_top_target *targets,
                         uint32_t count, uint32_t left_out, uint32_t width);

@@ -6,8 +6,8 @@
 cd "$tap_tmp" || exit 1
 here=$WEFT_SOURCE_ROOT/tests/cli/top
 cp "$here/server.prom" "$here/worker.prom" "$here/aggregate.prom" .
-one='' two=''
-tap_at_exit 'kill $one $two 2>/dev/null; wait'
+one='' two='' three=''
+tap_at_exit 'kill $one $two $three 2>/dev/null; wait'
 
 # ---- as text -----------------------------------------------------------------------------------
 
@@ -56,7 +56,8 @@ tap_is "aggregators are shown with their savings and active connections" \
 "AGGREGATION AT         n absorb% remove% direct   sums    cpu   conns  workers
 ./summed.prom           2    50.0    50.0    100     50    521     1.5      5.5
 (ns for an update: direct, in sums, CPU; connections, workers in a window)"
-seq 9001 9130 | jq -sc '[{targets: map("127.0.0.1:\(.)")}]' >many.json
+# Nobody listens on port 1 of these addresses.
+seq 1 130 | jq -sc '[{targets: map("127.93.7.\(.):1")}]' >many.json
 tap_is "targets beyond the maximum are counted" "$("$WEFT_BIN" top --once --targets many.json | sed -n 1,2p)" \
 "weft top: 0 servers, 0 workers, 128 gone; rates since the processes started
 2 more targets are not shown; the maximum is 128"
@@ -98,6 +99,15 @@ tap_until shows ' 0 gone' "$(cat two.port)"
 tap_like "the servers of a job are found through /targets" "$(cat seen.txt)" "^weft top: 1 server, 0 workers, 0 gone"
 tap_until shows ' 0 gone' --targets job.json
 tap_like "and through --targets" "$(cat seen.txt)" "^weft top: 1 server, 0 workers, 0 gone"
+
+cp many.json job.json
+python3 "$here/serve.py" train.prom job.json three.port & three=$!
+tap_until test -s three.port
+tap_until shows '126 gone' "$(cat two.port)" "$(cat three.port)" --targets many.json
+tap_is "a target beyond the maximum that is in several lists counts once" "$(sed -n 2p seen.txt)" \
+"4 more targets are not shown; the maximum is 128"
+kill "$three"
+wait "$three" 2>/dev/null
 
 if python3 -c 'import pty' 2>/dev/null; then
     tap_run "weft top runs in a terminal" python3 "$here/live.py" "$WEFT_BIN" "$port"
