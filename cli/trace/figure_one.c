@@ -246,8 +246,11 @@ static void hot_words(const struct weft_figure_run *run, struct weft_figure *fig
                         "the top %" PRIu64 " get %.1f %% of %" PRIu64 " updates", shares[best].k,
                         100 * shares[best].low, run->hotness.updates);
     if (!is_exact(&shares[best])) {
+        used += snprintf(figure->here + used, sizeof(figure->here) - (size_t)used, " at least");
+    }
+    if (!is_exact(&shares[best]) && shares[best].has_high) {
         used += snprintf(figure->here + used, sizeof(figure->here) - (size_t)used,
-                         " at least, %.1f %% at most", 100 * shares[best].high);
+                         ", %.1f %% at most", 100 * shares[best].high);
     }
     if (!known) {
         snprintf(figure->here + used, sizeof(figure->here) - (size_t)used,
@@ -264,12 +267,17 @@ static void hot(const struct weft_figure_run *run, struct weft_figure *figure, F
         return;
     }
     hot_words(run, figure, shares, count);
-    bool exact = true;
+    bool exact = true, bounded = false;
     fprintf(body, "$hot << EOD\n");
     for (unsigned i = 0; i < count; i++) {
         exact = exact && is_exact(&shares[i]);
-        fprintf(body, "\"%" PRIu64 "\" %.4f %.4f\n", shares[i].k, 100 * shares[i].low,
-                100 * shares[i].high);
+        bounded = bounded || shares[i].has_high;
+        fprintf(body, "\"%" PRIu64 "\" %.4f ", shares[i].k, 100 * shares[i].low);
+        if (shares[i].has_high) {
+            fprintf(body, "%.4f\n", 100 * shares[i].high);
+        } else {
+            fprintf(body, "NaN\n");
+        }
     }
     fprintf(body,
             "EOD\nset style fill solid 0.8\nset boxwidth 0.6\nset yrange [0:100]\n"
@@ -277,7 +285,7 @@ static void hot(const struct weft_figure_run *run, struct weft_figure *figure, F
             "set grid y\nset key outside top center horizontal\n"
             "plot $hot using 0:2:xtic(1) with boxes title 'share%s'%s\n",
             exact ? "" : ", at least",
-            exact ? "" : ", '' using 0:3 with points pt 7 lc 'black' title 'at most'");
+            exact || !bounded ? "" : ", '' using 0:3 with points pt 7 lc 'black' title 'at most'");
 }
 
 const struct weft_figure_kind weft_figures_of_one[] = {

@@ -49,7 +49,7 @@ static void print_shares(const struct weft_recdb_hotness *hotness)
     for (unsigned i = 0; i < count; i++) {
         bool last = i + 1 == count;
         printf("  top %-9" PRIu64 " %6.2f %%", shares[i].k, 100 * shares[i].low);
-        if (shares[i].low < shares[i].high && shares[i].k <= hotness->sure) {
+        if (shares[i].low < shares[i].high && shares[i].has_high) {
             printf(", at most %.2f %%", 100 * shares[i].high);
         }
         unsure = unsure || (shares[i].k > hotness->sure && !last);
@@ -73,9 +73,12 @@ static bool print_text(const struct weft_recdb_hotness *hotness, const struct qu
            hotness->exact ? "every parameter was counted (exact)"
                           : "approximate: updates of rows that were evicted or have expired are in no "
                             "parameter's count, and pushes of ids without a row are not counted");
-    if (hotness->removed > 0) {
-        printf("%" PRIu64 " updates (%.2f %%) were of such rows\n", hotness->removed,
-               100 * (double)hotness->removed / (double)hotness->updates);
+    if (hotness->removed > 0 || !hotness->has_removed) {
+        printf("%s%" PRIu64 " updates (%.2f %%) were of such rows%s\n",
+               hotness->has_removed ? "" : "at least ", hotness->removed,
+               100 * (double)hotness->removed / (double)hotness->updates,
+               hotness->has_removed ? ""
+                                    : "; records of an earlier release do not have the number");
     }
     print_shares(hotness);
     printf("%6s %6s %20s %14s %9s\n", "rank", "table", "id", "updates", "share");

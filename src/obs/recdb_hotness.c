@@ -119,6 +119,7 @@ unsigned weft_recdb_hot_shares(const struct weft_recdb_hotness *hotness,
                 .k = i + 1,
                 .low = part(updates, hotness->updates),
                 .high = is_bounded ? part(updates + hotness->removed, hotness->updates) : 1,
+                .has_high = is_bounded,
             };
         }
     }

@@ -28,6 +28,7 @@ struct weft_recdb_hot_share {
     uint64_t k;
     double low;
     double high;
+    bool has_high; /* else unknown */
 };
 
 enum { WEFT_RECDB_HOT_LEVELS = 16 };

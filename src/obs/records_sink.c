@@ -51,7 +51,12 @@ static weft_status make_table(struct records_sink *sink, enum weft_records_table
     weft_status status = sql(sink, make);
     if (status == WEFT_OK &&
         sqlite3_prepare_v2(sink->db, insert, -1, &sink->inserts[table], NULL) != SQLITE_OK) {
-        status = weft_records_sql_fail(sink->db, sink->path, sink->error);
+        status = (sqlite3_errcode(sink->db) & 0xff) == SQLITE_ERROR
+                     ? weft_fail(sink->error, WEFT_DATA,
+                                 "%.400s is of another release: its table %s has other columns; "
+                                 "name another file",
+                                 sink->path, about->name)
+                     : weft_records_sql_fail(sink->db, sink->path, sink->error);
     }
     return status;
 }

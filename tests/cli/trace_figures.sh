@@ -79,6 +79,15 @@ tap_is "replies of one size differ from the paper" "$(of other 6 verdict)" diffe
 tap_is "many active workers agree with the paper" "$(of other 7b verdict)" agrees
 tap_is "hot parameters agree with the paper" "$(of other 10 verdict)" agrees
 tap_like "the finding has the share of the hot parameters" "$(of other 10 here)" 'top 20000 get 66.7 % of 300000 updates$'
+tap_is "the picture has no bound of exact shares" "$(grep -c 'at most' other/fig10-hot-parameters.gp)" 0
+sql other.db "UPDATE hot_total SET exact = 0, removed = -1"
+figures other.db -o old --only 10 >/dev/null
+tap_like "a bound that is not known is not in the finding" "$(of old 10 here)" 'top 20000 get 66.7 % of 300000 updates at least$'
+tap_is "nor in the picture" "$(grep -c 'at most' old/fig10-hot-parameters.gp)" 0
+sql other.db "UPDATE hot_total SET removed = 30000"
+figures other.db -o bounded --only 10 >/dev/null
+tap_like "a known bound is in the finding" "$(of bounded 10 here)" 'updates at least, 76.7 % at most$'
+tap_is "and in the picture" "$(grep -c 'at most' bounded/fig10-hot-parameters.gp)" 2
 
 # ---- several runs ------------------------------------------------------------------------------------
 for workers in 4 16 64; do

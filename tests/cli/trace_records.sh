@@ -43,6 +43,19 @@ for part in 0 1 2; do
 done
 trace summary part0.db part1.db part2.db --json | jq 'del(.command)' >parts.json
 tap_is "summary of several files equals that of one file" "$(cat parts.json)" "$(jq 'del(.command)' summary.json)"
+cp part1.db old.db && python3 - <<'END'
+import sqlite3
+db = sqlite3.connect("old.db")
+db.execute("ALTER TABLE hot_total DROP COLUMN removed")
+db.commit()
+END
+removed=$(trace sql part0.db part2.db 'SELECT sum(removed) FROM hot_total' --json | jq '.[0] | add')
+tap_like "hot has the number of lost updates" "$(trace hot part0.db part2.db)" "^$removed updates (.* %) were of such rows\$"
+tap_like "and with it a bound of the shares" "$(trace hot part0.db part2.db)" '^  top 1000 .*, at most '
+trace hot part0.db old.db part2.db >old.txt
+tap_like "with a file of an earlier release the number is a minimum" "$(cat old.txt)" \
+    "^at least $removed updates (.* %) were of such rows; records of an earlier release"
+tap_is "and shares have no bound" "$(grep -c 'at most' old.txt)" 0
 tap_is "sql reads several files" "$(trace sql part0.db part1.db part2.db 'SELECT count(*), sum(n_tx_ns) FROM rpc')" \
     "$(trace sql run.db 'SELECT count(*), sum(n_tx_ns) FROM rpc')"
 # shellcheck disable=SC2046 # words

@@ -441,6 +441,16 @@ static void files_in_the_way(void **state)
                      WEFT_DATA);
     sqlite3 *db;
     assert_int_equal(unlink(place->file), 0);
+    make(place, false);
+    assert_int_equal(sqlite3_open(place->file, &db), SQLITE_OK);
+    assert_int_equal(
+        sqlite3_exec(db, "ALTER TABLE hot_total DROP COLUMN removed", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+    assert_int_equal(weft_records_make(&spool, 1, place->file, false, NULL, &sum, &error),
+                     WEFT_DATA);
+    assert_non_null(strstr(error.text, "is of another release: its table hot_total has other"));
+    assert_int_equal(ask(place->file, "SELECT count(*) FROM rpc"), 10);
+    assert_int_equal(unlink(place->file), 0);
     assert_int_equal(sqlite3_open(place->file, &db), SQLITE_OK);
     assert_int_equal(sqlite3_exec(db, "CREATE TABLE recipes(a)", NULL, NULL, NULL), SQLITE_OK);
     sqlite3_close(db);
