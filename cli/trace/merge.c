@@ -4,6 +4,18 @@
 #include "obs/records_db.h"
 
 #include <stdio.h>
+#include <sys/stat.h>
+
+/* Files of processes that were killed before they wrote a record, or have not written one yet. */
+static uint32_t count_empty(const char *const *inputs, uint32_t count)
+{
+    uint32_t empty = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct stat about;
+        empty += stat(inputs[i], &about) == 0 && S_ISREG(about.st_mode) && about.st_size == 0;
+    }
+    return empty;
+}
 
 static int merge(const char *const *inputs, uint32_t count, const char *output)
 {
@@ -15,7 +27,13 @@ static int merge(const char *const *inputs, uint32_t count, const char *output)
     if (!weft_output_replaceable("trace merge", output)) {
         return WEFT_EXIT_FAILED;
     }
-    if (weft_records_make(inputs, count, output, true, NULL, &sum, &error) != WEFT_OK) {
+    const uint32_t empty = count_empty(inputs, count);
+    if (empty == count) {
+        return weft_cli_fail("trace merge", "%s%s: no records: the file is empty", inputs[0],
+                             count > 1 ? " and the others" : "");
+    }
+    if (weft_records_check_path(output, true, &error) != WEFT_OK ||
+        weft_records_make(inputs, count, output, true, NULL, &sum, &error) != WEFT_OK) {
         return weft_cli_fail("trace merge", "%s", error.text);
     }
     printf("%s: %u process%s, %llu RPCs, %llu answers by servers, %llu records\n", output,
@@ -24,6 +42,10 @@ static int merge(const char *const *inputs, uint32_t count, const char *output)
     if (sum.processes_cut > 0) {
         printf("%u did not exit normally: records that they had not written yet are missing\n",
                sum.processes_cut);
+    }
+    if (empty > 0) {
+        printf("%u file%s empty: no records of %s process\n", empty, empty == 1 ? " is" : "s are",
+               empty == 1 ? "its" : "their");
     }
     if (sum.dropped > 0) {
         printf("%llu records were dropped by their processes\n", (unsigned long long)sum.dropped);

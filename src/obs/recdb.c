@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 const char *const weft_recdb_tables[] = {"meta",          "process", "rpc",       "served",
                                          "active",        "hot",     "hot_total", "aggregate_in",
@@ -128,6 +129,18 @@ static bool check_schema(struct weft_recdb *db, unsigned idx)
     return weft_recdb_number(db, statement) == 1 ||
            fail(db, WEFT_DATA, db->files[idx],
                 "has a schema version that this weft does not know; use the release that wrote it");
+}
+
+/* SQLite notices that pages are missing, but reads the missing end of the last one as zeros. */
+static bool check_size(struct weft_recdb *db, unsigned idx)
+{
+    char schema[16];
+    struct stat about;
+    const uint64_t page = weft_recdb_number(
+        db, weft_recdb_query(db, "PRAGMA %s.page_size", schema_name(idx, schema)));
+    return db->status == WEFT_OK &&
+           (page == 0 || stat(db->files[idx], &about) != 0 || (uint64_t)about.st_size % page == 0 ||
+            fail(db, WEFT_DATA, db->files[idx], "the file is truncated"));
 }
 
 static bool has_table(struct weft_recdb *db, unsigned idx, const char *table)
@@ -267,9 +280,9 @@ weft_status weft_recdb_open(const char *const *files, unsigned count, struct wef
     (void)sqlite3_db_config(db_p->sqlite, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
     (void)sqlite3_exec(db_p->sqlite, "PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0", NULL,
                        NULL, NULL);
-    bool good = check_schema(db_p, 0);
+    bool good = check_schema(db_p, 0) && check_size(db_p, 0);
     for (unsigned i = 1; good && i < count; i++) {
-        good = attach(db_p, i) && check_schema(db_p, i);
+        good = attach(db_p, i) && check_schema(db_p, i) && check_size(db_p, i);
     }
     for (size_t i = count > 1 ? 0 : WEFT_RECDB_TABLES_MUST; good && weft_recdb_tables[i] != NULL;
          i++) {

@@ -114,11 +114,15 @@ rm -f k.db.spool-*
 printf 'no records at all' >bad
 tap_run_fails "merge of a file without records: exit status 1" 1 "$WEFT_BIN" trace merge bad -o m.db
 tap_like "the error names the file" "$(cat run.out)" 'bad has no records'
+: >nothing
+tap_run_fails "merge of empty files: exit status 1" 1 "$WEFT_BIN" trace merge nothing nothing -o m.db
+tap_like "the error says so" "$(cat run.out)" '^weft trace merge: nothing and the others: no records'
 tap_run_fails "merge of a missing file: exit status 1" 1 "$WEFT_BIN" trace merge missing -o m.db
 tap_run_fails "merge without -o: usage error" 2 "$WEFT_BIN" trace merge r.db
 tap_run_fails "merge without an input file: usage error" 2 "$WEFT_BIN" trace merge -o m.db
 tap_is "no file is created" "$(ls m.db* 2>/dev/null)" ""
-tap_run "databases can be merged" "$WEFT_BIN" trace merge r.db c.db -o m.db
+tap_run "databases can be merged" "$WEFT_BIN" trace merge r.db c.db nothing -o m.db
+tap_like "an empty file among them is reported" "$(cat run.out)" '^1 file is empty: no records of its process'
 tap_is "their processes have unique numbers" \
     "$(query m.db "SELECT count(*), max(id) FROM process")" '7|7'
 

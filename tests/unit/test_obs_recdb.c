@@ -13,6 +13,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct place {
@@ -388,6 +389,26 @@ static void files_of_earlier_releases(void **state)
     weft_recdb_close(&db);
 }
 
+/* Of the last page, and of one before it. */
+static void a_truncated_file_is_refused(void **state)
+{
+    const struct place *place = *state;
+    const char *const both[] = {place->second, place->first};
+    struct weft_recdb db;
+    struct stat about;
+    assert_int_equal(stat(place->first, &about), 0);
+    const off_t cuts[] = {1, 300, 4096, 5000};
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(cuts); i++) {
+        assert_int_equal(truncate(place->first, about.st_size - cuts[i]), 0);
+        for (unsigned count = 1; count <= 2; count++) {
+            assert_int_equal(weft_recdb_open(both + 2 - count, count, &db), WEFT_DATA);
+            assert_non_null(strstr(db.error.text, place->first));
+            assert_non_null(strstr(db.error.text, "truncated"));
+            weft_recdb_close(&db);
+        }
+    }
+}
+
 /* The first failure is kept; later calls neither hide it nor crash. */
 static void a_failure_is_kept(void **state)
 {
@@ -455,6 +476,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(invalid_rows_of_aggregators_are_refused, place_make,
                                         place_clear),
         cmocka_unit_test_setup_teardown(files_of_earlier_releases, place_make, place_clear),
+        cmocka_unit_test_setup_teardown(a_truncated_file_is_refused, place_make, place_clear),
         cmocka_unit_test_setup_teardown(a_failure_is_kept, place_make, place_clear),
         cmocka_unit_test_setup_teardown(a_chrome_trace_has_every_stage, place_make, place_clear),
     };
