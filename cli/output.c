@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -167,16 +168,55 @@ int weft_output_given(const char *path)
     return -1;
 }
 
+static weft_status check_replaceable(const char *path, struct weft_error *error)
+{
+    return path == NULL || weft_output_given(path) < 0
+               ? WEFT_OK
+               : weft_fail(error, WEFT_IO,
+                           "cannot write %.400s: this process has it open, as its standard output "
+                           "for instance; name another",
+                           path);
+}
+
 bool weft_output_replaceable(const char *verb, const char *path)
 {
-    if (path == NULL || weft_output_given(path) < 0) {
+    struct weft_error error;
+    if (check_replaceable(path, &error) == WEFT_OK) {
         return true;
     }
-    fprintf(stderr,
-            "weft %s: cannot write %s: this process has it open, as its standard output for "
-            "instance; name another\n",
-            verb, path);
+    fprintf(stderr, "weft %s: %s\n", verb, error.text);
     return false;
+}
+
+weft_status weft_output_check(const char *path, bool may_be_stream, struct weft_error *error)
+{
+    if (path == NULL) {
+        return WEFT_OK;
+    }
+    struct stat about;
+    const bool is_there = stat(path, &about) == 0;
+    if (is_there && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode) &&
+        (!may_be_stream || S_ISBLK(about.st_mode))) {
+        return weft_fail(error, WEFT_IO,
+                         "cannot write %.400s: it is not a regular file; name another", path);
+    }
+    if (!may_be_stream && check_replaceable(path, error) != WEFT_OK) {
+        return WEFT_IO;
+    }
+    char *copy = NULL;
+    bool good = weft_output_target(path, &copy) == WEFT_OK;
+    good = good && (is_there && !S_ISREG(about.st_mode)
+                        ? access(path, W_OK) == 0
+                        : access(dirname(copy), W_OK | X_OK) == 0);
+    if (good && is_there && S_ISDIR(about.st_mode)) {
+        errno = EISDIR;
+        good = false;
+    }
+    weft_status status = good ? WEFT_OK
+                              : weft_fail(error, WEFT_IO, "cannot write %.400s: %s", path,
+                                          strerror(errno));
+    free(copy);
+    return status;
 }
 
 FILE *weft_output_open(const char *path)

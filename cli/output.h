@@ -3,6 +3,7 @@
 #ifndef WEFT_CLI_OUTPUT_H
 #define WEFT_CLI_OUTPUT_H
 
+#include "base/error.h"
 #include "base/hist.h"
 #include "base/status.h"
 #include "node/log.h"
@@ -56,6 +57,10 @@ int weft_output_given(const char *path);
 /* False: an error was printed, because a shell has opened the file for this process, so a file that
  * replaced it would not be seen. NULL is allowed. */
 bool weft_output_replaceable(const char *verb, const char *path);
+/* Check before a run that its output can be written. A file is replaced by a new one; a pipe or a
+ * character device, if allowed, is written. NULL is allowed.
+ * Errors: WEFT_IO. */
+weft_status weft_output_check(const char *path, bool may_be_stream, struct weft_error *error);
 
 /* Open a file for writing, or standard output for NULL. NULL on failure: see errno. */
 FILE *weft_output_open(const char *path);

@@ -17,12 +17,9 @@
 #include "node/worker.h"
 
 #include <errno.h>
-#include <libgen.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* A server that does not become ready, or does not report its counters, within this time hangs. */
 #define SERVER_PATIENCE_NS (120 * WEFT_NS_PER_S)
@@ -347,38 +344,14 @@ static int run(struct train *train)
 
 /* ---- before the run -------------------------------------------------------------------------- */
 
-/* Detect an unwritable output before the training. A file is replaced by a new one; a pipe or a
- * character device, if allowed, is written. */
 static bool can_be_written(const char *path, bool may_be_stream)
 {
-    if (path == NULL) {
+    struct weft_error error;
+    if (weft_output_check(path, may_be_stream, &error) == WEFT_OK) {
         return true;
     }
-    struct stat about;
-    const bool is_there = stat(path, &about) == 0;
-    if (is_there && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode) &&
-        (!may_be_stream || S_ISBLK(about.st_mode))) {
-        fprintf(stderr, "weft train: cannot write %s: it is not a regular file; name another\n",
-                path);
-        return false;
-    }
-    if (!may_be_stream && !weft_output_replaceable("train", path)) {
-        return false;
-    }
-    char *copy = NULL;
-    bool good = weft_file_target(path, &copy) == WEFT_OK;
-    good = good && (is_there && !S_ISREG(about.st_mode)
-                        ? access(path, W_OK) == 0
-                        : access(dirname(copy), W_OK | X_OK) == 0);
-    if (good && is_there && S_ISDIR(about.st_mode)) {
-        errno = EISDIR;
-        good = false;
-    }
-    if (!good) {
-        fprintf(stderr, "weft train: cannot write %s: %s\n", path, strerror(errno));
-    }
-    free(copy);
-    return good;
+    fprintf(stderr, "weft train: %s\n", error.text);
+    return false;
 }
 
 /* The name of the file without its directory and compression suffix. */

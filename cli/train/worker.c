@@ -557,6 +557,14 @@ static weft_status open_records(struct worker *worker, struct weft_error *error)
     return WEFT_OK;
 }
 
+/* Of a worker started by hand: `weft train` has checked its own. Rank 0 saves the model. */
+static weft_status check_output(const struct worker *worker, struct weft_error *error)
+{
+    return worker->channel.fd < 0 && worker->rank == 0
+               ? weft_output_check(worker->job.save, false, error)
+               : WEFT_OK;
+}
+
 static int run(struct worker *worker)
 {
     struct weft_error *error = &worker->learner.worker.error;
@@ -567,6 +575,7 @@ static int run(struct worker *worker)
     }
     status = load(worker, error);
     status = status == WEFT_OK ? join_job(worker, error) : status;
+    status = status == WEFT_OK ? check_output(worker, error) : status;
     status = status == WEFT_OK ? find_rate(worker, error) : status;
     status = status == WEFT_OK ? open_records(worker, error) : status;
     status = status == WEFT_OK ? train(worker) : status;

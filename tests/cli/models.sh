@@ -133,6 +133,9 @@ tap_run_fails "eval of a model of ratings on data without ratings fails" 1 "$WEF
     --format adult --data "$WEFT_SOURCE_ROOT/data/adult/adult.data.zst"
 tap_run_fails "eval without a model: usage error" 2 "$WEFT_BIN" eval --data x
 tap_run_fails "--save in a directory that does not exist: exit status 1" 1 "$WEFT_BIN" train --save "$tap_tmp/no/such"
+tap_run_fails "--save of a worker, too, before it has connected" 1 "$WEFT_BIN" worker --servers 127.0.0.1:9 --security none \
+    --data "$WEFT_SOURCE_ROOT/data/adult/adult.data.zst" --save "$tap_tmp/no/such"
+tap_like "the error names the file" "$(cat "$tap_tmp/run.out")" "^weft worker: cannot write $tap_tmp/no/such: No such file"
 # The directory is removed during training: the result is reported nevertheless.
 mkdir "$tap_tmp/removed"
 "$WEFT_BIN" train --workers 2 --servers 1 --epochs 1 --save "$tap_tmp/removed/model" \
