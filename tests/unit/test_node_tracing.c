@@ -2,12 +2,14 @@
 #include "node/tracing.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -75,6 +77,40 @@ static void a_full_disk_is_logged(void **state)
     assert_string_equal(heard, "");
 }
 
+/* The file has room for the announcement of the endpoint only. */
+static void a_disk_that_becomes_full_is_logged(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/weft-trace-XXXXXX", heard[256] = "", wanted[256];
+    struct weft_tracing tracing;
+    struct weft_tracing_feed feed;
+    struct weft_udp_config config;
+    struct weft_ep *ep = NULL;
+    struct rlimit before;
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    const struct rlimit small = {.rlim_cur = 100, .rlim_max = before.rlim_max};
+    assert_true(signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
+
+    weft_udp_config_default(&config);
+    weft_tracing_open(&tracing, path, (struct weft_node_log){hear, heard});
+    weft_tracing_attach(&tracing, "shard 0", &config, &feed);
+    assert_string_equal(heard, "");
+    assert_int_equal(weft_ep_new(&config.ep, &ep), WEFT_OK);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    config.observer.observe(config.observer.arg, ep, true);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    (void)snprintf(wanted, sizeof(wanted), "the trace %s ends here: File too large", path);
+    assert_string_equal(heard, wanted);
+    heard[0] = '\0';
+    weft_ep_free(ep);
+    weft_tracing_close(&tracing);
+    assert_string_equal(heard, "");
+    assert_int_equal(unlink(path), 0);
+}
+
 static void an_endpoint_is_traced(void **state)
 {
     (void)state;
@@ -129,6 +165,7 @@ int main(void)
         cmocka_unit_test(without_a_file_nothing_is_traced),
         cmocka_unit_test(a_file_that_cannot_be_made_is_logged),
         cmocka_unit_test(a_full_disk_is_logged),
+        cmocka_unit_test(a_disk_that_becomes_full_is_logged),
         cmocka_unit_test(an_endpoint_is_traced),
     };
     return cmocka_run_group_tests_name("node/tracing", tests, NULL, NULL);
