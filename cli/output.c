@@ -1,5 +1,7 @@
 #include "cli/output.h"
 
+#include "file/target.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -204,7 +206,7 @@ weft_status weft_output_check(const char *path, bool may_be_stream, struct weft_
         return WEFT_IO;
     }
     char *copy = NULL;
-    bool good = weft_output_target(path, &copy) == WEFT_OK;
+    bool good = weft_file_target(path, &copy) == WEFT_OK;
     good = good && (is_there && !S_ISREG(about.st_mode)
                         ? access(path, W_OK) == 0
                         : access(dirname(copy), W_OK | X_OK) == 0);

@@ -32,8 +32,7 @@ static int merge(const char *const *inputs, uint32_t count, const char *output)
         return weft_cli_fail("trace merge", "%s%s: no records: the file is empty", inputs[0],
                              count > 1 ? " and the others" : "");
     }
-    if (weft_records_check_path(output, true, &error) != WEFT_OK ||
-        weft_records_make(inputs, count, output, true, NULL, &sum, &error) != WEFT_OK) {
+    if (weft_records_make(inputs, count, output, true, NULL, &sum, &error) != WEFT_OK) {
         return weft_cli_fail("trace merge", "%s", error.text);
     }
     printf("%s: %u process%s, %llu RPCs, %llu answers by servers, %llu records\n", output,
