@@ -69,8 +69,9 @@ struct weft_shard_journal_report {
 weft_status weft_shard_journal_init(struct weft_shard *shard,
                                     const struct weft_shard_journal_config *config);
 
-/* Replay some records. False: the replay is done. Otherwise add a slab or more memory if requested,
- * and call again. Finish the replay before the first worker connects. */
+/* Replay some records. False: the replay is done. Otherwise add all slabs or more memory, if
+ * requested, and call again. A record that needs more rows than there is room for is refused only
+ * if no slab was added. Finish the replay before the first worker connects. */
 bool weft_shard_journal_replay(struct weft_shard *shard);
 
 /* True: the replay cannot continue before weft_shard_journal_grow. */

@@ -79,6 +79,8 @@ struct weft_shard_journal {
     struct weft_ring_cursor last;   /* of the source: after the last intact record */
     uint64_t needed;                /* position from which the checkpoint may lack records */
     uint32_t cursor_life;
+    bool waited;          /* for slabs, before the record at the cursor; */
+    uint32_t waited_room; /* the table then had room for so many rows */
     bool ends_in_life; /* the last replayed record is LIFE */
     struct weft_shard_journal_report report;
     struct weft_ring_cursor *cut; /* (tables_max,): position of each table in the cut in progress */

@@ -269,16 +269,24 @@ static uint64_t value_of(const struct weft_ring_record *record)
     return body.value;
 }
 
-static bool replay_aggregate(struct weft_shard *shard, const struct weft_ring_record *record)
+/* The message in an AGGREGATE record; NULL if the record is too short for it. */
+static const uint8_t *message_of(const struct weft_ring_record *record, struct value_body *body_p)
 {
     const size_t room = record->bytes - sizeof(*record);
-    struct value_body body;
-    if (room < sizeof(body)) {
-        return false;
+    if (room < sizeof(*body_p)) {
+        return NULL;
     }
-    memcpy(&body, record + 1, sizeof(body));
-    const uint8_t *bytes = (const uint8_t *)(record + 1) + sizeof(body);
-    return body.bytes <= room - sizeof(body) && body.value <= UINT32_MAX &&
+    memcpy(body_p, record + 1, sizeof(*body_p));
+    return body_p->bytes <= room - sizeof(*body_p)
+               ? (const uint8_t *)(record + 1) + sizeof(*body_p)
+               : NULL;
+}
+
+static bool replay_aggregate(struct weft_shard *shard, const struct weft_ring_record *record)
+{
+    struct value_body body;
+    const uint8_t *bytes = message_of(record, &body);
+    return bytes != NULL && body.value <= UINT32_MAX &&
            weft_shard_aggregate_replay(shard, record->table, (uint32_t)body.value, bytes,
                                        body.bytes);
 }
@@ -385,10 +393,41 @@ static bool stalls(struct weft_shard_journal *journal, const struct weft_ring_re
     return record->position >= journal->needed && !weft_ring_copy(&journal->ring, record);
 }
 
+/* True: the replay must wait for slabs, as the table may have too little room for the rows of this
+ * aggregate. The dead process had more: it kept room for its longest sums. False if the driver
+ * added none since the last call: the record is then replayed with the room that there is. */
+static bool waits_for_rows(struct weft_shard *shard, const struct weft_ring_record *record)
+{
+    struct weft_shard_journal *journal = shard->journal;
+    struct weft_table *table =
+        record->type == RECORD_AGGREGATE ? shard_table(shard, record->table) : NULL;
+    struct weft_aggregate_view view;
+    struct value_body body;
+    size_t slab_bytes;
+    if (table == NULL || record->position < journal_mark_of(journal, record->table)[0]) {
+        return false;
+    }
+    const uint8_t *bytes = message_of(record, &body);
+    if (bytes == NULL ||
+        weft_aggregate_unpack(bytes, body.bytes, table->spec.dim, &view) != WEFT_OK ||
+        weft_table_room(table) >= view.request.rows) {
+        return false;
+    }
+    weft_table_want_rows(table, view.request.rows);
+    if (!weft_table_wants_slab(table, &slab_bytes) ||
+        (journal->waited && journal->waited_room == weft_table_room(table))) {
+        return false;
+    }
+    journal->waited = true;
+    journal->waited_room = weft_table_room(table);
+    return true;
+}
+
 static void replay(struct weft_shard *shard, const struct weft_ring_record *record)
 {
     struct weft_shard_journal *journal = shard->journal;
     journal->cursor.position = record->position;
+    journal->waited = false;
     bool done = replay_record(shard, record);
     while (shard->step_tables > 0) {
         weft_shard_step(shard, 0);
@@ -411,6 +450,9 @@ bool weft_shard_journal_replay(struct weft_shard *shard)
             weft_ring_next(&journal->source, &journal->cursor_life, &next);
         if (record != NULL && ends_here(journal, record, next)) {
             record = NULL;
+        }
+        if (record != NULL && waits_for_rows(shard, record)) {
+            return true;
         }
         journal->stalled = stalls(journal, record);
         if (journal->stalled) {

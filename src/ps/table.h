@@ -139,6 +139,9 @@ weft_status weft_table_declare(struct weft_table *table, const struct weft_table
  * *bytes_p: size for add_slab. */
 bool weft_table_wants_slab(const struct weft_table *table, size_t *bytes_p);
 
+/* Number of rows that can be created without another slab. */
+uint32_t weft_table_room(const struct weft_table *table);
+
 /* From now on keep room for this many more rows, because one request may contain that many new
  * ones, and half a slab was too little. */
 void weft_table_want_rows(struct weft_table *table, uint32_t rows);

@@ -180,9 +180,6 @@ uint32_t weft_table_apply_any(struct weft_table *table, struct weft_table_row *c
 
 /* table_evict.c */
 
-/* Number of rows that can be created without another slab. */
-uint32_t weft_table_room(const struct weft_table *table);
-
 /* Make room for one row; false if no row may be evicted. */
 bool weft_table_evict_one(struct weft_table *table);
 /* TTL: check the next few rows for expiry. */

@@ -14,6 +14,7 @@ struct bench {
     struct weft_shard *shard;
     enum weft_worker_death on_death;
     uint32_t delay_max;
+    uint64_t slab_bytes; /* 0 = the default */
     uint32_t rpc_id;
     uint8_t message[8][4096];
     uint32_t messages;
@@ -29,6 +30,7 @@ static struct weft_shard *shard_for(struct bench *b, uint32_t aggregators)
     config.aggregators_max = aggregators;
     config.on_death = b->on_death;
     config.delay_max = b->delay_max;
+    config.slab_bytes = b->slab_bytes > 0 ? b->slab_bytes : config.slab_bytes;
     return shard_rig_new(b->net, SHARD, &config);
 }
 
@@ -37,12 +39,15 @@ static struct weft_shard *shard_new(struct bench *b)
     return shard_for(b, 1);
 }
 
-static struct bench *bench_with(uint64_t seed, enum weft_worker_death on_death, uint32_t delay_max)
+static struct bench *bench_alloc(void)
 {
     struct bench *b = calloc(1, sizeof(*b));
     assert_non_null(b);
-    b->on_death = on_death;
-    b->delay_max = delay_max;
+    return b;
+}
+
+static void bench_begin(struct bench *b, uint64_t seed)
+{
     b->net = fake_net_new(seed);
     b->net->packet_bytes = 400;
     b->shard = shard_new(b);
@@ -55,6 +60,14 @@ static struct bench *bench_with(uint64_t seed, enum weft_worker_death on_death, 
         b->net->nodes[n].incarnation = 1000 + n;
         fake_connect(b->net, SHARD, n);
     }
+}
+
+static struct bench *bench_with(uint64_t seed, enum weft_worker_death on_death, uint32_t delay_max)
+{
+    struct bench *b = bench_alloc();
+    b->on_death = on_death;
+    b->delay_max = delay_max;
+    bench_begin(b, seed);
     return b;
 }
 
@@ -960,6 +973,54 @@ static void journal(void **state)
     free(own);
 }
 
+/* Replay `source` in a new process, whose driver adds up to `slabs` slabs. Returns the number of
+ * records that it refused. */
+static uint64_t replay_of(struct bench *b, const uint8_t *source, uint8_t *own, uint32_t slabs)
+{
+    const struct weft_shard_journal_config config = {.memory = memset(own, 0, JOURNAL_BYTES),
+                                                     .bytes = JOURNAL_BYTES,
+                                                     .bytes_max = JOURNAL_BYTES,
+                                                     .lineage = 3,
+                                                     .source = source,
+                                                     .source_bytes = JOURNAL_BYTES};
+    uint16_t table;
+    size_t bytes;
+    shard_rig_end(b->shard);
+    b->shard = shard_new(b);
+    assert_int_equal(weft_shard_journal_init(b->shard, &config), WEFT_OK);
+    while (weft_shard_journal_replay(b->shard)) {
+        for (; slabs > 0 && weft_shard_wants_slab(b->shard, &table, &bytes); slabs--) {
+            assert_int_equal(weft_shard_add_slab(b->shard, table, malloc(bytes), bytes), WEFT_OK);
+        }
+    }
+    return weft_shard_journal_report(b->shard)->refused;
+}
+
+/* Slabs of 32 rows, so that room is kept for 16. A sum of 50 new rows is refused once; from then on
+ * room is kept for the next. The process that replays it keeps none yet. */
+static void journal_of_a_long_sum(void **state)
+{
+    (void)state;
+    uint8_t *own = aligned_alloc(8, JOURNAL_BYTES), *last = aligned_alloc(8, JOURNAL_BYTES);
+    struct bench *b = bench_alloc();
+    b->slab_bytes = 1024;
+    bench_begin(b, 1);
+    declare(b, WORKER, asp, SESSION);
+    declare(b, OTHER, asp, SESSION);
+    assert_int_equal(aggregate(b, 1, usual), WEFT_RPC_FULL);
+    assert_int_equal(aggregate(b, 1, usual), WEFT_RPC_OK);
+    assert_int_equal(rows_with(b->shard, 2), ROWS);
+    assert_int_equal(replay_of(b, b->journal, own, UINT32_MAX), 0);
+    assert_int_equal(rows_with(b->shard, 2), ROWS);
+    assert_int_equal(replay_of(b, own, last, UINT32_MAX), 0); /* the record was copied once */
+    assert_int_equal(rows_with(b->shard, 2), ROWS);
+    assert_int_equal(replay_of(b, b->journal, own, 1), 1); /* without memory it is given up */
+    assert_int_equal(rows_with(b->shard, 2), 0);
+    bench_free(b);
+    free(own);
+    free(last);
+}
+
 /* The aggregator's process dies in the middle of a message; the next one uses its number. */
 static void aggregator_comes_again(void **state)
 {
@@ -1041,6 +1102,7 @@ int main(void)
         cmocka_unit_test(bsp_means),
         cmocka_unit_test(the_dead_are_not_in_a_mean),
         cmocka_unit_test(journal),
+        cmocka_unit_test(journal_of_a_long_sum),
         cmocka_unit_test(aggregator_comes_again),
         cmocka_unit_test(memory_is_touched_when_used),
     };
