@@ -217,8 +217,9 @@ void weft_table_hot_total(const struct weft_table *table, struct weft_hot_total 
 uint64_t weft_table_hot_removed(const struct weft_table *table)
 {
     uint64_t updates = table->hot.removed;
-    for (uint32_t i = 0; table->spec.eviction == WEFT_EVICTION_TTL && i < table->hot.listed; i++) {
-        const struct weft_table_row *row = listed_row(table, i);
+    const uint32_t slots = table->spec.eviction == WEFT_EVICTION_TTL ? table->rows_begun : 0;
+    for (uint32_t number = 0; number < slots; number++) {
+        const struct weft_table_row *row = table_row_at(table, number);
         const bool is_live = (row->number & TABLE_ROW_LIVE) != 0;
         updates += is_live && table_row_expired(table, row) ? row->count : 0;
     }

@@ -74,9 +74,9 @@ uint32_t weft_table_hot_listed(const struct weft_table *table, struct weft_hot_r
 
 void weft_table_hot_total(const struct weft_table *table, struct weft_hot_total *total_p);
 
-/* Updates of removed rows, and of listed rows that have expired: those of other rows, and no more
- * than these, are missing in the counts of weft_table_hot.
- * Cost:    O(hot_top) with eviction by TTL, else O(1). */
+/* Updates of removed rows, and of rows that have expired: with the counts of all other rows they
+ * are all updates. Not only listed rows: one that has expired may have left the list since.
+ * Cost:    with eviction by TTL it reads the header of every row, a cache line each; else O(1). */
 uint64_t weft_table_hot_removed(const struct weft_table *table);
 
 #endif
