@@ -97,6 +97,9 @@ static weft_status slots_init(struct weft_shard *shard)
     const struct weft_shard_config *config = &shard->config;
     const uint32_t of_workers = config->workers_max * shard->slots_per_worker;
     weft_status status = WEFT_OK;
+    for (uint32_t i = 0; i < shard->slot_count; i++) {
+        shard->slots[i].spans = &shard->spans[i];
+    }
     for (uint32_t i = of_workers; status == WEFT_OK && i < shard->slot_count; i++) {
         struct shard_slot *slot = &shard->slots[i];
         slot->worker = config->workers_max + (i - of_workers) / WEFT_AGGREGATE_PULLS;
@@ -131,6 +134,7 @@ static weft_status shard_init(struct weft_shard *shard)
     shard->step_to = calloc(config->tables_max, sizeof(*shard->step_to));
     shard->workers = calloc(config->workers_max + aggregators, sizeof(*shard->workers));
     shard->slots = calloc(shard->slot_count, sizeof(*shard->slots));
+    shard->spans = calloc(shard->slot_count, sizeof(*shard->spans));
     shard->pushes =
         calloc((size_t)config->tables_max * config->workers_max, sizeof(*shard->pushes));
     shard->critical =
@@ -144,7 +148,7 @@ static weft_status shard_init(struct weft_shard *shard)
         shard->step_to == NULL || shard->workers == NULL || shard->slots == NULL ||
         shard->chunk_rows == NULL || shard->chunk_hashes == NULL || shard->chunk_ids == NULL ||
         shard->values == NULL || shard->pushes == NULL || shard->restored == NULL ||
-        shard->critical == NULL) {
+        shard->critical == NULL || shard->spans == NULL) {
         return WEFT_NOMEM;
     }
     weft_status status = weft_shard_members_init(shard);
@@ -236,6 +240,7 @@ void weft_shard_free(struct weft_shard *shard)
     free(shard->step_to);
     free(shard->workers);
     free(shard->slots);
+    free(shard->spans);
     free(shard->chunk_rows);
     free(shard->chunk_hashes);
     free(shard->chunk_ids);

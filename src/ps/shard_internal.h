@@ -69,7 +69,7 @@ struct shard_slot {
     uint32_t rows; /* elements after the head, from the grid; with packed ids: rows that have
                     * arrived */
     struct weft_rpc_request request;
-    struct weft_rpc_spans spans;
+    struct weft_rpc_spans *spans; /* its entry of the shard's; NULL: not in `slots` */
     uint64_t b_ns;
     uint64_t proc_ns;
     uint64_t overlap_ns;
@@ -191,6 +191,7 @@ struct weft_shard {
     uint32_t partial_count;
     struct shard_slot *slots; /* ordered by worker: push slots, pull slots, the TABLE and the LIST
                                * slot; then by aggregator: WEFT_AGGREGATE_PULLS pull slots */
+    struct weft_rpc_spans *spans; /* (slot_count,): apart, as some slots are made on the stack */
     uint64_t *list_ids;       /* (workers_max, list_ids): lists of pulls; NULL = none */
     uint32_t slots_per_worker;
     uint32_t slot_count;

@@ -113,7 +113,7 @@ void weft_shard_request_open(struct weft_shard *shard, struct shard_slot *slot,
     slot->clock = slot->update ? update_clock(shard, slot, tag.number) : tag.number;
     slot->rows = 0;
     slot->id_bytes = 0;
-    weft_rpc_spans_clear(&slot->spans);
+    weft_rpc_spans_clear(slot->spans);
     slot->proc_ns = slot->overlap_ns = slot->wait_ns = 0;
     if (!tag_good) {
         shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
@@ -328,7 +328,7 @@ void weft_shard_request_chunk(struct weft_shard *shard, struct shard_slot *slot,
     if (!taken) {
         refuse(shard, event);
     }
-    weft_rpc_spans_add(&slot->spans, begin_ns, shard_clock_ns(shard));
+    weft_rpc_spans_add(slot->spans, begin_ns, shard_clock_ns(shard));
 }
 
 /* ---- replies --------------------------------------------------------------------------------- */
@@ -631,7 +631,7 @@ void weft_shard_request_closed(struct weft_shard *shard, struct shard_slot *slot
         return;
     }
     slot->b_ns = event->at_ns;
-    weft_rpc_spans_split(&slot->spans, slot->b_ns, &slot->overlap_ns, &slot->proc_ns);
+    weft_rpc_spans_split(slot->spans, slot->b_ns, &slot->overlap_ns, &slot->proc_ns);
     if (is_push) {
         if (!lacks_list) {
             weft_rpc_window_mark(&shard->workers[slot->worker].closed, slot->request.rpc_id);
