@@ -1,6 +1,7 @@
 #include "ps/id_sort.h"
 
 #include <stdbool.h>
+#include <string.h>
 
 enum {
     DIGIT = 8,       /* bits of a pass: clearing and adding up the counters costs as much as */
@@ -24,8 +25,10 @@ static void positions(uint32_t *counts, uint32_t digits)
 static void sort_top(const uint64_t *ids, uint32_t count, uint32_t low, uint32_t digit,
                      struct weft_id_sort *half, struct weft_id_sort *whole)
 {
-    uint32_t first[1 << DIGIT_MANY] = {0}, second[1 << DIGIT_MANY] = {0};
+    uint32_t first[1 << DIGIT_MANY], second[1 << DIGIT_MANY];
     const uint32_t mask = (UINT32_C(1) << digit) - 1;
+    memset(first, 0, sizeof(*first) << digit);
+    memset(second, 0, sizeof(*second) << digit);
     for (uint32_t i = 0; i < count; i++) {
         const uint64_t bits = ids[i] >> low;
         first[bits & mask]++;
