@@ -71,14 +71,12 @@ static bool print_text(const struct weft_recdb_hotness *hotness, const struct qu
     }
     printf("%" PRIu64 " updates; %zu parameters tracked; %s\n", hotness->updates, hotness->count,
            hotness->exact ? "every parameter was counted (exact)"
-                          : "approximate: updates of rows that were evicted or have expired are in no "
-                            "parameter's count, and pushes of ids without a row are not counted");
-    if (hotness->removed > 0 || !hotness->has_removed) {
-        printf("%s%" PRIu64 " updates (%.2f %%) were of such rows%s\n",
-               hotness->has_removed ? "" : "at least ", hotness->removed,
-               100 * (double)hotness->removed / (double)hotness->updates,
-               hotness->has_removed ? ""
-                                    : "; records of an earlier release do not have the number");
+                          : "approximate: updates of rows that were evicted or have expired are in "
+                            "no parameter's count, and pushes of ids without a row are not "
+                            "counted");
+    if (hotness->removed > 0) {
+        printf("%" PRIu64 " updates (%.2f %%) were of such rows\n", hotness->removed,
+               100 * (double)hotness->removed / (double)hotness->updates);
     }
     print_shares(hotness);
     printf("%6s %6s %20s %14s %9s\n", "rank", "table", "id", "updates", "share");
@@ -116,10 +114,10 @@ int weft_cli_trace_hot(int argc, char **argv)
         .name = "trace hot",
         .summary = "list the most updated parameters, and the share of the top k",
         .description =
-            "FILE is a database written by --records; several files are parts of one run. Servers\n"
-            "count the updates of every row, and record the rows with the most. A share is computed\n"
-            "from these counts, which are never too high. If rows were evicted or expired, their\n"
-            "counts are lost; \"at most\" is the share with all lost updates added.",
+            "FILE is a database written by --records; several files are parts of one run.\n"
+            "Servers count the updates of every row, and record the rows with the most. A share\n"
+            "is computed from these counts, which are never too high. If rows were evicted or\n"
+            "expired, their counts are lost; \"at most\" is the share with all lost updates added.",
         .example = "  weft trace hot run.db\n"
                    "  weft trace hot run.db --json | jq '.shares[] | select(.top == 1000)'",
         .options = options,

@@ -290,7 +290,7 @@ void weft_ps_update_join(struct weft_ps_client *client, struct ps_part *part);
 /* A reply reported the number of updates that its shard has opened. */
 void weft_ps_update_set_count(struct weft_ps_client *client, uint32_t shard, uint32_t count);
 /* An operation waits for a push of this table. True: this completed the update that was still
- * gathering pushes. */
+ * collecting pushes. */
 bool weft_ps_update_waited_for(struct weft_ps_client *client, uint16_t table);
 /* True: an update was completed since the last call. */
 bool weft_ps_updates_completed(struct weft_ps_client *client);

@@ -125,7 +125,8 @@ static bool chunk_finite(const struct weft_table *table, const struct push_chunk
         return weft_values_finite(chunk->blocks, (size_t)chunk->count * table->block_floats);
     }
     for (uint32_t i = 0; i < chunk->count; i++) {
-        if (!weft_values_finite(chunk->blocks + (size_t)i * chunk->block_bytes, used_of(table, chunk, i))) {
+        const uint8_t *block = chunk->blocks + (size_t)i * chunk->block_bytes;
+        if (!weft_values_finite(block, used_of(table, chunk, i))) {
             return false;
         }
     }
@@ -184,7 +185,8 @@ static void drop_not_finite(struct weft_shard *shard, struct weft_table *table,
                             const struct push_chunk *chunk)
 {
     for (uint32_t i = 0; i < chunk->count; i++) {
-        if (!weft_values_finite(chunk->blocks + (size_t)i * chunk->block_bytes, used_of(table, chunk, i))) {
+        const uint8_t *block = chunk->blocks + (size_t)i * chunk->block_bytes;
+        if (!weft_values_finite(block, used_of(table, chunk, i))) {
             shard->chunk_rows[i] = NULL;
             table->counters.not_finite++;
         }
