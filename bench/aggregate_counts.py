@@ -59,7 +59,7 @@ def measure(args, share, rows, pushes, turn):
                                "--seed", str(turn + 1)], float(args.seconds), float(args.warmup))
     finally:
         job.end()
-    return {"share": share, "rows": rows, "sum": pushes, "mtu": args.mtu, "count": args.count,
+    return {"share": share, "rows": rows, "sum": pushes, "mtu": args.mtu, "count": args.count, "turn": turn,
             "unanswered": load["run"]["unanswered"], **span}
 
 
@@ -108,12 +108,15 @@ def solve(matrix, right):
 
 
 def fit(runs):
-    """[a, b, c, d], by least squares of relative errors; of too few runs b alone."""
+    """[a, b, c, d], by least squares of relative errors; of too few runs b alone. 0: of what no run has, such as
+    rows created."""
     if len(runs) < 6:
         return [0, sum(run["server_instructions"] for run in runs) / sum(counts(run)[1] for run in runs), 0, 0]
     lines = [[value / run["server_instructions"] for value in counts(run)] for run in runs]
-    square = [[sum(line[i] * line[k] for line in lines) for k in range(4)] for i in range(4)]
-    return solve(square, [sum(line[i] for line in lines) for i in range(4)])
+    used = [part for part in range(4) if any(line[part] for line in lines)]
+    square = [[sum(line[i] * line[k] for line in lines) for k in used] for i in used]
+    factors = dict(zip(used, solve(square, [sum(line[i] for line in lines) for i in used])))
+    return [factors.get(part, 0) for part in range(4)]
 
 
 def cost(factors, run, parts=(0, 1, 2, 3)):
@@ -145,7 +148,7 @@ def table(runs):
                 f"{run['rows_created'] / run['updates']:8.3f} "
                 f"{run['server_instructions'] / run['updates']:13.1f} {cost(factors, run):6.1f} ")
         base = [one for one in served if one["sum"] == 0 and
-                all(one[key] == run[key] for key in ("share", "rows", "mtu"))]
+                all(one.get(key) == run.get(key) for key in ("share", "rows", "mtu", "turn"))]
         if run["sum"] != 0:
             line += f"{removed(run):8.3f} "
             line += comparison(run, base[0], factors) if base and run["count"] != "boxes" else " " * 56
