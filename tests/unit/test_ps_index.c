@@ -309,30 +309,39 @@ static void sums_run(uint32_t dim, uint8_t mode)
     finish(&narrow);
 }
 
-/* Room for sums of a length is made when the first have arrived. */
+/* Room for sums of a length is made when the first have arrived, whether these were refused or, as
+ * their rows existed, applied. */
 static void room_for_sums(void **state)
 {
     (void)state;
-    enum { N = 2000 };
-    static uint64_t ids[N], hashes[N];
+    enum { N = 2000, PIECE = 16 };
+    static uint64_t ids[2 * N], hashes[N];
     static struct weft_table_row *rows[N];
     static uint8_t sums[N * 4], counts[N * 2];
     struct weft_table table;
     const struct weft_table_spec spec = {.dim = 1, .mode = WEFT_TABLE_ASP, .workers = 1};
-    table_make(&table, 4 * N, &spec);
-    for (uint32_t i = 0; i < N; i++) {
+    for (uint32_t i = 0; i < 2 * N; i++) {
         ids[i] = i;
-        counts[2 * i] = 1;
+        counts[2 * (i % N)] = 1;
     }
-    assert_false(weft_table_obtain_sums(&table, ids, N, hashes, rows));
-    give_slabs(&table);
-    const uint32_t before = weft_table_rows(&table);
-    assert_in_range(before, 1, N - 1);
-    assert_true(weft_table_obtain_sums(&table, ids, N, hashes, rows));
-    assert_int_equal(weft_table_rows(&table), before);
-    assert_int_equal(weft_table_apply_sums(&table, ids, N, sums, counts, hashes, rows), N);
-    assert_int_equal(weft_table_rows(&table), N);
-    finish(&table);
+    for (int existed = 0; existed < 2; existed++) {
+        table_make(&table, 4 * N, &spec);
+        for (uint32_t from = 0; existed && from < N; from += PIECE) {
+            give_slabs(&table);
+            assert_true(weft_table_obtain_sums(&table, ids + from, PIECE, hashes, rows));
+            (void)weft_table_apply_sums(&table, ids + from, PIECE, sums, counts, hashes, rows);
+        }
+        give_slabs(&table);
+        assert_in_range(weft_table_room(&table), 1, N - 1);
+        assert_int_equal(weft_table_obtain_sums(&table, ids, N, hashes, rows), existed);
+        give_slabs(&table);
+        const uint32_t before = weft_table_rows(&table);
+        assert_true(weft_table_obtain_sums(&table, ids + N, N, hashes, rows));
+        assert_int_equal(weft_table_rows(&table), before); /* not before they are applied */
+        assert_int_equal(weft_table_apply_sums(&table, ids + N, N, sums, counts, hashes, rows), N);
+        assert_int_equal(weft_table_rows(&table), before + N);
+        finish(&table);
+    }
 }
 
 static void sums_in_pieces_like_at_once(void **state)
