@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-enum { SHARD = 0, IDS = 60, DIM = 3, OPS = 4, WORKERS_MAX = 5, CLOCKS_MAX = 12 };
+enum { SHARD = 0, IDS = 60, DIM = 5, OPS = 4, WORKERS_MAX = 5, CLOCKS_MAX = 12 };
 enum { BOXES_MAX = 3, SHARD_ABOVE = 99 };
 enum { STALENESS = 2, PULL_IDS = 30 };
 
