@@ -17,6 +17,7 @@ void weft_coll_config_default(struct weft_coll_config *config_p)
         .segment_bytes = 126 << 10,
         .small_bytes = 1408,
         .small_ranks = 16,
+        .bcast_bytes = 64 << 10,
         .receivers_max = 8,
         .abort_ns = WEFT_NS_PER_S,
     };
@@ -178,6 +179,7 @@ static uint32_t members_hash(const struct weft_coll_config *c, const uint32_t *r
     uint64_t h = weft_mix64(c->segment_bytes | (uint64_t)c->small_bytes << 32);
     h = weft_mix64(h ^ (c->small_ranks | (uint64_t)n << 32));
     h = weft_mix64(h ^ (c->pool_bytes | (uint64_t)c->ops_max << 48));
+    h = weft_mix64(h ^ c->bcast_bytes);
     h = c->settings != 0 ? weft_mix64(h ^ c->settings) : h;
     for (uint32_t i = 0; i < n; i++) {
         h = weft_mix64(h ^ (ranks[i] + UINT64_C(1)));

@@ -108,6 +108,7 @@ struct weft_coll_config {
     uint32_t small_bytes;   /* longest vector that every rank sends to all others, if there are at
                              * most small_ranks ranks */
     uint32_t small_ranks;
+    uint32_t bcast_bytes;   /* longest vector that the root of a broadcast sends to all others */
     uint32_t receivers_max; /* ranks that this rank sends to concurrently; 0 = no limit */
     uint64_t abort_ns;      /* maximum time to notify other ranks of a failure before connections
                              * are closed. After a CLOSE, half of this time is the wait for such a
@@ -229,7 +230,8 @@ struct weft_coll_counters {
 };
 
 /* 1,024 peers, 16 groups, 64 operations, 64 MiB of pool, segments of 126 KiB, small up to 1,408
- * bytes and 16 ranks, 8 receivers at a time, 1 s; the caller sets rank, ranks and epoch. */
+ * bytes and 16 ranks, a broadcast's root sends up to 64 KiB itself, 8 receivers at a time, 1 s; the
+ * caller sets rank, ranks and epoch. */
 void weft_coll_config_default(struct weft_coll_config *config_p);
 
 /* `name` for the endpoint's configuration. */

@@ -79,7 +79,7 @@ static enum slices slices_of(const struct weft_coll_config *config, const struct
     }
     bool pair = s->n == 2 && bytes <= slice_bytes_max(config);
     if (s->kind == WEFT_COLL_BROADCAST) {
-        return bytes <= config->segment_bytes / 2 || pair ? SLICES_ROOT : SLICES_VECTOR;
+        return bytes <= config->bcast_bytes || pair ? SLICES_ROOT : SLICES_VECTOR;
     }
     if (s->kind == WEFT_COLL_REDUCE) {
         return bytes <= config->small_bytes || pair ? SLICES_ROOT : SLICES_VECTOR;

@@ -182,6 +182,7 @@ static void config_draw(struct swarm_coll *s, struct weft_prng *prng)
     c->segment_bytes = segments[weft_prng_below(prng, WEFT_ARRAY_COUNT(segments))];
     c->small_bytes = (uint32_t)weft_prng_below(prng, weft_min_u64(c->segment_bytes, 1409));
     c->small_ranks = (uint32_t)weft_prng_below(prng, 10);
+    c->bcast_bytes = c->segment_bytes;
     c->receivers_max = (uint32_t)weft_prng_below(prng, 5);
     uint64_t least = (uint64_t)(s->n - 1) * (64 << 10);
     c->pool_bytes =

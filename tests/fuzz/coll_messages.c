@@ -491,6 +491,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     config.pool_bytes = 256 << 10;
     config.segment_bytes = 4096;
     config.small_bytes = 600;
+    config.bcast_bytes = 4096;
     weft_status status = weft_coll_new(&config, (struct weft_msgr){&ops, &fake}, &fake.coll);
     WEFT_ASSERT(status == WEFT_OK);
     uint32_t group;

@@ -336,6 +336,26 @@ static void test_segments(void **state)
     }
 }
 
+/* A broadcast of up to 64 KiB takes one step, a longer one two. */
+static void test_short_broadcast(void **state)
+{
+    (void)state;
+    struct weft_coll_config config;
+    weft_coll_config_default(&config);
+    for (uint32_t n = 3; n <= 64; n++) {
+        struct weft_coll_call call = {.kind = WEFT_COLL_BROADCAST, .type = WEFT_COLL_I8};
+        struct shape shape;
+        call.count = 64 << 10;
+        assert_true(weft_coll_shape_make(&config, &call, n, n - 1, &shape));
+        assert_int_equal(shape.slices, SLICES_ROOT);
+        assert_int_equal(shape.senders, PARTY_NONE);
+        call.count++;
+        assert_true(weft_coll_shape_make(&config, &call, n, n - 1, &shape));
+        assert_int_equal(shape.slices, SLICES_VECTOR);
+        assert_int_equal(shape.senders, PARTY_ROOT);
+    }
+}
+
 /* Long chunks of a message are equally long, but for the grains; short ones fill their packets. */
 static void test_even_chunks(void **state)
 {
@@ -679,7 +699,7 @@ int main(void)
         cmocka_unit_test(test_send_recv),      cmocka_unit_test(test_send_recv_many),
         cmocka_unit_test(test_very_long),      cmocka_unit_test(test_many_at_once),
         cmocka_unit_test(test_pair_in_place),  cmocka_unit_test(test_even_chunks),
-        cmocka_unit_test(test_segments),
+        cmocka_unit_test(test_segments),       cmocka_unit_test(test_short_broadcast),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
