@@ -183,8 +183,10 @@ int weft_cli_sim_allreduce(int argc, char **argv)
          .value = &config.bound_ppm},
         {"feedback", NULL, "error feedback: missing elements are added to the next round",
          WEFT_OPTION_FLAG, .value = &config.feedback},
-        {"segment-bytes", "N", "maximum message size between two ranks, for up to 16 of them", WEFT_OPTION_U32,
-         &config.segment_bytes, .min = 2048, .max = 1 << 30},
+        {"segment-bytes", "N",
+         "maximum size of a segment; a slice longer than 16 of them has larger\n"
+         "ones",
+         WEFT_OPTION_U32, &config.segment_bytes, .min = 2048, .max = 1 << 30},
         {"receivers", "N", "receivers that a rank sends to concurrently; 0 = all", WEFT_OPTION_U32,
          &config.receivers_max, .max = 1024},
         {"rounds", "N", "number of rounds, back to back", WEFT_OPTION_U32, &config.rounds, .min = 1,
