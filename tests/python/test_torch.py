@@ -327,6 +327,26 @@ class Backend(unittest.TestCase):
             os.environ["WEFT_TEST_STORE"] = os.path.join(folder, "again")
             self.assertEqual(job(again), [[3, 3, 3]] * 3)
 
+    def test_groups_of_other_sizes_are_made_in_one_store(self):
+        def again(rank, ranks):
+            store = dist.FileStore(os.environ["WEFT_TEST_STORE"], ranks)
+            sums = []
+            for size in (4, 4, 2, 2, 1, 3, 4):
+                if rank < size:
+                    group = weft.torch.ProcessGroupWeft.from_store(store, rank, size, TIMEOUT)
+                    t = torch.ones(1)
+                    group.allreduce([t]).wait()
+                    sums.append(t.item())
+                    group.barrier().wait()
+                    group.shutdown()
+                dist.barrier()
+            return sums
+
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["WEFT_TEST_STORE"] = os.path.join(folder, "again")
+            want = [[4, 4, 2, 2, 1, 3, 4], [4, 4, 2, 2, 3, 4], [4, 4, 3, 4], [4, 4, 4]]
+            self.assertEqual(job(again, ranks=4), want)
+
     def test_what_weft_has_not_is_said(self):
         def asks(rank, ranks):
             said = []
@@ -848,6 +868,75 @@ class Failures(unittest.TestCase):
             for said, seconds in job(sizes, ranks=2, goodbye=False):
                 self.assertRegex(said, "rank [01] has a group of [23] ranks, and rank [01] one of [23]")
                 self.assertLess(seconds, 30)
+
+    def test_another_world_size_is_said_to_all(self):
+        def in_turn(rank, ranks, late):
+            """Two ranks fill a rendezvous of two. Rank 0 comes before rank 2 compares its size, or late."""
+            store = dist.FileStore(os.environ["WEFT_TEST_STORE"], ranks)
+
+            def until(key, number):
+                while store.add(key, 0) < number:
+                    time.sleep(0.005)
+
+            def compare(meeting, *what, get=weft.torch.process_group.rendezvous._Meeting._get):
+                until("weft/0/came", 3)
+                return get(meeting, *what)
+
+            until("weft/0/came", (2, 0, 1)[rank])
+            if late and rank == 0:
+                until("weft/0/wrong", 1)
+            elif not late and rank == 2:
+                weft.torch.process_group.rendezvous._Meeting._get = compare
+            begin = time.monotonic()
+            try:
+                weft.torch.ProcessGroupWeft.from_store(store, rank, (2, 2, 3)[rank], TIMEOUT)
+            except Exception as error:
+                return str(error), time.monotonic() - begin
+            return "nothing", 0
+
+        for late in (False, True):
+            with tempfile.TemporaryDirectory() as folder:
+                os.environ["WEFT_TEST_STORE"] = os.path.join(folder, "again")
+                for said, seconds in job(in_turn, late, goodbye=False):
+                    self.assertIn("rank 2 has a group of 3 ranks, and rank 1 one of 2", said)
+                    self.assertLess(seconds, 30)
+
+    def test_ranks_meet_again_after_another_world_size(self):
+        def twice(rank, ranks):
+            store = dist.FileStore(os.environ["WEFT_TEST_STORE"], ranks)
+            said = []
+            for size in (2 + rank, 2 + rank, 2):
+                try:
+                    group = weft.torch.ProcessGroupWeft.from_store(store, rank, size, TIMEOUT)
+                except Exception as error:
+                    said.append(str(error))
+                dist.barrier()
+            group.barrier().wait()
+            group.shutdown()
+            return said
+
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["WEFT_TEST_STORE"] = os.path.join(folder, "again")
+            for said in job(twice, ranks=2):
+                self.assertEqual(len(said), 2)
+                for text in said:
+                    self.assertRegex(text, "rank [01] has a group of [23] ranks, and rank [01] one of [23]")
+
+    def test_who_waits_for_the_first_rank_tells_the_others(self):
+        """The first rank ends before it has said its size."""
+
+        def without_first(rank, store):
+            if rank == 0:
+                store.add("weft/0/came", 1)
+                return True
+            while store.add("weft/0/came", 0) == 0:
+                time.sleep(0.005)
+            if rank == 1:
+                weft.torch.ProcessGroupWeft.from_store(store, 1, 3, datetime.timedelta(seconds=1))
+
+        for said, seconds in self._meets(without_first, ranks=3, seconds=60)[1:]:
+            self.assertIn("the first rank has not entered the rendezvous within 1 s", said)
+            self.assertLess(seconds, 30)
 
     def test_another_key_is_said(self):
         def own_key(rank, store):

@@ -27,12 +27,45 @@ class _Meeting:
     def __init__(self, store, rank, size, timeout):
         self._store, self._rank, self._size, self.timeout = store, rank, size, timeout
         self._end = time.monotonic() + timeout
-        came = store.add("weft/came", 1) - 1
-        self._name = "weft/first"
-        if came == 0:
-            store.set("weft/first/size", f"{rank} {size}")
-        self._first = [int(word) for word in self._get("size", "the first rank").split()]
-        self._name = f"weft/{came // self._first[1]}"
+        self._round = 0  # sizes differed in each one before
+        self._start = 0  # ranks that entered a rendezvous of this round before all of this one
+
+    def enter(self):
+        """Ranks meet in the order in which they come. The first rank of each rendezvous sets its size, with
+        which every other one compares its own: otherwise ranks would wait for some that do not exist."""
+        while self._store.add(f"weft/{self._round}/wrong", 0) > 0:
+            self._round += 1
+        self._look_back()
+        came = self._store.add(f"weft/{self._round}/came", 1) - 1
+        self._store.set(f"weft/{self._round}/here/{self._rank}", "1")
+        while came != self._start:
+            first, size = [int(word) for word in self._get("size", "the first rank").split()]
+            if came < self._start + size:
+                break
+            self._start += size
+        else:
+            first, size = self._rank, self._size
+            self._store.set(self._key("size"), f"{first} {size}")
+        if size != self._size:
+            text = (
+                f"rank {self._rank} has a group of {self._size} ranks, and rank {first} one of {size}; "
+                "start all ranks with the same world size, or use a new store"
+            )
+            self._store.set(f"weft/{self._round}/why", f"{size} {self._size} {text}")
+            self._store.add(f"weft/{self._round}/wrong", 1)
+            raise Error(text)
+
+    def _look_back(self):
+        """Raise the error of the last round if this rank has not been in it: it was waited for there."""
+        if self._round == 0:
+            return
+        last = f"weft/{self._round - 1}"
+        *sizes, text = self._store.get(f"{last}/why").decode().split(" ", 2)
+        here = f"{last}/here/{self._rank}"
+        if str(self._size) in sizes and not self._is_there(here, 0.001):
+            self._store.set(here, "1")
+            self._round -= 1  # it gives up there
+            raise Error(text)
 
     def left(self):
         """Seconds."""
@@ -41,50 +74,47 @@ class _Meeting:
     def is_over(self):
         return self._end <= time.monotonic()
 
-    def check_size(self):
-        """Otherwise ranks would wait for some that do not exist."""
-        rank, size = self._first
-        if size != self._size:
-            raise Error(
-                f"rank {self._rank} has a group of {self._size} ranks, and rank {rank} one of {size}; "
-                "start all ranks with the same world size"
-            )
-
     def exchange(self, what, value):
-        self._store.set(f"{self._name}/{what}/{self._rank}", value)
+        self._store.set(self._key(f"{what}/{self._rank}"), value)
         return [self._get(f"{what}/{i}", f"rank {i}") for i in range(self._size)]
 
     def from_first(self, what, make):
         """A value created by rank 0, at all ranks."""
         if self._rank == 0:
-            self._store.set(f"{self._name}/{what}", make())
+            self._store.set(self._key(what), make())
         return self._get(what, "rank 0")
 
     def give_up(self, why):
         """Report a failure, so that other ranks need not wait for their timeout. The first reason is kept."""
         try:
-            if not self._is_there("over", 0.001):
-                self._store.set(f"{self._name}/over", f"rank {self._rank} gave up: {why}")
+            if not self._is_there(self._key("over"), 0.001):
+                self._store.set(self._key("over"), f"rank {self._rank} gave up: {why}")
         except (Error, RuntimeError):
             pass  # without a store, the others fail as well
 
     def look(self):
         """Raise the failure that another rank has reported."""
-        if self._is_there("over", 0.001):
-            raise Error(self._store.get(f"{self._name}/over").decode())
+        if self._is_there(self._key("over"), 0.001):
+            raise Error(self._store.get(self._key("over")).decode())
+        why = f"weft/{self._round}/why"  # sizes differ; other ranks may be in another rendezvous
+        if self._is_there(why, 0.001):
+            raise Error(self._store.get(why).decode().split(" ", 2)[2])
+
+    def _key(self, what):
+        return f"weft/{self._round}/{self._start}/{what}"
 
     def _get(self, what, who):
-        while not self._is_there(what, min(PART_S, self.left())):
+        while not self._is_there(self._key(what), min(PART_S, self.left())):
             if self.is_over():
                 raise WaitTimeoutError(
                     f"{who} has not entered the rendezvous within {self.timeout:g} s, or it ended "
                     f"there (its {what.split('/')[0]} is not in the store)"
                 )
             self.look()
-        return self._store.get(f"{self._name}/{what}").decode()
+        return self._store.get(self._key(what)).decode()
 
-    def _is_there(self, what, seconds):
-        key, end = f"{self._name}/{what}", time.monotonic() + seconds
+    def _is_there(self, key, seconds):
+        end = time.monotonic() + seconds
         try:
             if not hasattr(self._store, "check"):  # PyTorch 1.13
                 self._store.wait([key], datetime.timedelta(seconds=seconds))
@@ -175,7 +205,7 @@ def meet(store, rank, size, timeout, *, world=False, **options):
     meeting = _Meeting(store, rank, size, timeout)
     comm = None
     try:
-        meeting.check_size()
+        meeting.enter()
         places = meeting.exchange("place", _place())
         comm = _open(meeting, rank, size, len(set(places)) == 1, options)
         _join(comm, meeting, meeting.exchange("address", comm.address))
