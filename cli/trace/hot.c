@@ -74,9 +74,12 @@ static bool print_text(const struct weft_recdb_hotness *hotness, const struct qu
                           : "approximate: updates of rows that were evicted or have expired are in "
                             "no parameter's count, and pushes of ids without a row are not "
                             "counted");
-    if (hotness->removed > 0) {
-        printf("%" PRIu64 " updates (%.2f %%) were of such rows\n", hotness->removed,
-               100 * (double)hotness->removed / (double)hotness->updates);
+    if (hotness->removed > 0 || !hotness->has_removed) {
+        printf("%s%" PRIu64 " updates (%.2f %%) were of such rows%s\n",
+               hotness->has_removed ? "" : "at least ", hotness->removed,
+               100 * (double)hotness->removed / (double)hotness->updates,
+               hotness->has_removed ? ""
+                                    : "; records of an earlier release do not have the number");
     }
     print_shares(hotness);
     printf("%6s %6s %20s %14s %9s\n", "rank", "table", "id", "updates", "share");
