@@ -180,6 +180,19 @@ static void answered(struct weft_coll_box *b, uint64_t now_ns)
     }
 }
 
+/* Of the vectors that wait, the link may have summed some before the box failed, in another epoch:
+ * it has got further than the ranks had agreed. */
+static void sum_all_again(struct weft_coll_box *b)
+{
+    WEFT_ASSERT(b->summing == BOX_NONE);
+    b->unsummed = b->head;
+    for (uint32_t i = b->head; i != BOX_NONE; i = b->entry[i].next) {
+        struct entry *e = &b->entry[i];
+        e->summed = e->complete = false;
+        e->reason = WEFT_COLL_BOX_FINE;
+    }
+}
+
 static void use_again(struct weft_coll_box *b, uint64_t now_ns)
 {
     trial_of(b)->state = ENTRY_FREE;
@@ -187,7 +200,7 @@ static void use_again(struct weft_coll_box *b, uint64_t now_ns)
     b->reason = WEFT_COLL_BOX_FINE;
     b->retry.on_ns = now_ns;
     b->counters.recoveries++;
-    WEFT_ASSERT(b->summing == BOX_NONE && b->unsummed == b->head);
+    sum_all_again(b);
 }
 
 /* ---- vectors --------------------------------------------------------------------------------- */

@@ -71,6 +71,7 @@ struct fake_net {
     uint32_t msgs_max;
     bool cut[FAKE_NODES][FAKE_NODES]; /* the two nodes are not connected: fake_break */
     uint64_t sent_bytes[FAKE_NODES];  /* total bytes of its messages */
+    uint64_t held_until_ns[FAKE_NODES]; /* nothing of its messages arrives before */
     uint64_t unmatched;               /* steps in which a message found no memory */
     uint8_t *chunk;                   /* the copy that CHUNK pointed to */
     struct fake_message messages[FAKE_MESSAGES];
@@ -364,7 +365,8 @@ static inline bool fake_step(struct fake_net *net)
             fake_close(net, m, WEFT_MSG_SHORT);
             return true;
         }
-        if (!m->live || m->held || net->now_ns < m->start_ns || (!m->open && !fake_match(net, m))) {
+        if (!m->live || m->held || net->now_ns < m->start_ns ||
+            net->now_ns < net->held_until_ns[m->from] || (!m->open && !fake_match(net, m))) {
             continue;
         }
         if (m->left == 0) {
