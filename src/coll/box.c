@@ -561,8 +561,7 @@ static bool advance(struct weft_coll_box *b, uint64_t now_ns)
             return false;
         }
         b->state = WEFT_COLL_BOX_SETUP;
-        b->epoch_in = b->config.epoch;
-        b->retry.setup_ns = now_ns;
+        b->epoch_in = weft_coll_box_clock(b, now_ns);
         (void)weft_coll_box_post(b, WHAT_SETUP, b->head, setup_call(b), b->setup_work,
                                  queue_deadline(b), now_ns);
         return true;

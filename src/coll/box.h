@@ -56,7 +56,7 @@ struct weft_coll_box_link {
     uint64_t (*progress)(void *self);
 };
 
-/* All values except link, epoch and nonce must be equal at all ranks: `settings` of coll's
+/* All values except link, epoch, epoch_ns and nonce must be equal at all ranks: `settings` of coll's
  * configuration has their hash, so that ranks whose values differ report a mismatch. */
 struct weft_coll_box_config {
     struct weft_coll_box_link link;
@@ -68,7 +68,9 @@ struct weft_coll_box_config {
     uint64_t silence_ns;      /* without a sum, with all ranks in the operation: the box failed */
     uint64_t retry_ns;        /* a box that has failed is tried again after this time, or more;
                                * NEVER = it is not */
-    uint32_t epoch;           /* this rank's proposal; the latest one is used */
+    uint32_t epoch;           /* this rank's clock in seconds, at epoch_ns. The latest clock of all
+                               * ranks is the epoch, at the first vector and at each later trial */
+    uint64_t epoch_ns;        /* as now_ns of the calls below */
     uint64_t nonce;           /* random, for the trial */
 };
 

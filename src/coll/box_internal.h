@@ -84,7 +84,6 @@ struct retry {
     uint64_t pause_ns; /* 0: the box has not failed yet */
     uint64_t due_ns;   /* the end of the pause */
     uint64_t on_ns;    /* when the box was used last */
-    uint64_t setup_ns; /* the time of config.epoch */
 };
 
 struct weft_coll_box {
@@ -126,6 +125,12 @@ static inline uint64_t trial_count(const struct weft_coll_box *b)
 static inline uint64_t trial_bytes(const struct weft_coll_box *b)
 {
     return trial_count(b) * BOX_ELEMENT_BYTES;
+}
+
+/* This rank's clock, in seconds. */
+static inline uint32_t weft_coll_box_clock(const struct weft_coll_box *b, uint64_t now_ns)
+{
+    return b->config.epoch + (uint32_t)((now_ns - b->config.epoch_ns) / WEFT_NS_PER_S);
 }
 
 /* ---- box.c ----------------------------------------------------------------------------------- */

@@ -130,11 +130,6 @@ static bool is_step(const struct weft_coll_box *b)
     return b->config.retry_ns != WEFT_NEVER && b->retry.plain == b->retry.step;
 }
 
-static uint32_t epoch_at(const struct weft_coll_box *b, uint64_t now_ns)
-{
-    return b->config.epoch + (uint32_t)((now_ns - b->retry.setup_ns) / WEFT_NS_PER_S);
-}
-
 /* Begin the operation of a step, beside entry i. */
 static void ask(struct weft_coll_box *b, uint32_t i, uint64_t now_ns)
 {
@@ -146,7 +141,7 @@ static void ask(struct weft_coll_box *b, uint32_t i, uint64_t now_ns)
     } else if (r->state == RETRY_WAIT) {
         bool due = now_ns >= r->due_ns && b->summing == BOX_NONE;
         uint32_t after = (uint32_t)b->epoch_out + 1;
-        uint32_t epoch = epoch_at(b, now_ns);
+        uint32_t epoch = weft_coll_box_clock(b, now_ns);
         b->verdict_in[0] = due;
         b->verdict_in[1] = -(int64_t)((int32_t)(epoch - after) > 0 ? epoch : after);
         b->verdict_in[2] = 0;

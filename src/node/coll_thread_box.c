@@ -109,6 +109,7 @@ weft_status weft_coll_thread_box_open(struct weft_coll_thread *t,
     struct weft_coll_box_config config = box_config(&t->config);
     config.link = (struct weft_coll_box_link){t, link_epoch, link_begin, link_stop, link_progress};
     config.epoch = weft_box_link_epoch_now();
+    config.epoch_ns = weft_clock_now_ns();
     weft_os_random(&config.nonce, sizeof(config.nonce));
     snprintf(t->box_host, sizeof(t->box_host), "%s", t->config.box.host);
     weft_status status = open_link(t, &config, error);

@@ -37,7 +37,7 @@ enum fault {
     FAULT_LIES,    /* it sends one rank another sum; its round is complete */
     FAULT_MEMBERS, /* it waits for one more member */
     FAULT_FORM,    /* another exponent, or number format */
-    FAULT_EPOCH,   /* it has a later epoch */
+    FAULT_EPOCH,   /* it has an epoch later than the end of the job */
     FAULT_OLD,     /* an earlier job had the same epoch */
     FAULT_FLAPS,   /* it dies and comes back again and again */
     FAULT_TRIALS,  /* from some time on it passes trials, and sums nothing else */
@@ -362,6 +362,7 @@ static void open_rank(uint32_t r, const struct weft_coll_config *common)
     box.silence_ns = rig.silence_ns;
     box.retry_ns = rig.retry_ns;
     box.epoch = EPOCH - r; /* the latest is used */
+    box.epoch_ns = *now();
     box.nonce = seed * 100 + r;
     config.settings = weft_coll_box_settings(&box, JOB);
     assert_int_equal(weft_agg_member_init(&node->member, &member), WEFT_OK);
@@ -400,7 +401,7 @@ static void rig_open(void)
     } else if (rig.fault == FAULT_FORM) {
         rig.box_config.exponent++;
     } else if (rig.fault == FAULT_EPOCH) {
-        rig.box_config.dense_epoch = EPOCH + 1;
+        rig.box_config.dense_epoch = EPOCH + 1000;
     }
     assert_int_equal(weft_agg_box_init(&rig.box, &rig.box_config), WEFT_OK);
     for (uint32_t r = 0; r < rig.n; r++) {
@@ -556,7 +557,7 @@ static void random_job(enum fault fault)
         uint64_t ns = 0;
         for (uint32_t k = 0; k < rig.ops; k++) {
             /* Some ranks call an operation later than a box may be silent. */
-            bool late = weft_prng_chance(p, WEFT_PPM / 20);
+            bool late = weft_prng_chance(p, WEFT_PPM / 20) && fault != FAULT_OLD;
             ns += weft_prng_below(p, late ? 4 * silence_ns : 3 * WEFT_NS_PER_MS);
             rig.node[r].begin_ns[k] = ns;
         }
@@ -878,6 +879,25 @@ static void test_ahead_of_a_failure(void **state)
     assert_true(soon > 5);
 }
 
+/* The epoch is the clock's at the first vector: a job that ended before that one is no obstacle,
+ * though it began later than this one. */
+static void test_epoch_is_of_the_first_vector(void **state)
+{
+    (void)state;
+    for (seed = 1; seed <= 10; seed++) {
+        struct tally tally = {0};
+        long_job(FAULT_NONE, WEFT_NS_PER_S);
+        burst(20 * WEFT_NS_PER_S);
+        for (uint32_t r = 0; r < rig.n; r++) {
+            rig.node[r].begin_ns[0] = 10 * WEFT_NS_PER_S;
+        }
+        rig.box.config.dense_epoch = EPOCH + 5;
+        long_end(&tally);
+        assert_int_equal(tally.fallbacks, 0);
+        assert_int_equal(rig.box.config.dense_epoch, EPOCH + 9);
+    }
+}
+
 /* It dies and comes back again and again, at any time: in trials, between them, and while the ranks
  * agree. */
 static void test_flaps(void **state)
@@ -1057,6 +1077,7 @@ int main(void)
         cmocka_unit_test(test_rank_leaves),
         cmocka_unit_test(test_comes_back),
         cmocka_unit_test(test_ahead_of_a_failure),
+        cmocka_unit_test(test_epoch_is_of_the_first_vector),
         cmocka_unit_test(test_flaps),
         cmocka_unit_test(test_pauses),
         cmocka_unit_test(test_rank_dies_later),
