@@ -379,7 +379,7 @@ static void own_done(struct weft_coll_box *b, const struct weft_coll_done *done,
     switch (what) {
     case WHAT_SETUP:
         if (good) {
-            b->config.link.epoch(b->config.link.self, (uint32_t)b->epoch_out);
+            weft_coll_box_epoch(b, now_ns);
             trial_begin(b, now_ns);
         }
         break;

@@ -84,6 +84,7 @@ struct retry {
     uint64_t pause_ns; /* 0: the box has not failed yet */
     uint64_t due_ns;   /* the end of the pause */
     uint64_t on_ns;    /* when the box was used last */
+    uint64_t epoch_ns; /* when the ranks agreed on this epoch */
 };
 
 struct weft_coll_box {
@@ -177,6 +178,8 @@ void weft_coll_box_stop(struct weft_coll_box *b);
 
 /* ---- box_retry.c ----------------------------------------------------------------------------- */
 
+/* The ranks have agreed on an epoch, which begins. */
+void weft_coll_box_epoch(struct weft_coll_box *b, uint64_t now_ns);
 /* The ranks have agreed that the box has failed. */
 void weft_coll_box_off(struct weft_coll_box *b, enum weft_coll_box_reason reason, uint64_t now_ns);
 /* The box is off: the ranks sum the vectors, in the order of begin. Returns whether any was begun,

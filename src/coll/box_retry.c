@@ -21,7 +21,7 @@
  * A box that passes the trial and fails again costs the time until the ranks give its sum up. A
  * pause is at least COST times as long as the failure before it, and doubles with each failure up
  * to PAUSES_MAX times the first one; it is the first one again if the box was used for as long as
- * the last pause. */
+ * the last pause. There is at most one trial a second, as epochs are seconds of a clock. */
 #include "coll/box_internal.h"
 
 #include "base/assert.h"
@@ -29,6 +29,10 @@
 
 enum { STEP_PAUSE = 4, STEP_TRIAL = 2 }; /* vectors from one step to the next */
 enum { COST = 16, PAUSES_MAX = 64 };
+
+/* From one epoch to the next: then none is later than the latest clock of the ranks, so the next
+ * job's epoch is later than all of this one. */
+static const uint64_t epoch_ns_min = WEFT_NS_PER_S;
 
 enum { NOT_YET = 0 }; /* an outcome; others are reasons, or REASONS: passed */
 
@@ -49,8 +53,15 @@ static void begin_pause(struct weft_coll_box *b, uint64_t used_ns, uint64_t lost
     uint64_t ns = again ? weft_min_u64(times(r->pause_ns, 2), times(first_ns, PAUSES_MAX))
                         : first_ns;
     r->pause_ns = weft_max_u64(ns, times(lost_ns, COST));
-    r->due_ns = weft_time_add(now_ns, r->pause_ns);
+    r->due_ns = weft_max_u64(weft_time_add(now_ns, r->pause_ns),
+                             weft_time_add(r->epoch_ns, epoch_ns_min));
     r->state = RETRY_WAIT;
+}
+
+void weft_coll_box_epoch(struct weft_coll_box *b, uint64_t now_ns)
+{
+    b->retry.epoch_ns = now_ns;
+    b->config.link.epoch(b->config.link.self, (uint32_t)b->epoch_out);
 }
 
 void weft_coll_box_off(struct weft_coll_box *b, enum weft_coll_box_reason reason, uint64_t now_ns)
@@ -164,7 +175,7 @@ static void answered(struct weft_coll_box *b, uint64_t now_ns)
     const int64_t *v = b->verdict_out;
     if (r->state == RETRY_WAIT && v[0] != 0) {
         b->epoch_out = (uint32_t)-v[1];
-        b->config.link.epoch(b->config.link.self, (uint32_t)b->epoch_out);
+        weft_coll_box_epoch(b, now_ns);
         r->state = RETRY_BEGIN;
     } else if (r->state == RETRY_TRIAL && v[0] == WEFT_COLL_BOX_REASONS) {
         r->state = RETRY_GOOD;

@@ -898,6 +898,29 @@ static void test_epoch_is_of_the_first_vector(void **state)
     }
 }
 
+/* A box that fails each trial at once is tried at most once a second, so no epoch is later than the
+ * clock: the next job's is later than all of this one. */
+static void test_trials_do_not_outrun_the_clock(void **state)
+{
+    (void)state;
+    for (seed = 1; seed <= 10; seed++) {
+        struct tally tally = {0};
+        long_job_retried(FAULT_FORM, WEFT_NS_PER_S, WEFT_NS_PER_MS);
+        for (uint32_t r = 0; r < rig.n; r++) {
+            for (uint32_t k = 0; k < rig.ops; k++) {
+                rig.node[r].begin_ns[k] /= 5;
+            }
+        }
+        run();
+        assert_true(rig.node[0].member.config.epoch <= EPOCH + *now() / WEFT_NS_PER_S);
+        check_results();
+        check_box(&tally);
+        rig_close();
+        assert_true(tally.retries >= 3);
+        assert_int_equal(tally.operations, 0);
+    }
+}
+
 /* It dies and comes back again and again, at any time: in trials, between them, and while the ranks
  * agree. */
 static void test_flaps(void **state)
@@ -1078,6 +1101,7 @@ int main(void)
         cmocka_unit_test(test_comes_back),
         cmocka_unit_test(test_ahead_of_a_failure),
         cmocka_unit_test(test_epoch_is_of_the_first_vector),
+        cmocka_unit_test(test_trials_do_not_outrun_the_clock),
         cmocka_unit_test(test_flaps),
         cmocka_unit_test(test_pauses),
         cmocka_unit_test(test_rank_dies_later),
