@@ -56,8 +56,8 @@ struct weft_coll_box_link {
     uint64_t (*progress)(void *self);
 };
 
-/* All values except link, epoch, epoch_ns and nonce must be equal at all ranks: `settings` of coll's
- * configuration has their hash, so that ranks whose values differ report a mismatch. */
+/* All values except link, epoch, epoch_ns and nonce must be equal at all ranks: `settings` of
+ * coll's configuration has their hash, so that ranks whose values differ report a mismatch. */
 struct weft_coll_box_config {
     struct weft_coll_box_link link;
     enum weft_coll_type type; /* F32 or I32: what the box sums */
@@ -65,10 +65,10 @@ struct weft_coll_box_config {
     uint32_t slots;           /* of the link; also the next field */
     uint32_t values;          /* of a chunk */
     uint64_t bytes_min;       /* shorter vectors do not go through the box */
-    uint64_t silence_ns;      /* without a sum, with all ranks in the operation: the box failed */
-    uint64_t retry_ns;        /* a box that has failed is tried again after this time, or more, but
-                               * once a second at most;
-                               * NEVER = it is not */
+    uint64_t silence_ns;      /* without a sum, with all ranks in the operation: the box failed. In
+                               * a later trial at most 16 s */
+    uint64_t retry_ns;        /* a box that has failed is tried again after this time, or more, at
+                               * most once a second; NEVER = it is not */
     uint32_t epoch;           /* this rank's clock in seconds, at epoch_ns. The latest clock of all
                                * ranks is the epoch, at the first vector and at each later trial */
     uint64_t epoch_ns;        /* as now_ns of the calls below */

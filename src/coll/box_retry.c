@@ -34,6 +34,10 @@ enum { COST = 16, PAUSES_MAX = 64 };
  * job's epoch is later than all of this one. */
 static const uint64_t epoch_ns_min = WEFT_NS_PER_S;
 
+/* Without a sum for this time a later trial has failed, whatever the silence that a vector allows:
+ * there may be no limit to that but the vector's deadline, and a trial has none. */
+static const uint64_t trial_silence_ns = 16 * WEFT_NS_PER_S;
+
 enum { NOT_YET = 0 }; /* an outcome; others are reasons, or REASONS: passed */
 
 /* ---- failures -------------------------------------------------------------------------------- */
@@ -126,7 +130,8 @@ uint64_t weft_coll_box_retry_deadline(const struct weft_coll_box *b)
     if (b->state != WEFT_COLL_BOX_OFF || b->summing != b->ops_max || b->stopping || !e->entered) {
         return WEFT_NEVER;
     }
-    return weft_time_add(weft_max_u64(e->entered_ns, b->heard_ns), b->config.silence_ns);
+    return weft_time_add(weft_max_u64(e->entered_ns, b->heard_ns),
+                         weft_min_u64(b->config.silence_ns, trial_silence_ns));
 }
 
 static bool is_trying(const struct weft_coll_box *b)

@@ -921,6 +921,22 @@ static void test_trials_do_not_outrun_the_clock(void **state)
     }
 }
 
+/* Where only deadlines limit the silence of a box, later trials end, too, and others follow. */
+static void test_trials_end_without_silence(void **state)
+{
+    (void)state;
+    for (seed = 1; seed <= 10; seed++) {
+        struct tally tally = {0};
+        long_job(FAULT_DIES, WEFT_NEVER);
+        for (uint32_t k = 0; k < rig.ops; k++) {
+            rig.op[k].timeout_ns = 400 * WEFT_NS_PER_MS;
+        }
+        long_end(&tally);
+        assert_int_equal(tally.recoveries, 0);
+        assert_in_range(tally.retries, 2, 3);
+    }
+}
+
 /* It dies and comes back again and again, at any time: in trials, between them, and while the ranks
  * agree. */
 static void test_flaps(void **state)
@@ -1102,6 +1118,7 @@ int main(void)
         cmocka_unit_test(test_ahead_of_a_failure),
         cmocka_unit_test(test_epoch_is_of_the_first_vector),
         cmocka_unit_test(test_trials_do_not_outrun_the_clock),
+        cmocka_unit_test(test_trials_end_without_silence),
         cmocka_unit_test(test_flaps),
         cmocka_unit_test(test_pauses),
         cmocka_unit_test(test_rank_dies_later),
