@@ -21,7 +21,8 @@ void weft_coll_thread_config_default(struct weft_coll_thread_config *config_p)
     struct weft_coll_box_config box;
     weft_coll_box_config_default(&box);
     config_p->box = (struct weft_coll_thread_box){
-        .slots = box.slots, .bytes_min = box.bytes_min, .silence_ns = box.silence_ns};
+        .slots = box.slots, .bytes_min = box.bytes_min, .silence_ns = box.silence_ns,
+        .retry_ns = box.retry_ns};
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */

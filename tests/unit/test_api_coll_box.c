@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "io/dense_box.h"
 #include "node/box_link.h"
+#include "node/coll_thread.h"
 
 #include <signal.h>
 #include <sys/time.h>
@@ -346,11 +347,26 @@ static void test_epoch(void **state)
     assert_int_not_equal(first, second);
 }
 
+/* Those of the thread are those of coll/box.h. */
+static void test_defaults(void **state)
+{
+    struct weft_coll_thread_config thread;
+    struct weft_coll_box_config coll;
+    (void)state;
+    weft_coll_thread_config_default(&thread);
+    weft_coll_box_config_default(&coll);
+    assert_int_equal(thread.box.slots, coll.slots);
+    assert_int_equal(thread.box.bytes_min, coll.bytes_min);
+    assert_int_equal(thread.box.silence_ns, coll.silence_ns);
+    assert_int_equal(thread.box.retry_ns, coll.retry_ns);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_works), cmocka_unit_test(test_integers), cmocka_unit_test(test_ends),
         cmocka_unit_test(test_close), cmocka_unit_test(test_refused), cmocka_unit_test(test_epoch),
+        cmocka_unit_test(test_defaults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
