@@ -937,6 +937,35 @@ static void test_trials_end_without_silence(void **state)
     }
 }
 
+/* The other faults, with later trials: those of a box that has another configuration fail, and one
+ * with an earlier job's sums or epoch is used when the job's epoch is later. */
+static void test_others_are_tried_again(void **state)
+{
+    const struct {
+        enum fault fault;
+        enum weft_coll_box_reason reason;
+    } rows[] = {
+        {FAULT_MEMBERS, WEFT_COLL_BOX_SILENT},
+        {FAULT_FORM, WEFT_COLL_BOX_FORM},
+        {FAULT_LIES, WEFT_COLL_BOX_WRONG},
+        {FAULT_OLD, WEFT_COLL_BOX_FINE},
+        {FAULT_EPOCH, WEFT_COLL_BOX_FINE},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        for (seed = 1; seed <= 5; seed++) {
+            struct tally tally = {0};
+            long_job(rows[i].fault, WEFT_NS_PER_S / 10);
+            rig.box_net.loss_ppm = rig.box_net.slow_ppm = 0;
+            rig.box.config.dense_epoch = rows[i].fault == FAULT_EPOCH ? EPOCH + 10 : EPOCH;
+            long_end(&tally);
+            assert_int_equal(tally.reasons[rows[i].reason], 1);
+            assert_int_equal(tally.recoveries, rows[i].reason == WEFT_COLL_BOX_FINE);
+            assert_true(tally.retries > 0);
+        }
+    }
+}
+
 /* It dies and comes back again and again, at any time: in trials, between them, and while the ranks
  * agree. */
 static void test_flaps(void **state)
@@ -1119,6 +1148,7 @@ int main(void)
         cmocka_unit_test(test_epoch_is_of_the_first_vector),
         cmocka_unit_test(test_trials_do_not_outrun_the_clock),
         cmocka_unit_test(test_trials_end_without_silence),
+        cmocka_unit_test(test_others_are_tried_again),
         cmocka_unit_test(test_flaps),
         cmocka_unit_test(test_pauses),
         cmocka_unit_test(test_rank_dies_later),
