@@ -1,12 +1,12 @@
 /* A box that is off: the ranks sum the vectors, and try the box again (coll/box.h).
  *
  * The ranks must agree when the box is used again: from the same vector on. They exchange nothing
- * for this but small operations beside their vectors. Each fourth vector that they sum themselves,
+ * for this but operations beside their vectors. Each fourth vector that they sum themselves,
  * and during a trial each second one, is a *step*, the same one at all ranks, as the order of calls
- * is the same. A step has an operation of its own, which is begun just after the vector's, and the
- * vector is done when both are. So it costs no time, and no rank waits in an operation for another
- * one that has left. The next step is held back until this one's operation is done: then all ranks
- * know its outcome.
+ * is the same. A step has an operation of its own, which is begun just after the vector's, with its
+ * deadline, and the vector is done when both are: so no rank waits in an operation for another one
+ * that has left. The next step, and what is behind it, is held back until this one's operation is
+ * done: then all ranks know its outcome.
  *
  *     WAIT    all_reduce (min) of "my pause is over" and of this rank's epoch, negative
  *     BEGIN   the trial begins: the link sums its numbers, in the new epoch; all_reduce of the same
