@@ -472,7 +472,8 @@ class Communicator:
         """Warn at the first operation that the box should have summed."""
         if struct.boxed == lib.WEFT_COMM_FALLBACK and not self._box_warned:
             self._box_warned = True
-            warnings.warn(f"weft: {self.box_failure}", RuntimeWarning, stacklevel=2)
+            why = self.box_failure or "the aggregation box had failed, and is used again; the ranks summed without it"
+            warnings.warn(f"weft: {why}", RuntimeWarning, stacklevel=2)
 
     def _ended(self, number, work):
         if work is not None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import types
 import unittest
 import warnings
 
@@ -175,6 +176,9 @@ class Box(unittest.TestCase):
             np.testing.assert_array_equal(got[2], np.arange(100_000, dtype=np.float32))
             self.assertEqual([sums.boxed, means.boxed, least.boxed], ["box", "box", None])
             self.assertIsNone(comm.box_failure)
+            if comm.rank == 0:  # as if it had failed, and was used again before the program looked
+                with self.assertWarnsRegex(RuntimeWarning, "is used again"):
+                    comm._look_at_box(types.SimpleNamespace(boxed=coll.lib.WEFT_COMM_FALLBACK))
             return comm.counters()["box_operations"]
 
         self.assertEqual(job(work, box_silence_ns=60 * 10**9, **self.config), [2] * RANKS)
