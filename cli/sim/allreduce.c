@@ -77,6 +77,7 @@ static cJSON *json_of(const struct weft_allreduce_config *config,
     cJSON_AddBoolToObject(o, "ok", r->ok);
     cJSON_AddBoolToObject(o, "feedback", config->feedback);
     cJSON_AddStringToObject(o, "box", boxes[config->box]);
+    cJSON_AddBoolToObject(o, "box_block_float", config->box_block_float);
     const struct {
         const char *key;
         uint64_t value;
@@ -206,6 +207,8 @@ int weft_cli_sim_allreduce(int argc, char **argv)
          "with --box: send a packet again when one sent at least N packets later\n"
          "was answered; 0 = only after the timeout",
          WEFT_OPTION_U32, &config.box_reorder, .max = 65536},
+        {"block-float", NULL, "with --box: the ranks agree on an exponent for each packet",
+         WEFT_OPTION_FLAG, .value = &config.box_block_float},
         {"json", NULL, "print the result as one JSON object", WEFT_OPTION_FLAG, .value = &json},
         WEFT_SIM_TAP_OPTIONS(&tap),
         {0},

@@ -101,6 +101,9 @@ const char *weft_allreduce_config_check(const struct weft_allreduce_config *conf
     if (config->box != WEFT_ALLREDUCE_NO_BOX) {
         return weft_allreduce_box_check(config);
     }
+    if (config->box_block_float) {
+        return "block exponents are those of a box";
+    }
     return weft_cc_find(config->cc_name) == NULL ? "unknown congestion control" : NULL;
 }
 

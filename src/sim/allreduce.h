@@ -60,6 +60,7 @@ struct weft_allreduce_config {
     enum weft_allreduce_box box;      /* requires one operation, bound 0, no tap, no host delay */
     uint32_t box_slots;               /* window of a rank, in packets */
     uint32_t box_reorder;             /* agg/dense_member.h */
+    bool box_block_float; /* the ranks agree on an exponent for each packet; else it is fixed */
 };
 
 struct weft_allreduce_result {

@@ -274,8 +274,8 @@ static void make_ranks(struct run *s, int8_t exponent)
     config.slots = s->config.box_slots;
     config.reorder = s->config.box_reorder;
     config.epoch = EPOCH;
-    config.element = WEFT_AGG_FIXED;
-    config.exponent = exponent;
+    config.element = s->config.box_block_float ? WEFT_AGG_BLOCK_FLOATS : WEFT_AGG_FIXED;
+    config.exponent = s->config.box_block_float ? 0 : exponent;
     for (uint32_t r = 0; r < s->config.ranks; r++) {
         struct rank *rank = &s->rank[r];
         config.member = (uint16_t)r;

@@ -39,6 +39,8 @@ rounds 1.01 allreduce --ranks 8 --bytes 4000000 --rounds 10 --box switch
 rounds 1.12 allreduce --ranks 8 --bytes 4000000 --rounds 10 --box switch --loss 0.01
 tap_like "with a box there is no congestion control" "$(cat "$tap_tmp/run.out")" '"cc": *null'
 tap_like "and --reorder is reported" "$(cat "$tap_tmp/run.out")" '"box_reorder": *8'
+rounds 1.03 allreduce --ranks 8 --bytes 262144 --rounds 5 --box switch --block-float
+tap_like "and --block-float is reported" "$(cat "$tap_tmp/run.out")" '"box_block_float": *true'
 rounds 1.15 allreduce --ranks 8 --bytes 4000000 --rounds 10 --loss 0.05
 rounds 1.16 allreduce --ranks 64 --bytes 4000000 --rounds 3
 rounds 1.005 exchange --pattern outcast --hosts 8 --bytes 500000 --rounds 10

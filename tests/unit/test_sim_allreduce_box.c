@@ -103,6 +103,20 @@ static void a_full_buffer_before_the_box_delays_and_does_not_stop(void **state)
     assert_true(fits.mean_ns * 100 <= fits.ideal_ns * 101);
 }
 
+/* The exponent of each packet is agreed on in the packet before it, so the first one of each slot
+ * costs a round trip more. */
+static void block_exponents_cost_a_round_trip(void **state)
+{
+    (void)state;
+    struct weft_allreduce_config config = box_config(WEFT_ALLREDUCE_BOX_SWITCH, 8, 262144);
+    struct weft_allreduce_result fixed = run(&config);
+    config.box_block_float = true;
+    struct weft_allreduce_result block = run(&config);
+    assert_in_range(block.mean_ns - fixed.mean_ns, config.rtt_ns / 2, config.rtt_ns);
+    config.loss_ppm = 50000;
+    assert_true(run(&config).dropped_wire > 0);
+}
+
 /* A lost packet is sent again when later ones are answered, not only after the timeout. */
 static void later_sums_are_quicker_than_the_timeout(void **state)
 {
@@ -163,6 +177,9 @@ static void what_makes_no_sense_is_refused(void **state)
     REFUSED(box_slots, 0);
     REFUSED(box_slots, 65537);
     REFUSED(loss_ppm, 500000);
+    config = box_config(WEFT_ALLREDUCE_NO_BOX, 8, 4000000);
+    config.box_block_float = true;
+    assert_non_null(weft_allreduce_config_check(&config));
 }
 
 int main(void)
@@ -173,6 +190,7 @@ int main(void)
         cmocka_unit_test(the_same_seed_is_the_same_run),
         cmocka_unit_test(a_box_in_the_switch_nearly_halves_the_time),
         cmocka_unit_test(a_full_buffer_before_the_box_delays_and_does_not_stop),
+        cmocka_unit_test(block_exponents_cost_a_round_trip),
         cmocka_unit_test(later_sums_are_quicker_than_the_timeout),
         cmocka_unit_test(a_round_that_takes_too_long_is_reported),
         cmocka_unit_test(what_makes_no_sense_is_refused),
