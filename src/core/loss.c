@@ -94,18 +94,19 @@ static bool gap_seen(const struct peer *p, uint64_t pn, uint64_t at_ns)
  * for packets in the peer's socket. The announced ACK delay is already part of the timeout.
  *
  * A worker that computes between two messages answers late once a step, and many acknowledgements
- * arrive in between. So without recent losses either way, when a probe is probably needless, the
- * wait decays more slowly: with 1/8, a worker of a training job without loss was probed once a
- * step. */
+ * arrive in between. So without recent losses either way, when a probe is probably needless,
+ * probes wait for a second maximum that decays more slowly: with 1/8, a worker of a training job
+ * without loss was probed once a step. */
 static void answer_note(const struct weft_ep *ep, struct peer *p, uint64_t pn,
                         uint64_t oldest_sent_ns, uint64_t at_ns)
 {
-    p->recovery.clean = !losses_likely(ep, at_ns) && !gap_seen(p, pn, at_ns);
-    uint64_t decay = p->recovery.clean ? ANSWER_DECAY_CLEAN : ANSWER_DECAY;
-    uint64_t sent_ns = oldest_sent_ns + (p->recovery.peer_delay_ns - ack_delay_ns_min);
+    struct recovery *r = &p->recovery;
+    r->clean = !losses_likely(ep, at_ns) && !gap_seen(p, pn, at_ns);
+    uint64_t decay = r->clean ? ANSWER_DECAY_CLEAN : ANSWER_DECAY;
+    uint64_t sent_ns = oldest_sent_ns + (r->peer_delay_ns - ack_delay_ns_min);
     uint64_t wait_ns = at_ns > sent_ns ? at_ns - sent_ns : 0;
-    p->recovery.answer_ns =
-        weft_max_u64(wait_ns, p->recovery.answer_ns - p->recovery.answer_ns / decay);
+    r->answer_ns = weft_max_u64(wait_ns, r->answer_ns - r->answer_ns / ANSWER_DECAY);
+    r->answer_long_ns = weft_max_u64(wait_ns, r->answer_long_ns - r->answer_long_ns / decay);
 }
 
 /* ---- the ring of packets --------------------------------------------------------------------- */
@@ -549,7 +550,9 @@ void weft_core_ack_short_recv(struct weft_ep *ep, struct peer *p, uint64_t pn,
 
 /* ---- probe timeout --------------------------------------------------------------------------- */
 
-uint64_t weft_core_pto_base(const struct peer *p)
+/* The probe timeout that allows for waits of answer_ns, at most to clean_ns above the round-trip
+ * time if that is more than the usual limit. */
+static uint64_t pto_of(const struct peer *p, uint64_t answer_ns, uint64_t clean_ns)
 {
     if (p->recovery.srtt_ns == 0) {
         return 3 * initial_rtt_ns;
@@ -558,12 +561,17 @@ uint64_t weft_core_pto_base(const struct peer *p)
                        weft_max_u64(4 * p->recovery.rttvar_ns, granularity_ns) + ack_delay_ns_min;
     /* Limited, because this end cannot distinguish a lost acknowledgement from a late one. */
     uint64_t most_ns = weft_min_u64(ANSWER_FACTOR * base_ns, base_ns + answer_ns_max);
-    most_ns = p->recovery.clean ? weft_max_u64(most_ns, base_ns + answer_ns_clean) : most_ns;
-    uint64_t answer_ns = weft_min_u64(p->recovery.answer_ns + p->recovery.answer_ns / 8, most_ns);
+    most_ns = weft_max_u64(most_ns, base_ns + clean_ns);
+    answer_ns = weft_min_u64(answer_ns + answer_ns / 8, most_ns);
     /* All packets in flight are acknowledged with the newest one, if that arrives: within 100 us,
      * or with the announced delay if that applies to it. */
     uint64_t more_ns = p->recovery.bulk_last ? p->recovery.peer_delay_ns - ack_delay_ns_min : 0;
     return weft_min_u64(weft_max_u64(base_ns, answer_ns) + more_ns, pto_ns_max);
+}
+
+uint64_t weft_core_pto_base(const struct peer *p)
+{
+    return pto_of(p, p->recovery.answer_ns, 0);
 }
 
 static bool waits_for_credit(const struct peer *p)
@@ -573,8 +581,12 @@ static bool waits_for_credit(const struct peer *p)
 
 static uint64_t pto_interval(const struct peer *p)
 {
-    uint64_t base_ns = weft_core_pto_base(p);
-    if (waits_for_credit(p)) {
+    /* A lost grant delays a whole message, so an end that waits for credit is not patient. */
+    bool credit = waits_for_credit(p);
+    bool patient = p->recovery.clean && !credit;
+    uint64_t base_ns = patient ? pto_of(p, p->recovery.answer_long_ns, answer_ns_clean)
+                               : weft_core_pto_base(p);
+    if (credit) {
         /* This end only waits for credit, and the receiver repeats its grants without probes. Once
          * the receiver has replied to a probe, probes are less frequent: with many senders they
          * were a tenth of all packets. */
@@ -585,7 +597,7 @@ static uint64_t pto_interval(const struct peer *p)
     /* The interval doubles from the third probe on, because the first may be lost. Without recent
      * losses it doubles from the second on. */
     uint32_t doublings = p->recovery.pto_count;
-    doublings -= doublings > 0 && !p->recovery.clean;
+    doublings -= doublings > 0 && !patient;
     uint64_t wait_ns =
         doublings >= 20 ? pto_ns_max : weft_min_u64(base_ns << doublings, pto_ns_max);
     bool all_later = tx_awake(p) != 0 && (tx_awake(p) & ~p->tx.answers) == 0;

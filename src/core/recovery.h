@@ -54,9 +54,10 @@ struct recovery {
     uint64_t srtt_ns; /* 0 = no sample */
     uint64_t rttvar_ns;
     uint64_t rtt_latest_ns;
-    uint64_t answer_ns; /* longest recent wait for an acknowledgement (w of "PTO"); decays */
-    bool clean;         /* when it was last measured, no packet to any peer had been lost recently,
-                         * and none of this peer */
+    uint64_t answer_ns;      /* longest recent wait for an acknowledgement (w of "PTO"); decays */
+    uint64_t answer_long_ns; /* likewise, but decays more slowly on a clean path (v of "PTO") */
+    bool clean;              /* when they were last measured, the path had lost no packet to any
+                              * peer recently, and none of this peer (PROTOCOL section 5, "PTO") */
     uint64_t rtt_ns_min;
     uint64_t loss_ns; /* time-threshold timer */
     uint64_t pto_ns;

@@ -212,6 +212,66 @@ static void test_a_silent_holder_is_passed_over(void **state)
     free(values);
 }
 
+/* A receiver whose peers sometimes answer 20 ms late, on a path without losses, gives the credit of
+ * a silent one to others as early as on any path. */
+static void test_late_answers_do_not_keep_a_silent_holders_credit(void **state)
+{
+    struct pair *t = *state;
+    float *values = floats_new(BIG);
+    float *memory = malloc(BIG * sizeof(*memory));
+    struct peer *receiver = inspect_peer(t->net.end[1].ep, t->peer_of_1);
+    expect_floats(t, WEFT_SINK_COPY, memory, BIG);
+    send_floats(t, values, BIG, 0);
+    run_for(t, WEFT_NS_PER_MS / 10);
+    pair_cut(t, true);
+    run_for(t, WEFT_NS_PER_MS / 10);
+    assert_false(receiver->credit.silent);
+    receiver->recovery.clean = true;
+    receiver->recovery.answer_ns = receiver->recovery.answer_long_ns = 20 * WEFT_NS_PER_MS;
+    run_for(t, 5 * WEFT_NS_PER_MS);
+    assert_true(receiver->credit.silent);
+    free(memory);
+    free(values);
+}
+
+static uint64_t probe_interval(const struct weft_ep *ep, struct peer *p, uint32_t count)
+{
+    p->recovery.pto_count = count;
+    weft_core_pto_arm(ep, p);
+    assert_true(p->recovery.pto_ns != WEFT_NEVER);
+    return p->recovery.pto_ns - p->recovery.pto_base_ns;
+}
+
+/* On a path without losses a sender with packets in flight allows for late answers. One that only
+ * waits for credit does not: the grant may be lost. */
+static void test_a_wait_for_credit_allows_for_no_late_answers(void **state)
+{
+    struct pair *t = *state;
+    float *values = floats_new(BIG);
+    float *memory = malloc(BIG * sizeof(*memory));
+    const struct weft_ep *ep = t->net.end[0].ep;
+    struct peer *p = inspect_peer(ep, t->peer_of_0);
+    expect_floats(t, WEFT_SINK_COPY, memory, BIG);
+    send_floats(t, values, BIG, 0);
+    run_for(t, WEFT_NS_PER_MS / 10);
+    p->recovery.clean = true;
+    p->recovery.answer_ns = p->recovery.answer_long_ns = 20 * WEFT_NS_PER_MS;
+    uint64_t pto_ns = weft_core_pto_base(p);
+    assert_in_range(pto_ns, WEFT_NS_PER_MS / 10, 4 * WEFT_NS_PER_MS);
+    assert_true(p->recovery.in_flight_count > 0);
+    uint64_t first = probe_interval(ep, p, 0);
+    assert_in_range(first, 20 * WEFT_NS_PER_MS, 24 * WEFT_NS_PER_MS);
+    assert_int_equal(probe_interval(ep, p, 1), 2 * first);
+    p->recovery.in_flight_count = 0;
+    p->allowed.limit = p->allowed.sent;
+    weft_bits_clear(t->net.end[0].ep->egress.waits, peer_idx(ep, p));
+    assert_int_equal(probe_interval(ep, p, 0), 4 * pto_ns);
+    assert_int_equal(probe_interval(ep, p, 1), 4 * pto_ns);
+    assert_int_equal(probe_interval(ep, p, 2), 8 * pto_ns);
+    free(memory);
+    free(values);
+}
+
 /* A single endpoint on the link has the whole budget; two have half each. */
 static void test_endpoints_of_a_host_share(void **state)
 {
@@ -697,6 +757,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_outstanding_stays_under_the_budget, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_lost_grant_is_told_again, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_silent_holder_is_passed_over, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_late_answers_do_not_keep_a_silent_holders_credit,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_wait_for_credit_allows_for_no_late_answers, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_endpoints_of_a_host_share, setup, teardown),
         cmocka_unit_test_setup_teardown(test_on_one_host_the_budget_is_a_constant, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_liar_loses_no_more_than_its_credit, setup, teardown),
