@@ -13,7 +13,7 @@ struct ack {
     uint64_t window[RX_WINDOW_BLOCKS]; /* packet numbers received, by block mod 64 */
     uint64_t largest;                  /* largest packet number received */
     uint64_t largest_ns;               /* its arrival time */
-    uint64_t gap_ns;                   /* time of the last gap in the packet numbers; 0 = never */
+    uint64_t gap_ns;                   /* time of the last gap in arrived numbers; 0 = none */
     uint64_t late_ns;                  /* arrival time of the last reordered packet; 0 = never */
     uint64_t low;                      /* lowest number received since the last ACK */
     uint64_t low_before;               /* `low` of the previous ACK */
@@ -73,6 +73,12 @@ static inline void weft_core_ack_schedule(struct ack *a, uint64_t delay_ns, uint
         a->at_once = true;
     }
 }
+/* Packet pn arrived, and seen_largest was the largest number so far. A packet that was refused,
+ * because no memory for its message was posted, has arrived, but is never acknowledged. */
+static inline void ack_arrival(struct ack *a, uint64_t pn, uint64_t seen_largest, uint64_t at_ns)
+{
+    a->gap_ns = pn > seen_largest + 1 ? at_ns : a->gap_ns;
+}
 /* Record packet pn as received. */
 static inline void weft_core_ack_commit(struct ack *a, uint64_t pn, uint64_t at_ns)
 {
@@ -87,7 +93,6 @@ static inline void weft_core_ack_commit(struct ack *a, uint64_t pn, uint64_t at_
         }
         if (pn > a->largest + 1) {
             a->at_once = true; /* a gap: acknowledge immediately */
-            a->gap_ns = a->largest > 0 ? at_ns : a->gap_ns; /* the first packet may be refused */
         }
         a->largest = pn;
         a->largest_ns = at_ns;

@@ -83,10 +83,10 @@ void weft_core_rtt_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns)
     p->recovery.srtt_ns = (7 * p->recovery.srtt_ns + rtt_ns) / 8;
 }
 
-/* A packet of the peer was lost recently, or before this one, which is not recorded yet. */
-static bool gap_seen(const struct peer *p, uint64_t pn, uint64_t at_ns)
+/* A packet of the peer was lost recently. */
+static bool gap_seen(const struct peer *p, uint64_t at_ns)
 {
-    return pn > p->ack.largest + 1 || (p->ack.gap_ns != 0 && at_ns < p->ack.gap_ns + lossy_ns);
+    return p->ack.gap_ns != 0 && at_ns < p->ack.gap_ns + lossy_ns;
 }
 
 /* The RTT is sampled on the newest packet of a batch. An overloaded host receives its datagrams in
@@ -97,11 +97,11 @@ static bool gap_seen(const struct peer *p, uint64_t pn, uint64_t at_ns)
  * arrive in between. So without recent losses either way, when a probe is probably needless,
  * probes wait for a second maximum that decays more slowly: with 1/8, a worker of a training job
  * without loss was probed once a step. */
-static void answer_note(const struct weft_ep *ep, struct peer *p, uint64_t pn,
-                        uint64_t oldest_sent_ns, uint64_t at_ns)
+static void answer_note(const struct weft_ep *ep, struct peer *p, uint64_t oldest_sent_ns,
+                        uint64_t at_ns)
 {
     struct recovery *r = &p->recovery;
-    r->clean = !losses_likely(ep, at_ns) && !gap_seen(p, pn, at_ns);
+    r->clean = !losses_likely(ep, at_ns) && !gap_seen(p, at_ns);
     uint64_t decay = r->clean ? ANSWER_DECAY_CLEAN : ANSWER_DECAY;
     uint64_t sent_ns = oldest_sent_ns + (r->peer_delay_ns - ack_delay_ns_min);
     uint64_t wait_ns = at_ns > sent_ns ? at_ns - sent_ns : 0;
@@ -169,11 +169,12 @@ static void finish_again(struct peer *p)
     }
 }
 
-/* A size probe is too long, and the first packet opens the connection at the responder, where no
- * memory for its messages may be posted yet. Neither says that the path loses packets. */
-static bool lost_by_path(const struct tx_packet *packet, uint64_t pn)
+/* A size probe is too long, and the first chunks may have been refused: the peer often has posted
+ * no memory for them when the connection opens. Neither says that the path loses packets. */
+static bool lost_by_path(const struct peer *p, const struct tx_packet *packet, uint64_t pn)
 {
-    return (packet->kind & TX_PACKET_MTU) == 0 && pn > 1;
+    bool early = (packet->kind & TX_PACKET_DATA) != 0 && pn < p->recovery.pn_data_acked_least;
+    return (packet->kind & TX_PACKET_MTU) == 0 && !early;
 }
 
 static void packet_lost(struct weft_ep *ep, struct peer *p, uint64_t pn, uint64_t now_ns)
@@ -184,7 +185,7 @@ static void packet_lost(struct weft_ep *ep, struct peer *p, uint64_t pn, uint64_
     *bits_word(ep, p->recovery.lost_bits, pn) |= bit;
     packet_resolve(p, packet);
     ep->counters.lost_packets++;
-    if (lost_by_path(packet, pn)) {
+    if (lost_by_path(p, packet, pn)) {
         ep->lost_ns = now_ns;
         p->recovery.clean = false;
     }
@@ -357,6 +358,7 @@ static void packet_acked(struct weft_ep *ep, struct peer *p, uint64_t pn, bool i
     }
     weft_core_path_acked(ep, p, pn, packet);
     if (packet->kind & TX_PACKET_DATA) {
+        p->recovery.pn_data_acked_least = weft_min_u64(p->recovery.pn_data_acked_least, pn);
         struct tx_msg *m = weft_core_tx_find(p, packet->msg);
         if (m != NULL) {
             weft_core_tx_acked(m, packet->chunk, in_flight);
@@ -428,8 +430,8 @@ static void ack_numbers(struct weft_ep *ep, struct peer *p, uint64_t pn,
     }
 }
 
-static void ack_take(struct weft_ep *ep, struct peer *p, uint64_t pn,
-                     const struct weft_wire_ack *ack, bool counts, uint64_t at_ns, uint64_t now_ns)
+static void ack_take(struct weft_ep *ep, struct peer *p, const struct weft_wire_ack *ack,
+                     bool counts, uint64_t at_ns, uint64_t now_ns)
 {
     uint64_t ring = ep->config.tx_window_max;
     bool tracked =
@@ -442,7 +444,7 @@ static void ack_take(struct weft_ep *ep, struct peer *p, uint64_t pn,
         packet_in_flight(ep, p, p->recovery.pn_oldest) && !answer_at(ep, p, p->recovery.pn_oldest);
     ack_words(ep, p, ack, &sample);
     if (oldest_waits && !packet_in_flight(ep, p, p->recovery.pn_oldest)) {
-        answer_note(ep, p, pn, oldest_sent_ns, at_ns);
+        answer_note(ep, p, oldest_sent_ns, at_ns);
     }
     if (counts) {
         weft_core_ecn_check(ep, p, ack);
@@ -482,7 +484,7 @@ static void ack_act(struct weft_ep *ep, struct peer *p, uint64_t pn,
     uint64_t delay_ns = weft_wire_ack_delay_ns(ack->delay_step);
     p->recovery.peer_delay_ns = weft_max_u64(p->recovery.peer_delay_ns, delay_ns);
     if (ack->word_count > 0) {
-        ack_take(ep, p, pn, ack, counts, at_ns, now_ns);
+        ack_take(ep, p, ack, counts, at_ns, now_ns);
     }
     p->recovery.peer_delay_ns = delay_ns;
 }

@@ -39,6 +39,7 @@ void weft_core_peer_clear(struct weft_ep *ep, struct peer *p)
         .ack.low_before = UINT64_MAX,
         .recovery.pn_next = 1,
         .recovery.pn_oldest = 1,
+        .recovery.pn_data_acked_least = UINT64_MAX,
         .tx.next_seq = 1,
         .tx.open_from = 1,
         .rx.open_from = 1,

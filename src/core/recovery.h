@@ -48,6 +48,7 @@ struct recovery {
     uint64_t *lost_bits;       /* declared lost and still in the ring */
     uint64_t pn_oldest;        /* no packet below it is in flight */
     uint64_t pn_acked_largest;
+    uint64_t pn_data_acked_least; /* of packets with chunks; UINT64_MAX: none was acknowledged */
     uint64_t in_flight_bytes;
     uint32_t in_flight_count;
     uint32_t reorder_threshold;

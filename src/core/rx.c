@@ -326,6 +326,7 @@ static void packet_act(struct weft_ep *ep, struct peer *p, const struct incoming
     }
     /* The number is not recorded earlier: if a copy from another address arrives first, the
      * original must still be accepted. */
+    ack_arrival(&p->ack, in->packet.number, p->sec.seen_largest, at_ns);
     weft_core_replay_commit(&p->sec, in->packet.number);
     bool has = in->packet.data != NULL;
     trace(ep, p, WEFT_TRACE_PACKET_RECEIVED, in->packet.flags, in->packet.number,

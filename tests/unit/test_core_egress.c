@@ -301,13 +301,13 @@ static void finish_is_sent_where_packets_were_lost(void **state)
     assert_int_equal(hand_over(net, to, &bytes), 20);
     net_run(net, 100 * WEFT_NS_PER_MS);
     assert_int_equal(net->end[0].sent, 1);
-    message(net, 2, 20, 0);
+    message(net, 1, 20, 0);
     net->tap = drop_one;
     assert_int_equal(hand_over(net, to, &bytes), 20);
     net_run(net, 100 * WEFT_NS_PER_MS);
     assert_int_equal(net->end[0].sent, 2);
     assert_true(net->end[0].ep->lost_ns > 0);
-    message(net, 1, 20, 0);
+    message(net, 2, 20, 0);
     assert_int_equal(hand_over(net, to, &bytes), 21);
     net_run(net, 10 * WEFT_NS_PER_S);
     message(net, 1, 20, 0);

@@ -30,6 +30,13 @@ static bool way(struct net *net, struct net_datagram *d)
     return true;
 }
 
+static bool any(const struct net *net, const struct net_datagram *d)
+{
+    (void)net;
+    (void)d;
+    return true;
+}
+
 static struct peer *peer_of(const struct net *net, uint32_t end)
 {
     return inspect_peer(net->end[end].ep, 0);
@@ -218,13 +225,13 @@ static void finish_comes_again_before_the_probe_timeout(void **state)
     net_free(net);
 }
 
-/* The first packet of a connection arrives before the responder has posted memory for this peer. */
-static void a_refused_first_packet_is_no_loss_of_the_path(void **state)
+/* The first packets of a connection, of a message of `chunks` chunks, arrive before the responder
+ * has posted memory for this peer. */
+static void first_packets_refused(uint32_t chunks)
 {
-    (void)state;
     struct net *net = net_new(WEFT_MODE_AUTH, WEFT_MODE_AUTH);
     struct weft_msg_send send = {
-        .base = sent, .total = 100, .elem_bytes = 4, .deadline_ns = WEFT_NEVER};
+        .base = sent, .total = chunks * 352, .elem_bytes = 4, .deadline_ns = WEFT_NEVER};
     struct weft_msg_expect expect = {.peer = WEFT_PEER_ANY,
                                      .sink = WEFT_SINK_COPY,
                                      .memory = memory,
@@ -237,16 +244,80 @@ static void a_refused_first_packet_is_no_loss_of_the_path(void **state)
     net->tap = way;
     send.peer = net_connect(net, 0, 1);
     assert_int_equal(net_msg_send(net, 0, &send, &seq), WEFT_OK);
-    while (net_counters(net, 1)->no_memory == 0) {
+    while (net_counters(net, 1)->no_memory < chunks) {
         assert_true(net_step(net, net->now_ns + WEFT_NS_PER_S));
     }
     assert_int_equal(net_msg_expect(net, 1, &expect, &id), WEFT_OK);
     net_run(net, 200 * WEFT_NS_PER_MS);
     assert_int_equal(net->end[1].received, 1);
-    assert_int_equal(net_counters(net, 1)->no_memory, 1);
-    assert_int_equal(net_counters(net, 0)->lost_packets, 1);
+    assert_int_equal(net_counters(net, 1)->no_memory, chunks);
+    assert_int_equal(net_counters(net, 0)->lost_packets, chunks);
     assert_false(losses_likely(net->end[0].ep, net->now_ns));
     assert_int_equal(peer_of(net, 1)->ack.gap_ns, 0);
+    net_free(net);
+}
+
+static void refused_first_packets_are_no_losses_of_the_path(void **state)
+{
+    (void)state;
+    first_packets_refused(1);
+    first_packets_refused(8);
+}
+
+static bool chunk(const struct net *net, const struct net_datagram *d)
+{
+    (void)net;
+    return d->bytes > 1400;
+}
+
+/* After the first acknowledgement the loss of a packet counts, also of an early one. */
+static void a_loss_after_the_first_acknowledgement_counts(void **state)
+{
+    (void)state;
+    struct net *net = net_new(WEFT_MODE_AUTH, WEFT_MODE_AUTH);
+    lose.count = 0;
+    net->tap = way;
+    (void)net_connect(net, 0, 1);
+    net_run(net, 100 * WEFT_NS_PER_MS);
+    message(net);
+    net_run(net, 200 * WEFT_NS_PER_MS);
+    assert_false(losses_likely(net->end[0].ep, net->now_ns));
+    lose.from = 0;
+    lose.due = chunk;
+    lose.count = 1;
+    message(net);
+    net_run(net, 200 * WEFT_NS_PER_MS);
+    assert_int_equal(net->end[0].sent, 2);
+    assert_int_equal(lose.count, 0);
+    assert_true(losses_likely(net->end[0].ep, net->now_ns));
+    net_free(net);
+}
+
+/* The first packet of the responder is lost: the second one, with the first acknowledgement, ends a
+ * gap. */
+static void a_gap_before_the_first_packet_counts(void **state)
+{
+    (void)state;
+    struct net *net = net_new(WEFT_MODE_AUTH, WEFT_MODE_AUTH);
+    lose.count = 0;
+    net->tap = way;
+    (void)net_connect(net, 0, 1);
+    message(net);
+    while (net->end[0].ups == 0) {
+        assert_true(net_step(net, net->now_ns + WEFT_NS_PER_S));
+    }
+    struct peer *p = peer_of(net, 0);
+    assert_int_equal(p->ack.largest, 0);
+    lose.from = 1;
+    lose.due = any;
+    lose.count = 1;
+    while (p->ack.largest == 0) {
+        assert_true(net_step(net, net->now_ns + WEFT_NS_PER_S));
+    }
+    assert_int_equal(lose.count, 0);
+    assert_int_equal(p->ack.largest, 2);
+    assert_true(p->ack.gap_ns != 0);
+    assert_false(p->recovery.clean);
     net_free(net);
 }
 
@@ -281,7 +352,9 @@ int main(void)
         cmocka_unit_test(where_nothing_was_lost_nothing_is_said_again),
         cmocka_unit_test(the_ack_of_a_pass_that_misses_a_chunk_comes_again_soon),
         cmocka_unit_test(finish_comes_again_before_the_probe_timeout),
-        cmocka_unit_test(a_refused_first_packet_is_no_loss_of_the_path),
+        cmocka_unit_test(refused_first_packets_are_no_losses_of_the_path),
+        cmocka_unit_test(a_loss_after_the_first_acknowledgement_counts),
+        cmocka_unit_test(a_gap_before_the_first_packet_counts),
         cmocka_unit_test(a_peer_that_is_late_now_and_then_is_not_probed_each_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
