@@ -301,7 +301,9 @@ static uint32_t losses_detect(struct weft_ep *ep, struct peer *p, uint64_t now_n
                 p->recovery.loss_ns = due_ns;
                 break; /* later packets were sent later */
             }
-            /* The loss of a size probe does not indicate congestion. */
+            /* The loss of a size probe does not indicate congestion. That of the first packets
+             * counts, even if they were probably refused: a full queue that drops the start of the
+             * first flight looks the same. */
             if ((packet_at(ep, p, pn)->kind & TX_PACKET_MTU) == 0) {
                 *sent_ns_p =
                     packet_at(ep, p, pn)->sent_ns; /* packet numbers are in sending order */
