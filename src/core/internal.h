@@ -60,7 +60,7 @@ struct weft_ep {
     struct weft_msg_event *events; /* ring of EVENTS_MAX */
     uint32_t event_head;
     uint32_t event_count;
-    uint64_t lost_ns;    /* time when a packet to any peer was last declared lost; 0 = never */
+    uint64_t lost_ns;    /* time of the last loss of the path to any peer; 0 = never */
     uint64_t resumed_ns; /* end of the last pause; silence before it does not count */
     const struct weft_cc_ops *cc_ops;
     struct egress egress;
@@ -179,7 +179,8 @@ static inline bool tx_answers(const struct peer *p, const struct tx_msg *m, uint
            (kind & TX_PACKET_BACKLOG) == 0;
 }
 
-/* A packet to any peer was declared lost within lossy_ns. */
+/* There was a loss of the path to any peer within lossy_ns: not of a size probe, nor of a chunk
+ * before the first one acknowledged (PROTOCOL section 5, "Loss"). */
 static inline bool losses_likely(const struct weft_ep *ep, uint64_t now_ns)
 {
     return ep->lost_ns != 0 && now_ns < ep->lost_ns + lossy_ns;

@@ -118,6 +118,9 @@ static inline void recovery_path_changed(struct recovery *r, uint64_t now_ns)
     r->path_rtt_ns = 0;
     r->rttvar_ns = 0;
     r->rtt_latest_ns = 0;
+    r->answer_ns = 0;
+    r->answer_long_ns = 0;
+    r->clean = false;
     r->rtt_ns_min = WEFT_NEVER;
     recovery_on_progress(r, now_ns);
 }
