@@ -73,6 +73,11 @@ void planner_group_committed(struct weft_planner *planner, uint32_t group, bool 
     if (is_in_sum) {
         sum_arrived(planner, group);
     }
+    planner_group_over(planner, group);
+}
+
+void planner_group_over(struct weft_planner *planner, uint32_t group)
+{
     for (uint32_t i = 0; i < planner->flying_count; i++) {
         if (planner->workers[planner->flying[i]].group == group) {
             return;

@@ -272,6 +272,8 @@ void planner_group_at_server(struct weft_planner *planner, uint32_t group);
 /* A member was committed; is_in_sum: it was at the aggregator, so the sum is at the servers. When
  * all members are committed, so is the group. */
 void planner_group_committed(struct weft_planner *planner, uint32_t group, bool is_in_sum);
+/* End the group if no member is in flight: its sum is not reported any more. */
+void planner_group_over(struct weft_planner *planner, uint32_t group);
 /* A member left before its update arrived at the aggregator. */
 void planner_group_left(struct weft_planner *planner, uint32_t group);
 /* The aggregator failed: its members wait again, or with members_resend stay in flight. */

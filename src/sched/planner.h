@@ -202,7 +202,7 @@ weft_status weft_planner_committed(struct weft_planner *planner, uint32_t worker
                                    double applied_norm, uint64_t now_ns);
 
 /* A worker left; its transfers end. An update of which bytes may have reached a server counts as a
- * version. The worker may return with a read or an update. ALL_REDUCE: the round ends for all
+ * version. When all members of a sum have left or are committed, the sum's transfers end too. The worker may return with a read or an update. ALL_REDUCE: the round ends for all
  * workers, and all must request again. */
 weft_status weft_planner_worker_left(struct weft_planner *planner, uint32_t worker,
                                      uint64_t now_ns);

@@ -299,6 +299,9 @@ static void worker_left_flying(struct weft_planner *planner, uint32_t worker)
         planner_group_left(planner, group);
         planner_replan_sum(planner, group); /* with cut-through the sum waits for one member less */
     }
+    if (group != WEFT_PLANNER_NONE && planner->groups[group].id != 0) {
+        planner_group_over(planner, group);
+    }
 }
 
 weft_status weft_planner_worker_left(struct weft_planner *planner, uint32_t worker, uint64_t now_ns)

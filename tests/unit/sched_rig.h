@@ -378,7 +378,11 @@ static inline void rig_leave(struct rig *rig, uint32_t worker)
             group->members[i] = w->left == 0 ? WEFT_PLANNER_NONE : group->members[--group->count];
             break;
         }
-        if (group->count == 0) {
+        bool has_member = false;
+        for (uint32_t i = 0; group->id != 0 && i < group->count; i++) {
+            has_member |= group->members[i] != WEFT_PLANNER_NONE;
+        }
+        if (group->id != 0 && !has_member) { /* the planner does not wait for its sum any more */
             rig_forget(rig, worker, group->id);
             group->id = 0;
         }

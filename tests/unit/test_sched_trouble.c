@@ -221,6 +221,68 @@ static void a_sum_is_told_of_members_that_left(void **state)
     weft_planner_free(rig.planner);
 }
 
+/* All workers ask. The members of the group at the only aggregator; returns their number. */
+static uint32_t next_group(uint64_t clock, struct weft_planner_decision members[8])
+{
+    struct weft_planner_decision d;
+    uint32_t count = 0;
+    for (uint32_t w = 0; w < 8; w++) {
+        ask(w, clock, weft_planner_version(rig.planner));
+    }
+    weft_planner_plan(rig.planner, rig.now_ns);
+    while (weft_planner_poll(rig.planner, &d)) {
+        if (d.kind == WEFT_PLANNER_GRANT && d.group != 0) {
+            members[count++] = d;
+        }
+    }
+    return count;
+}
+
+/* The last member of a group in flight leaves, before or after its update is at the aggregator; the
+ * others were committed, or left. Nothing remains of the group, and its aggregator is used
+ * again. */
+static void last_member_leaves(bool is_delivered, bool are_committed)
+{
+    struct weft_planner_decision members[8];
+    rig_hosts(&rig, 8, 1, 1, GBIT);
+    rig.config.policy = WEFT_PLAN_ORDER | WEFT_PLAN_AGGREGATE;
+    rig.now_ns = 0;
+    make();
+    const uint32_t count = next_group(0, members);
+    uint32_t in_group = 0;
+    assert_true(count >= 2);
+    for (uint32_t i = 0; i < count; i++) {
+        in_group |= UINT32_C(1) << members[i].worker;
+        if (i < count - 1 || is_delivered) {
+            assert_int_equal(weft_planner_delivered(rig.planner, members[i].transfer, 0), WEFT_OK);
+        }
+    }
+    for (uint32_t w = 0; w < 8; w++) {
+        if ((in_group >> w & 1) == 0) {
+            assert_int_equal(weft_planner_worker_left(rig.planner, w, 0), WEFT_OK);
+        }
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const bool is_committed = are_committed && i < count - 1;
+        assert_int_equal(is_committed
+                             ? weft_planner_committed(rig.planner, members[i].worker, -1, 0)
+                             : weft_planner_worker_left(rig.planner, members[i].worker, 0),
+                         WEFT_OK);
+    }
+    assert_int_equal(weft_planner_deadline(rig.planner), WEFT_NEVER); /* nothing is in flight */
+    assert_true(next_group(1, members) >= 2);
+    weft_planner_free(rig.planner);
+}
+
+static void a_group_without_members_ends(void **state)
+{
+    (void)state;
+    last_member_leaves(true, true);
+    last_member_leaves(false, true);
+    last_member_leaves(true, false);
+    last_member_leaves(false, false);
+}
+
 /* Deliver the members of two sums. The planned transfers of both, the second behind the first, and
  * a member of the first. */
 static void make_two_sums(struct weft_planner_decision sums[2], uint32_t *member_p)
@@ -302,6 +364,7 @@ int main(void)
         cmocka_unit_test(a_dead_downlink_does_not_stop_reads),
         cmocka_unit_test(a_flood_of_capacities),
         cmocka_unit_test(a_sum_is_told_of_members_that_left),
+        cmocka_unit_test(a_group_without_members_ends),
         cmocka_unit_test(sums_follow_an_early_or_late_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
