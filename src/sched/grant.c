@@ -406,7 +406,7 @@ void planner_sums_follow(struct weft_planner *planner, uint32_t server_host)
     uint32_t count = 0;
     for (uint32_t i = 0; i < all && !planner_has(planner, WEFT_PLAN_CUT_THROUGH); i++) {
         struct planner_transfer *sum = &planner->transfers[planner->scratch[i]];
-        if (sum->kind == WEFT_PLANNER_GRANT_GROUP && sum->is_announced &&
+        if (sum->kind == WEFT_PLANNER_GRANT_GROUP && (sum->is_announced || sum->needs_announce) &&
             sum->booking.start_ns > planner->now_ns) {
             struct weft_path path = planner_path(planner, sum->from_host, sum->to_host);
             planner->counters.full += !weft_path_release(&path, &sum->booking, planner->now_ns);
@@ -415,8 +415,9 @@ void planner_sums_follow(struct weft_planner *planner, uint32_t server_host)
     }
     for (uint32_t i = 0; i < count; i++) {
         struct planner_transfer *sum = &planner->transfers[planner->scratch[i]];
+        const uint64_t sent = weft_min_u64(sum->sent, sum->bytes);
         sum->booking.start_ns = planner->now_ns;
-        planner_rebook(planner, sum, weft_max_u64(sum->bytes - sum->sent, 1));
+        planner_rebook(planner, sum, weft_max_u64(sum->bytes - sent, 1));
         sum->needs_announce = true;
     }
 }

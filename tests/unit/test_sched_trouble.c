@@ -355,6 +355,51 @@ static void sums_follow_an_early_or_late_one(void **state)
     sums_follow(6);
 }
 
+/* The same, where the members of the second sum have arrived since the last plan: its transfer is
+ * not announced yet. */
+static void a_new_sum_follows(void **state)
+{
+    enum { SECOND = 1, FIRST = 2 }; /* on the link */
+    (void)state;
+    struct weft_planner_decision d, members[8], sum = {0};
+    uint32_t count = 0, first = 8;
+    rig_hosts(&rig, 8, 1, 2, GBIT);
+    rig.config.policy = WEFT_PLAN_ORDER | WEFT_PLAN_AGGREGATE;
+    rig.config.ahead = 0;
+    rig.now_ns = 0;
+    make();
+    for (uint32_t w = 0; w < 8; w++) {
+        ask(w, 0, 0);
+    }
+    weft_planner_plan(rig.planner, 0);
+    while (weft_planner_poll(rig.planner, &d)) {
+        if (d.kind == WEFT_PLANNER_GRANT && (d.group == 1 || d.group == 2)) {
+            members[count++] = d;
+            rig.now_ns = weft_max_u64(rig.now_ns, d.booking.end_ns);
+        }
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (members[i].group == FIRST) {
+            first = members[i].worker;
+            assert_int_equal(weft_planner_delivered(rig.planner, members[i].transfer, rig.now_ns),
+                             WEFT_OK);
+        }
+    }
+    assert_int_equal(plan(WEFT_PLANNER_GRANT_GROUP, &sum), 1);
+    assert_int_equal(sum.group, FIRST);
+    for (uint32_t i = 0; i < count; i++) {
+        if (members[i].group == SECOND) {
+            assert_int_equal(weft_planner_delivered(rig.planner, members[i].transfer, rig.now_ns),
+                             WEFT_OK);
+        }
+    }
+    rig.now_ns = sum.booking.end_ns - (sum.booking.end_ns - sum.booking.start_ns) / 4;
+    assert_int_equal(weft_planner_committed(rig.planner, first, -1, rig.now_ns), WEFT_OK);
+    assert_true(plan(WEFT_PLANNER_GRANT_GROUP, &d) == 1 && !d.is_revised && d.group == SECOND);
+    assert_int_equal(d.booking.start_ns, rig.now_ns);
+    weft_planner_free(rig.planner);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -366,6 +411,7 @@ int main(void)
         cmocka_unit_test(a_sum_is_told_of_members_that_left),
         cmocka_unit_test(a_group_without_members_ends),
         cmocka_unit_test(sums_follow_an_early_or_late_one),
+        cmocka_unit_test(a_new_sum_follows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
