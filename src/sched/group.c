@@ -20,17 +20,14 @@ static void start_sum(struct weft_planner *planner, uint32_t group)
     }
 }
 
-static bool end_transfers(struct weft_planner *planner, uint32_t group)
+static void end_transfers(struct weft_planner *planner, uint32_t group)
 {
-    bool has_any = false;
     for (uint32_t i = planner->active_count; i-- > 0;) {
         struct planner_transfer *transfer = &planner->transfers[planner->active[i]];
         if (transfer->group == group) {
             planner_transfer_end(planner, transfer);
-            has_any = true;
         }
     }
-    return has_any;
 }
 
 void planner_group_delivered(struct weft_planner *planner, uint32_t group)
@@ -58,22 +55,17 @@ void planner_group_at_server(struct weft_planner *planner, uint32_t group)
     }
 }
 
-/* The sum is at all servers, although its delivery was not reported. Sums that wait for the links
- * at their aggregators follow it. */
-static void sum_arrived(struct weft_planner *planner, uint32_t group)
+void planner_group_sum_arrived(struct weft_planner *planner, uint32_t group, uint32_t server)
 {
-    const bool is_news = end_transfers(planner, group);
-    for (uint32_t s = 0; is_news && s < planner->config.servers; s++) {
-        planner_sums_follow(planner, planner->config.server_host[s]);
+    for (uint32_t i = 0; i < planner->active_count; i++) {
+        struct planner_transfer *transfer = &planner->transfers[planner->active[i]];
+        if (transfer->group == group && transfer->kind == WEFT_PLANNER_GRANT_GROUP &&
+            transfer->server == server) {
+            planner_transfer_end(planner, transfer);
+            planner_sums_follow(planner, planner->config.server_host[server]);
+            return;
+        }
     }
-}
-
-void planner_group_committed(struct weft_planner *planner, uint32_t group, bool is_in_sum)
-{
-    if (is_in_sum) {
-        sum_arrived(planner, group);
-    }
-    planner_group_over(planner, group);
 }
 
 void planner_group_over(struct weft_planner *planner, uint32_t group)
@@ -83,7 +75,7 @@ void planner_group_over(struct weft_planner *planner, uint32_t group)
             return;
         }
     }
-    (void)end_transfers(planner, group);
+    end_transfers(planner, group);
     planner->groups[group].id = 0;
 }
 
@@ -92,7 +84,7 @@ void planner_group_left(struct weft_planner *planner, uint32_t group)
     struct planner_group *g = &planner->groups[group];
     g->members_left--;
     if (--g->members == 0) {
-        (void)end_transfers(planner, group);
+        end_transfers(planner, group);
         forget(planner, group);
     } else if (g->members_left == 0) {
         start_sum(planner, group);
@@ -111,7 +103,7 @@ static void resend(struct weft_planner *planner, uint32_t group)
 
 void planner_group_broken(struct weft_planner *planner, uint32_t group)
 {
-    (void)end_transfers(planner, group);
+    end_transfers(planner, group);
     if (planner->config.members_resend) {
         resend(planner, group);
         return;

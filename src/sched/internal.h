@@ -269,10 +269,10 @@ void planner_partition(struct weft_planner *planner);
 void planner_group_delivered(struct weft_planner *planner, uint32_t group);
 /* A sum arrived at one server. */
 void planner_group_at_server(struct weft_planner *planner, uint32_t group);
-/* A member was committed; is_in_sum: it was at the aggregator, so the sum is at the servers. When
- * all members are committed, so is the group. */
-void planner_group_committed(struct weft_planner *planner, uint32_t group, bool is_in_sum);
-/* End the group if no member is in flight: its sum is not reported any more. */
+/* A sum of members was applied at this server. Sums that wait for its link at other aggregators
+ * follow it. */
+void planner_group_sum_arrived(struct weft_planner *planner, uint32_t group, uint32_t server);
+/* End the group if no member is in flight: all were committed, or left. */
 void planner_group_over(struct weft_planner *planner, uint32_t group);
 /* A member left before its update arrived at the aggregator. */
 void planner_group_left(struct weft_planner *planner, uint32_t group);

@@ -201,9 +201,18 @@ weft_status weft_planner_delivered(struct weft_planner *planner, uint64_t transf
 weft_status weft_planner_committed(struct weft_planner *planner, uint32_t worker,
                                    double applied_norm, uint64_t now_ns);
 
+/* A server has applied a sum with this update, which was granted as a member of a group. For
+ * callers that do not report the deliveries of sums: a commit does not say that a sum arrived,
+ * because the member may have been sent directly instead. The sum's transfer to the server ends,
+ * and sums that wait for the server's link follow. WEFT_DATA: the update is in no group in
+ * flight. */
+weft_status weft_planner_sum_arrived(struct weft_planner *planner, uint32_t worker,
+                                     uint32_t server, uint64_t now_ns);
+
 /* A worker left; its transfers end. An update of which bytes may have reached a server counts as a
- * version. When all members of a sum have left or are committed, the sum's transfers end too. The worker may return with a read or an update. ALL_REDUCE: the round ends for all
- * workers, and all must request again. */
+ * version. When all members of a sum have left or are committed, the sum's transfers end too. The
+ * worker may return with a read or an update. ALL_REDUCE: the round ends for all workers, and all
+ * must request again. */
 weft_status weft_planner_worker_left(struct weft_planner *planner, uint32_t worker,
                                      uint64_t now_ns);
 

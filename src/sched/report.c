@@ -261,9 +261,22 @@ weft_status weft_planner_committed(struct weft_planner *planner, uint32_t worker
         planner_group_left(planner, group); /* its delivery was not reported, and never will be */
     }
     if (group != WEFT_PLANNER_NONE && planner->groups[group].id != 0) {
-        planner_group_committed(planner, group, is_at_aggregator);
+        planner_group_over(planner, group);
     }
     planner->version++;
+    return WEFT_OK;
+}
+
+weft_status weft_planner_sum_arrived(struct weft_planner *planner, uint32_t worker,
+                                     uint32_t server, uint64_t now_ns)
+{
+    CHECK(check_worker(planner, worker));
+    const uint32_t group = planner->workers[worker].group;
+    if (server >= planner->config.servers || group == WEFT_PLANNER_NONE) {
+        return refuse(&planner->counters.refused_unknown);
+    }
+    set_now(planner, now_ns);
+    planner_group_sum_arrived(planner, group, server);
     return WEFT_OK;
 }
 

@@ -259,6 +259,9 @@ static void take_event(struct weft_sched_service *service, uint32_t shard,
         event->norm < 0 || w->norm_square < 0 ? -1 : w->norm_square + event->norm * event->norm;
     service_rate_measured(service, event->worker, shard, event, now_ns);
     service_sum_measured(service, event->worker, shard, event);
+    if (w->hop > 0 && event->members > 0) {
+        (void)weft_planner_sum_arrived(service->planner, event->worker, shard, now_ns);
+    }
     delivered(service, event->worker, shard, now_ns);
     for (uint32_t s = 0; s < service->config.shards; s++) {
         if (w->shares[s].bytes > 0 && (w->closed >> s & 1) == 0) {

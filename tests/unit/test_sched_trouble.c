@@ -327,9 +327,10 @@ static void make_two_sums(struct weft_planner_decision sums[2], uint32_t *member
     assert_true(sums[1].booking.start_ns >= sums[0].booking.end_ns);
 }
 
-/* A sum arrives, early or late, and the first of its members is reported as committed: the sum that
- * waits at another aggregator is sent now, not at its planned time. */
-static void sums_follow(uint64_t numerator)
+/* A sum arrives, early or late, as reported for the first of its members: the sum that waits at
+ * another aggregator is sent now, not at its planned time. A member that is committed without the
+ * sum says nothing about it. */
+static void sums_follow(uint64_t numerator, bool is_direct)
 {
     struct weft_planner_decision sums[2] = {{0}}, d = {0};
     uint32_t member = 0;
@@ -341,7 +342,15 @@ static void sums_follow(uint64_t numerator)
         (void)plan(WEFT_PLANNER_GRANT_GROUP, &d);
     }
     rig.now_ns = end_ns;
-    assert_int_equal(weft_planner_committed(rig.planner, member, -1, rig.now_ns), WEFT_OK);
+    if (is_direct) {
+        assert_int_equal(weft_planner_committed(rig.planner, member, -1, rig.now_ns), WEFT_OK);
+        assert_int_equal(plan(WEFT_PLANNER_GRANT_GROUP, &d), 0);
+        assert_int_equal(weft_planner_delivered(rig.planner, sums[0].transfer, rig.now_ns),
+                         WEFT_OK);
+        weft_planner_free(rig.planner);
+        return;
+    }
+    assert_int_equal(weft_planner_sum_arrived(rig.planner, member, 0, rig.now_ns), WEFT_OK);
     assert_true(plan(WEFT_PLANNER_GRANT_GROUP, &d) == 1 && d.is_revised);
     assert_int_equal(d.transfer, sums[1].transfer);
     assert_int_equal(d.booking.start_ns, rig.now_ns);
@@ -351,8 +360,9 @@ static void sums_follow(uint64_t numerator)
 static void sums_follow_an_early_or_late_one(void **state)
 {
     (void)state;
-    sums_follow(3);
-    sums_follow(6);
+    sums_follow(3, false);
+    sums_follow(6, false);
+    sums_follow(3, true);
 }
 
 /* The same, where the members of the second sum have arrived since the last plan: its transfer is
@@ -394,7 +404,7 @@ static void a_new_sum_follows(void **state)
         }
     }
     rig.now_ns = sum.booking.end_ns - (sum.booking.end_ns - sum.booking.start_ns) / 4;
-    assert_int_equal(weft_planner_committed(rig.planner, first, -1, rig.now_ns), WEFT_OK);
+    assert_int_equal(weft_planner_sum_arrived(rig.planner, first, 0, rig.now_ns), WEFT_OK);
     assert_true(plan(WEFT_PLANNER_GRANT_GROUP, &d) == 1 && !d.is_revised && d.group == SECOND);
     assert_int_equal(d.booking.start_ns, rig.now_ns);
     weft_planner_free(rig.planner);
