@@ -41,9 +41,8 @@ struct shard_aggregate {
     uint16_t table;
     weft_expect_id expect;
     weft_peer peer;
-    uint64_t open_ns; /* OPEN: since this time */
-    uint64_t came;    /* OPEN: bytes of updates received by then */
-    uint8_t *memory;  /* (WEFT_AGGREGATE_BYTES_MAX,) */
+    struct shard_part since; /* OPEN: at its first chunk */
+    uint8_t *memory;         /* (WEFT_AGGREGATE_BYTES_MAX,) */
     uint8_t answer[WEFT_RPC_REPLY_BYTES];
 };
 
@@ -547,12 +546,12 @@ static void record(struct weft_shard *shard, uint16_t table, uint64_t at_ns,
 /* The arrival rate of the message is the rate of each update in it, and its size is reported for
  * each. */
 static void measure(struct weft_shard *shard, const struct shard_aggregate *slot,
-                    const struct weft_rpc_tag *tag, size_t bytes, uint64_t at_ns,
+                    const struct weft_rpc_tag *tag, size_t bytes, struct shard_part until,
                     const struct weft_aggregate_view *view)
 {
-    const uint64_t took_ns = at_ns - weft_min_u64(slot->open_ns, at_ns);
-    const uint64_t all = bytes + weft_shard_updates_came(shard) - slot->came;
-    const struct shard_sum sum = {weft_aggregate_updates(view), bytes, all, took_ns};
+    const uint64_t all = bytes + until.came - slot->since.came;
+    const struct shard_sum sum = {weft_aggregate_updates(view), bytes, all,
+                                  until.ns - slot->since.ns};
     for (uint32_t i = 0; i < view->members; i++) {
         const struct weft_aggregate_member member = weft_aggregate_member_at(view, i);
         const struct shard_slot push = push_of(shard, tag->table, tag->number, &member);
@@ -566,6 +565,7 @@ static void received(struct weft_shard *shard, struct shard_aggregate *slot,
                      const struct weft_msg_event *event, uint64_t now_ns)
 {
     const uint64_t begin_ns = shard_clock_ns(shard);
+    const struct shard_part until = weft_shard_sum_ends(shard, event->at_ns);
     const size_t bytes = (size_t)event->total * event->elem_bytes;
     struct weft_rpc_tag tag;
     struct weft_rpc_request request;
@@ -603,7 +603,7 @@ static void received(struct weft_shard *shard, struct shard_aggregate *slot,
             weft_shard_want_cut(shard, weft_shard_clock(shard, tag.table) + 1);
         }
         record(shard, tag.table, event->at_ns, &view, &reply, end_ns);
-        measure(shard, slot, &tag, bytes, event->at_ns, &view);
+        measure(shard, slot, &tag, bytes, until, &view);
     }
     shard->counters.aggregates_refused += status != WEFT_RPC_OK;
     weft_rpc_reply_pack(&reply, slot->answer);
@@ -682,8 +682,7 @@ bool weft_shard_aggregate_event(struct weft_shard *shard, const struct weft_msg_
         WEFT_ASSERT(slot->state == AGGREGATE_POSTED);
         slot->state = AGGREGATE_OPEN;
         slot->stale = false;
-        slot->open_ns = event->at_ns;
-        slot->came = weft_shard_updates_came(shard);
+        slot->since = weft_shard_sum_begins(shard, event->at_ns);
         shard->workers[shard->config.workers_max + index_of(all, slot)].request_ns = now_ns;
         shard->busy_count++;
     } else if (event->type == WEFT_EVENT_RECEIVED) {

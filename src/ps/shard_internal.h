@@ -412,14 +412,22 @@ bool weft_shard_update_is_late(const struct weft_shard *shard, const struct shar
 /* Values of the push were applied, with this sum of squares. */
 void weft_shard_update_applied(struct weft_shard *shard, const struct shard_slot *slot,
                                double squares);
-/* Total bytes of updates received in messages of their own. */
-uint64_t weft_shard_updates_came(const struct weft_shard *shard);
+/* Time in which aggregates arrive, and bytes of updates that arrive directly meanwhile, since the
+ * start. While several aggregates arrive each has an equal part of both: the time of all of them
+ * together is then that of the link. */
+struct shard_part {
+    uint64_t ns;
+    uint64_t came;
+};
+/* An aggregate begins to arrive, and ends, whether it is applied or not: the parts by then. */
+struct shard_part weft_shard_sum_begins(struct weft_shard *shard, uint64_t at_ns);
+struct shard_part weft_shard_sum_ends(struct weft_shard *shard, uint64_t at_ns);
 /* An aggregate that was applied. */
 struct shard_sum {
     uint32_t updates; /* in it */
     uint64_t bytes;
-    uint64_t all;     /* bytes of all updates that arrived while it did */
-    uint64_t took_ns; /* 0 = unknown */
+    uint64_t all;     /* with its part of the bytes that arrived directly while it did */
+    uint64_t took_ns; /* its part of the time; 0 = unknown */
 };
 
 /* Pushes of this push's update were in this aggregate; once for each update in it. */

@@ -68,6 +68,9 @@ struct weft_shard_updates {
     uint32_t *clocks; /* (tables_max, workers_max, 2), by parity: clock of an open update with
                        * pushes in the table; 0 = none */
     uint64_t came;    /* total bytes of updates */
+    uint32_t sums;    /* aggregates that are arriving */
+    struct shard_part part;
+    struct shard_part until; /* time, and `came`, up to which `part` was computed */
     struct weft_shard_committed *ring;
     uint32_t ring_size;
     uint32_t ring_head;
@@ -322,9 +325,30 @@ void weft_shard_update_arrived(struct weft_shard *shard, const struct shard_slot
     a->came = shard->updates->came;
 }
 
-uint64_t weft_shard_updates_came(const struct weft_shard *shard)
+static struct shard_part divide(struct weft_shard_updates *u, uint64_t at_ns)
 {
-    return shard->updates->came;
+    at_ns = weft_max_u64(at_ns, u->until.ns);
+    if (u->sums > 0) {
+        u->part.ns += (at_ns - u->until.ns) / u->sums;
+        u->part.came += (u->came - u->until.came) / u->sums;
+    }
+    u->until = (struct shard_part){at_ns, u->came};
+    return u->part;
+}
+
+struct shard_part weft_shard_sum_begins(struct weft_shard *shard, uint64_t at_ns)
+{
+    const struct shard_part part = divide(shard->updates, at_ns);
+    shard->updates->sums++;
+    return part;
+}
+
+struct shard_part weft_shard_sum_ends(struct weft_shard *shard, uint64_t at_ns)
+{
+    const struct shard_part part = divide(shard->updates, at_ns);
+    WEFT_ASSERT(shard->updates->sums > 0);
+    shard->updates->sums--;
+    return part;
 }
 
 void weft_shard_update_in_sum(struct weft_shard *shard, const struct shard_slot *slot,

@@ -147,7 +147,7 @@ static uint16_t answer(struct bench *b)
 static void declare(struct bench *b, uint32_t node, struct weft_table_spec spec, uint32_t session)
 {
     uint8_t *message = memory(b);
-    spec.dim = 1;
+    spec.dim = spec.dim > 0 ? spec.dim : 1;
     spec.workers = 2;
     spec.learning_rate = -1;
     struct weft_rpc_request head = {.rpc_id = ++b->rpc_id,
@@ -376,6 +376,78 @@ static void sizes_are_reported(void **state)
         a.clocks_count = 0;
     }
     bench_free(b);
+}
+
+enum { WIDE = 64, WIDE_ROWS = 300, WIDE_BYTES = 100000 };
+
+/* The usual aggregate, with this number and wide rows. */
+static size_t lay_out_wide(struct bench *b, uint32_t number, uint8_t *message)
+{
+    uint64_t ids[WIDE_ROWS], before = 0;
+    size_t size = 0;
+    uint8_t *at = message + WEFT_AGGREGATE_HEAD_BYTES;
+    for (uint32_t i = 0; i < WIDE_ROWS; i++) {
+        ids[i] = 1 + i;
+    }
+    for (uint32_t r = 0; r < 2; r++, at += WEFT_AGGREGATE_MEMBER_BYTES) {
+        const struct weft_aggregate_member member = {.rank = r,
+                                                     .session = SESSION,
+                                                     .incarnation = 1000 + WORKER + r,
+                                                     .number = number,
+                                                     .rpc_id = 500 + number};
+        weft_aggregate_member_pack(&member, at);
+    }
+    for (uint32_t done = 0, taken; done < WIDE_ROWS; done += taken) {
+        const uint32_t count = (uint32_t)weft_min_u64(WEFT_IDS_BLOCK, WIDE_ROWS - done);
+        size += weft_ids_pack_block(ids + done, count, before, at + size, &taken);
+        before = ids[done + taken - 1];
+    }
+    const struct weft_rpc_request head = {.rpc_id = ++b->rpc_id, .rows = WIDE_ROWS};
+    weft_aggregate_head_pack(&head, 2, size, message);
+    for (size_t i = 0; i < WIDE_ROWS; i++) {
+        memcpy(at + size + i * 2, &usual.count, 2);
+    }
+    for (size_t i = 0; i < (size_t)WIDE_ROWS * WIDE; i++) {
+        memcpy(at + size + WIDE_ROWS * 2 + i * 4, &usual.sum, 4);
+    }
+    const size_t bytes = (size_t)(at - message) + size + WIDE_ROWS * (2 + WIDE * 4);
+    assert_true(bytes <= WIDE_BYTES);
+    return bytes;
+}
+
+/* The rate of the members' updates in two sums, which arrive together or one after the other. */
+static uint64_t rate_of_two(bool are_together)
+{
+    static uint8_t message[2][WIDE_BYTES];
+    struct weft_table_spec spec = asp;
+    spec.dim = WIDE;
+    struct bench *b = opened(spec);
+    struct weft_shard_committed of;
+    b->net->packet_bytes = 1408;
+    for (uint32_t i = 0; i < 2; i++) {
+        const size_t bytes = lay_out_wide(b, 1 + i, message[i]);
+        send(b, BOX, WEFT_RPC_AGGREGATE, 1, message[i], bytes);
+        if (!are_together) {
+            run(b);
+        }
+    }
+    run(b);
+    assert_int_equal(weft_shard_counters(b->shard)->aggregates, 2);
+    clock_of(b, WORKER, 1);
+    assert_true(weft_shard_take_committed(b->shard, &of));
+    assert_int_equal(of.members, 2);
+    assert_int_equal(of.all_bps, of.rate_bps);
+    bench_free(b);
+    return of.rate_bps;
+}
+
+/* Sums that arrive together measure the same rate as those that have the link for themselves. */
+static void rates_of_sums_together(void **state)
+{
+    (void)state;
+    const uint64_t one_bps = rate_of_two(false), two_bps = rate_of_two(true);
+    assert_true(one_bps > 0);
+    assert_true(two_bps > one_bps - one_bps / 16 && two_bps < one_bps + one_bps / 16);
 }
 
 /* Windows with requests since `before`, and the workers and connections in them. */
@@ -1085,6 +1157,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_once_whichever_way),
         cmocka_unit_test(sizes_are_reported),
+        cmocka_unit_test(rates_of_sums_together),
         cmocka_unit_test(each_member_has_a_delay),
         cmocka_unit_test(unknown_bases_have_no_delay),
         cmocka_unit_test(a_late_update_is_in_no_sum),
