@@ -97,6 +97,8 @@ struct service_sample {
     uint64_t bps;
     uint32_t worker;
     uint64_t sum_ns; /* of a sum: the time that it took; of an update: 0 */
+    uint32_t group;  /* of a sum of several updates; else 0 */
+    uint32_t shard;  /* which measured it */
 };
 
 struct service_link {

@@ -5,8 +5,9 @@
  * includes the delays of both hosts, so the estimate would be lower for shorter transfers. A busy
  * host makes a measurement too low. The estimate is therefore the maximum of the recent
  * measurements, and may be too high where other traffic varies. A sum is sent by an aggregator that
- * has all of it, so its measurements are also too high as often as too low: if there are recent
- * ones, the estimate is their mean over time.
+ * has all of it, and sums that arrive together divide the time among them (ps/shard_internal.h), so
+ * their measurements are too high as often as too low: if there are recent ones, the estimate is
+ * their mean over time, in which each sum counts once.
  *
  * An uplink is measured by the part of a transfer that arrived while no other transfer did.
  * Otherwise the transfer shares the server's downlink, for example because another transfer ends
@@ -25,8 +26,8 @@
 
 __extension__ typedef unsigned __int128 u128;
 
-/* A measurement is valid for this time; the last two are always valid. The end of contention is
- * thus detected within a second. */
+/* A measurement is valid for this time; of measurements that are not of sums, also the last two at
+ * any age. The end of contention is thus detected within a second. */
 static const uint64_t recent_ns = 700 * WEFT_NS_PER_MS;
 /* A measurement above this fraction of a rate counts as the full rate. */
 static const uint32_t most_ppm = 900000;
@@ -89,24 +90,42 @@ static void set(struct weft_sched_service *service, struct service_link *link, u
     }
 }
 
+/* A sum is reported for each member, and counts once. */
+static bool is_known(const struct service_link *link, const struct service_sample *sample)
+{
+    bool is_there = false;
+    for (uint32_t i = 0; i < weft_min_u64(link->count, SERVICE_SAMPLES); i++) {
+        const struct service_sample *at = &link->samples[i];
+        is_there |= at->group == sample->group && at->shard == sample->shard &&
+                    at->bps == sample->bps;
+    }
+    return sample->group != 0 && is_there;
+}
+
 static void learn(struct weft_sched_service *service, struct service_link *link, uint32_t host,
                   bool is_up, struct service_sample sample)
 {
     uint64_t found_bps = 0, sums_ns = 0;
     u128 sums = 0; /* bit/s x ns */
-    bool is_of_two = is_up;
+    bool is_of_two = is_up || sample.group != 0;
+    if (is_known(link, &sample)) {
+        return;
+    }
     link->samples[link->count++ % SERVICE_SAMPLES] = sample;
     for (uint32_t i = 1; i <= weft_min_u64(link->count, SERVICE_SAMPLES); i++) {
         const struct service_sample *at = &link->samples[(link->count - i) % SERVICE_SAMPLES];
-        if (i <= 2 || sample.at_ns - at->at_ns < recent_ns) {
+        const bool is_recent = sample.at_ns - at->at_ns < recent_ns;
+        if (i <= 2 || is_recent) {
             found_bps = weft_max_u64(found_bps, at->bps);
             is_of_two |= at->worker != sample.worker;
+        }
+        if (is_recent) {
             sums += (u128)at->bps * at->sum_ns;
             sums_ns += at->sum_ns;
         }
     }
     found_bps = sums_ns > 0 ? (uint64_t)(sums / sums_ns) : found_bps;
-    if (link->count >= 2 && (is_of_two || found_bps > link->now_bps)) {
+    if ((link->count >= 2 || sample.group != 0) && (is_of_two || found_bps > link->now_bps)) {
         set(service, link, host, is_up, found_bps, sample.at_ns);
     }
 }
@@ -154,7 +173,13 @@ void service_rate_measured(struct weft_sched_service *service, uint32_t worker, 
     if (service->workers[worker].hop > 0 && event->all_bps > 0) { /* a sum: it does not measure a
                                                                    * worker's uplink */
         learn(service, down, service->shards[shard].host_index, false,
-              (struct service_sample){now_ns, event->all_bps, worker, sum_ns(event)});
+              (struct service_sample){
+                  .at_ns = now_ns,
+                  .bps = event->all_bps,
+                  .worker = worker,
+                  .sum_ns = sum_ns(event),
+                  .group = event->members >= 2 ? service->workers[worker].group : 0,
+                  .shard = shard});
         return;
     }
     if (booked_bps == 0 || service_sends_at_once(service)) {
@@ -162,11 +187,13 @@ void service_rate_measured(struct weft_sched_service *service, uint32_t worker, 
     }
     if (measures_down(down, event, booked_bps)) {
         learn(service, down, service->shards[shard].host_index, false,
-              (struct service_sample){now_ns, event->all_bps, worker, 0});
+              (struct service_sample){
+                  .at_ns = now_ns, .bps = event->all_bps, .worker = worker});
     }
     uint64_t up_bps = uplink_bps(up, event, booked_bps);
     if (up_bps > 0) {
-        learn(service, up, worker, true, (struct service_sample){now_ns, up_bps, worker, 0});
+        learn(service, up, worker, true,
+              (struct service_sample){.at_ns = now_ns, .bps = up_bps, .worker = worker});
     }
 }
 

@@ -639,6 +639,141 @@ static void who_has_nothing_for_a_shard(void **state)
     weft_sched_service_free(service);
 }
 
+/* ---- three workers whose measurements are given ---------------------------------------------- */
+
+enum { TRIO = 3 };
+
+struct trio {
+    struct weft_sched_service *service;
+    struct weft_sched_daemon *daemons[TRIO + 1];
+    uint64_t now_ns, closed, clock;
+    uint32_t hop[TRIO];
+};
+
+static void trio_new(struct trio *t)
+{
+    struct weft_sched_service_config config;
+    memset(t, 0, sizeof(*t));
+    weft_sched_service_config_default(&config);
+    config.life = 1;
+    config.link_bps = 100 * MBIT;
+    assert_int_equal(weft_sched_service_new(&config, &t->service), WEFT_OK);
+    for (uint32_t i = 0; i <= TRIO; i++) {
+        struct weft_sched_daemon_config daemon;
+        weft_sched_daemon_config_default(&daemon);
+        daemon.role = i < TRIO ? WEFT_SCHED_WORKER : WEFT_SCHED_SERVER;
+        daemon.index = i < TRIO ? i : 0;
+        daemon.workers = TRIO;
+        daemon.mode = i < TRIO ? WEFT_SCHED_ASP : WEFT_SCHED_BSP;
+        daemon.tau_max = WEFT_NEVER;
+        daemon.down_bps = i < TRIO ? 0 : 2 * MBIT;
+        assert_int_equal(weft_sched_daemon_new(&daemon, &t->daemons[i]), WEFT_OK);
+        weft_sched_service_connected(t->service, i, daemon.role, daemon.index, 1);
+        weft_sched_daemon_connected(t->daemons[i], 0);
+    }
+    for (uint32_t i = 0; i < TRIO; i++) {
+        weft_sched_daemon_aggregators(t->daemons[i], 1, 1);
+    }
+    sched_exchange(t->service, t->daemons, TRIO + 1, 0);
+}
+
+static void trio_free(struct trio *t)
+{
+    for (uint32_t i = 0; i <= TRIO; i++) {
+        weft_sched_daemon_free(t->daemons[i]);
+    }
+    weft_sched_service_free(t->service);
+}
+
+/* The first `workers` ask for the next update, and get their answers. */
+static void trio_ask(struct trio *t, uint32_t workers)
+{
+    const struct weft_sched_share share = {.bytes = BYTES, .base = t->closed};
+    uint32_t answers = 0;
+    t->clock++;
+    for (uint32_t i = 0; i < workers; i++) {
+        weft_sched_daemon_ask(t->daemons[i], t->clock, 1, &share, t->now_ns);
+    }
+    for (const uint64_t end_ns = t->now_ns + 10 * WEFT_NS_PER_S; answers < workers;) {
+        struct weft_sched_answer answer;
+        assert_true(t->now_ns < end_ns);
+        t->now_ns += WEFT_NS_PER_MS;
+        sched_exchange(t->service, t->daemons, TRIO + 1, t->now_ns);
+        for (uint32_t i = 0; i < workers; i++) {
+            while (weft_sched_daemon_answer(t->daemons[i], t->now_ns, &answer)) {
+                answers++;
+                t->hop[i] = answer.hop;
+            }
+        }
+    }
+}
+
+/* The shard reports the end of the worker's update: in a sum of two that arrived at this rate in
+ * 0.1 s; directly at this rate, or without a rate (0). */
+static void trio_commit(struct trio *t, uint32_t worker, bool is_in_sum, uint64_t bps)
+{
+    const struct weft_sched_event event = {.worker = worker,
+                                           .clock = t->clock,
+                                           .norm = 1,
+                                           .rate_bps = bps,
+                                           .alone_bps = is_in_sum ? 0 : bps,
+                                           .all_bps = bps,
+                                           .members = is_in_sum ? 2 : 0,
+                                           .sum_bytes = is_in_sum ? bps / 80 : 0};
+    t->closed++;
+    weft_sched_daemon_counts(t->daemons[TRIO], t->closed, t->closed);
+    weft_sched_daemon_committed(t->daemons[TRIO], &event);
+    weft_sched_daemon_ended(t->daemons[worker]);
+    sched_exchange(t->service, t->daemons, TRIO + 1, t->now_ns);
+}
+
+/* All three update. The first `members` members of a group are in a sum; nothing else measures. */
+static void trio_round(struct trio *t, uint32_t members, uint64_t bps)
+{
+    uint32_t in_sum = 0;
+    trio_ask(t, TRIO);
+    for (uint32_t i = 0; i < TRIO; i++) {
+        const bool is_in_sum = t->hop[i] > 0 && in_sum < members;
+        in_sum += is_in_sum;
+        trio_commit(t, i, is_in_sum, is_in_sum ? bps : 0);
+    }
+    assert_int_equal(in_sum, members);
+}
+
+static uint64_t trio_bps(const struct trio *t)
+{
+    return weft_sched_service_capacity(t->service, WEFT_SCHED_SERVER, 0);
+}
+
+/* A sum counts once in the mean, for however many members it is reported. */
+static void a_sum_counts_once(void **state)
+{
+    (void)state;
+    struct trio t;
+    trio_new(&t);
+    trio_round(&t, 2, MBIT);
+    assert_int_equal(trio_bps(&t), MBIT);
+    trio_round(&t, 1, 2 * MBIT);
+    assert_int_equal(trio_bps(&t), MBIT * 3 / 2);
+    trio_free(&t);
+}
+
+/* A sum of long ago does not decide against a direct update of now. */
+static void an_old_sum_decides_nothing(void **state)
+{
+    (void)state;
+    struct trio t;
+    trio_new(&t);
+    trio_round(&t, 2, MBIT);
+    assert_int_equal(trio_bps(&t), MBIT);
+    t.now_ns += 2 * WEFT_NS_PER_S;
+    trio_ask(&t, 1);
+    assert_int_equal(t.hop[0], 0);
+    trio_commit(&t, 0, false, 2 * MBIT);
+    assert_int_equal(trio_bps(&t), 2 * MBIT);
+    trio_free(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -651,6 +786,8 @@ int main(void)
         cmocka_unit_test_teardown(bounded, print_seed),
         cmocka_unit_test(who_is_reached),
         cmocka_unit_test(who_has_nothing_for_a_shard),
+        cmocka_unit_test(a_sum_counts_once),
+        cmocka_unit_test(an_old_sum_decides_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
