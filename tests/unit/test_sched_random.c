@@ -118,8 +118,13 @@ static void any_report(struct weft_prng *prng, const uint64_t *transfers, uint32
         status = weft_planner_read(p, update.worker, update.bytes, at_ns);
         break;
     case 3:
-    case 4:
         status = weft_planner_delivered(p, transfer, at_ns);
+        break;
+    case 4:
+        status = weft_prng_chance(prng, 500000)
+                     ? weft_planner_delivered(p, transfer, at_ns)
+                     : weft_planner_sum_arrived(p, update.worker,
+                                                (uint32_t)weft_prng_below(prng, 3), at_ns);
         break;
     case 5:
     case 6:
