@@ -774,6 +774,32 @@ static void an_old_sum_decides_nothing(void **state)
     trio_free(&t);
 }
 
+/* The first member of a group is committed. Its sum's reservation on the server's link ends if the
+ * shard says that the member was in a sum, and not if it was sent directly. */
+static void a_sum_is_over_where_it_arrived(void **state)
+{
+    (void)state;
+    for (uint32_t is_in_sum = 0; is_in_sum < 2; is_in_sum++) {
+        struct trio t;
+        uint32_t member = TRIO;
+        trio_new(&t);
+        trio_ask(&t, TRIO);
+        for (uint32_t i = 0; i < TRIO; i++) {
+            if (t.hop[i] == 0) {
+                trio_commit(&t, i, false, 0);
+            } else {
+                member = i;
+            }
+        }
+        assert_true(member < TRIO);
+        trio_commit(&t, member, is_in_sum, 2 * MBIT);
+        const struct weft_timeline *down =
+            weft_planner_link(weft_sched_service_planner(t.service), TRIO, false);
+        assert_int_equal(down->steps[down->count - 1].from_ns <= t.now_ns, is_in_sum);
+        trio_free(&t);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -788,6 +814,7 @@ int main(void)
         cmocka_unit_test(who_has_nothing_for_a_shard),
         cmocka_unit_test(a_sum_counts_once),
         cmocka_unit_test(an_old_sum_decides_nothing),
+        cmocka_unit_test(a_sum_is_over_where_it_arrived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
