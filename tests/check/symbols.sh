@@ -50,8 +50,8 @@ readelf -d "$library" | sed -n 's/.*Library soname: \[\(.*\)\]/\1/p' >"$tmp/sona
 echo "$soname" >"$tmp/wanted"
 same "the soname is that of meson.build" "$tmp/wanted" "$tmp/soname"
 
-# Otherwise neither would start without these libraries (src/crypto/ipsec_mb_library.h,
-# src/obs/http_library.h).
+# A binary that is linked with one of these libraries does not start on a host without it
+# (src/crypto/ipsec_mb_library.h, src/obs/http_library.h).
 for binary in "$library" "$program"; do
     readelf -d "$binary" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' >"$tmp/needed"
     grep -v '^lib\(IPSec_MB\|microhttpd\)\.' "$tmp/needed" >"$tmp/wanted"

@@ -1,5 +1,5 @@
-# A network for tests with marks or rates that `weft lab` does not offer; they source it after
-# tests/lib/tap.sh.
+# Two hosts and a router between them, for tests that set ECN marks, drops or link rates in ways
+# that `weft lab` does not offer. A test sources this file after tests/lib/tap.sh.
 #
 #   namespace $a --- veth --- namespace $s, a router --- veth --> namespace $b
 #   va 10.77.0.1         sa 10.77.0.2        sb 10.77.1.2         vb 10.77.1.1
@@ -46,8 +46,8 @@ hop_skip() {
     exit 0
 }
 
-# hop_or_skip <name> <command...>: creates the network, then runs the command, which continues the
-# test.
+# hop_or_skip <name> <command...>: creates the network, then runs the command, which completes it
+# (queues, rules). If either fails, the rest of the test is skipped.
 hop_or_skip() {
     [ "$(id -u)" = 0 ] || hop_skip "$1" "needs root, for network namespaces"
     command -v ethtool >/dev/null || hop_skip "$1" "ethtool is not installed"
