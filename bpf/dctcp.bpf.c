@@ -170,9 +170,9 @@ static __always_inline void halve(struct sock *sk)
     note(sk, WEFT_DCTCP_LOSS, flow->alpha, cwnd, half);
 }
 
-/* The marks have begun or ended (RFC 8257 section 3.2, figure 1). Packets that are not acknowledged
- * yet arrived before the change, so they are acknowledged now with the old flag, and this packet is
- * acknowledged at once. */
+/* The marks have begun or ended (RFC 8257 section 3.2, figure 1). If an acknowledgement is delayed,
+ * its packets arrived before the change: it is sent now, with the old flag. This packet is
+ * acknowledged at once, with the new one. */
 static __always_inline void marks_change(struct sock *sk, __u8 ce)
 {
     struct tcp_sock *tp = tcp_of(sk);
@@ -247,8 +247,8 @@ void BPF_PROG(weft_dctcp_in_ack_event, struct sock *sk, __u32 flags)
     note(sk, WEFT_DCTCP_WINDOW, alpha_old, delivered, marked);
 }
 
-/* The kernel calls it after marks, once per window of data, and after a loss; then set_state or
- * cwnd_event overwrites the result. */
+/* The kernel calls it after marks, once per window of data, and after a loss. After a loss,
+ * set_state or cwnd_event overwrites the result. */
 SEC("struct_ops/weft_dctcp_ssthresh")
 __u32 BPF_PROG(weft_dctcp_ssthresh, struct sock *sk)
 {
