@@ -295,8 +295,8 @@ static void on_up(struct weft_coll *c, const struct weft_msg_event *event)
     c->dirty = true;
 }
 
-/* The operation that must fail because this rank has left, if any: one that still needs it, or one
- * that fails in any case (`broken`). */
+/* The operation that must fail because another rank (`rank`) has left, if any: one that still needs
+ * that rank, or one that fails in any case (`broken`). */
 static struct op *op_needing(struct weft_coll *c, uint32_t rank)
 {
     for (uint32_t i = c->open_head; i != NONE; i = c->op[i].next) {

@@ -124,7 +124,7 @@ bool weft_metrics_hosts_allow(const struct weft_metrics_hosts *hosts, const char
         return strcasecmp(name, "localhost") == 0 || same(name, hosts->bound) ||
                in_list(hosts->list, name);
     }
-    /* 0.0.0.0 also reaches this machine, from any page, and is not a valid address. */
+    /* 0.0.0.0 is never allowed: it reaches this machine, and a page of any site can use it. */
     return !is_any(&address) && (is_loopback(&address) || same(name, local) ||
                                  same(name, hosts->bound) || in_list(hosts->list, name));
 }
