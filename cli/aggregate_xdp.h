@@ -1,5 +1,5 @@
-/* `weft aggregate --xdp`: a verb of its own behind that option, because it shares no other option
- * with the process of `weft aggregate`. */
+/* `weft aggregate --xdp`: a verb of its own behind that option. It shares only --security, --json
+ * and the options of /metrics with `weft aggregate` without --xdp. */
 #ifndef WEFT_CLI_AGGREGATE_XDP_H
 #define WEFT_CLI_AGGREGATE_XDP_H
 

@@ -2,8 +2,8 @@
  *
  * The order of the steps matters. (1) Check that all shards of the replica are within the
  * divergence bound and have received data from the server recently. (2) The coordinator transfers
- * the lease, so that the previous process, which may only be disconnected, is replaced and exits.
- * (3) The shards start to serve. (4) Workers get the new addresses. */
+ * the lease, so that the previous process, which may still run and be merely disconnected, is
+ * replaced and exits. (3) The shards start to serve. (4) Workers get the new addresses. */
 #include "cli/server/internal.h"
 
 #include "cli/child.h"
