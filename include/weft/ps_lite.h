@@ -35,8 +35,9 @@
  *   - ps-lite does not limit operations in progress; here Push and Pull wait for older ones while
  *     16 are in progress.
  *
- * Thread:  any; calls are serialised, including Wait. A library thread sends and receives, so a
- *          program may compute for any length of time.
+ * Thread:  any; calls are serialised, including Wait. Only NumWorkers, NumServers and MyRank are
+ *          not: do not call them while another thread is in Start or Finalize. A library thread
+ *          sends and receives, so a program may compute for any length of time.
  */
 #ifndef WEFT_PS_LITE_H
 #define WEFT_PS_LITE_H
