@@ -8,7 +8,8 @@
 /* A base version above the number of updates that its shard has reported is not yet an error: the
  * shard's report may still be in flight. The update is held for this long. */
 static const uint64_t hold_ns = 500 * WEFT_NS_PER_MS;
-/* The servers' report that an update is closed may arrive after the worker's report. */
+/* After the worker's report that an update has ended, the servers' reports are awaited for this
+ * long, because they may arrive later. */
 static const uint64_t untold_ns = WEFT_NS_PER_S;
 
 /* ---- the end of an update -------------------------------------------------------------------- */
@@ -36,8 +37,8 @@ void service_commit(struct weft_sched_service *service, uint32_t worker, uint64_
     if (weft_planner_committed(service->planner, worker, norm, now_ns) != WEFT_OK &&
         /* The norm is invalid, but the update has ended nevertheless. */
         weft_planner_committed(service->planner, worker, -1, now_ns) != WEFT_OK) {
-        /* The update's aggregator had failed, so it was waiting again; but the sum that arrived
-         * contains it. */
+        /* The update was waiting again, because its aggregator had failed; but the sum that arrived
+         * contains the update. */
         (void)weft_planner_worker_left(service->planner, worker, now_ns);
     }
     end_flight(service, w);
@@ -60,7 +61,8 @@ static uint64_t distance(const struct weft_sched_service *service, uint32_t shar
     return base > opened ? WEFT_NEVER : opened - base;
 }
 
-/* The planner's base version; false: a shard has not reported that many updates yet. */
+/* The base version in the planner's count of updates; false: a base of the update is above the
+ * number of updates that its shard has reported, so the version is not known yet. */
 static bool base_version(const struct weft_sched_service *service, const struct service_worker *w,
                          uint64_t *version_p)
 {
@@ -249,7 +251,7 @@ static void take_event(struct weft_sched_service *service, uint32_t shard,
         return;
     }
     if (w->state != UPDATE_FLYING || w->clock != event->clock) {
-        return; /* an update that was sent without a grant */
+        return; /* sent without a grant, or its end was already taken from the worker's report */
     }
     if ((w->closed & bit) != 0) {
         return;
@@ -281,7 +283,8 @@ void service_transfer_over(struct weft_sched_service *service, uint32_t shard, u
     }
 }
 
-/* One that has begun without a grant is not planned. */
+/* A shard's report of a transfer to its replica. A transfer that has begun without a grant is not
+ * planned. */
 static void transfer_says(struct weft_sched_service *service, uint32_t shard,
                           const struct weft_sched_report *q, uint64_t now_ns)
 {
