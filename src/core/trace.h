@@ -44,8 +44,8 @@
  *                             connection id here
  *   DROPPED                   flags: enum weft_trace_drop; a: drops since the last record of it;
  *                             number: 0, and no peer
- *   MSG_SHARED                number: packet number; flags: direction; a: msg of a MESSAGE frame in
- *                             it; b: 0, its chunk; c: its bytes
+ *   MSG_SHARED                a MESSAGE frame. number: packet number; flags: direction; a: its msg;
+ *                             b: 0 (the message's only chunk); c: bytes of the message
  * Values of a, b and c that exceed 32 bits are written as UINT32_MAX. */
 #define WEFT_TRACE_TYPES(V)                                                                        \
     V(PACKET_SENT, "packet_sent")                                                                  \
