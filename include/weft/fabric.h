@@ -177,7 +177,7 @@ struct weft_fabric_server_config {
                                    * (default) = reply with the weights of the model */
     void (*committed)(void *user, const struct weft_fabric_committed *committed); /* called when an
                                    * update is closed, for workers with a scheduler or
-                                   * update_bytes_min. NULL (default) */
+                                   * update_bytes_min. NULL (default) = not called */
     void *user;                   /* first argument of all three callbacks */
 };
 
