@@ -14,9 +14,11 @@ import models
 
 MARGIN = 1.10
 CAP = 3
-STOP = {"mf": 4, "mlp": 5, "cnn": 5, "rnn": 5}  # the epoch at whose loss runs end
-# The epoch at whose loss they are compared. The validation loss of mf has its minimum at about the fifth
-# epoch; near a minimum, the epoch at which a loss is reached is mostly random.
+# Runs end at the loss that the lossless runs have at this epoch.
+STOP = {"mf": 4, "mlp": 5, "cnn": 5, "rnn": 5}
+# Runs are compared by the time at which they reach the loss of the lossless runs at this epoch. The
+# validation loss of mf has its minimum at about the fifth epoch; near a minimum, the epoch at which
+# a loss is reached is mostly random.
 JUDGED = {**STOP, "mf": 3}
 ARMS = ("zero", "count", "feedback", "zero, each", "smaller step", "count, weft", "feedback, weft")
 # [apnet19], Tables 3 and 4; the paper does not name the two data sets of Table 4
@@ -53,8 +55,7 @@ def load(path):
 
 
 def reached(curve, target):
-    """-> the epoch at which the loss is first not above the target, between two points by a straight line;
-    None = it is not reached"""
+    """-> the epoch at which the loss first is at most the target, interpolated linearly, or None"""
     before = None
     for epoch, loss in curve:
         if loss <= target:
@@ -67,7 +68,7 @@ def reached(curve, target):
 
 
 def at(curve, epoch):
-    """The value at an epoch, between two points by a straight line; None = outside of them."""
+    """The value at an epoch, interpolated linearly; None = the curve does not cover the epoch."""
     before = None
     for when, value in curve:
         if when >= epoch - 1e-9:
@@ -83,8 +84,8 @@ def at(curve, epoch):
 def target_of(results, run, epoch=None):
     """The loss at which runs end or, with an epoch, the one by which they are judged; None = not known yet.
 
-    It is the mean loss of the lossless runs at that epoch. Once a run with loss has ended at a target it
-    stays, also when more seeds follow.
+    It is the mean loss of the lossless runs at that epoch. Once a run with lost
+    gradients has ended at a target, that target does not change when more seeds follow.
     """
     mine = [one for done, one in results.items() if done[:3] == run[:3]]
     fixed = {one["target"] for one in mine if one["target"] is not None}
@@ -100,7 +101,7 @@ def target_of(results, run, epoch=None):
 
 
 class Study:
-    """The runs of one size, judged by the loss at an epoch; None = JUDGED's of the model."""
+    """The runs of one size, judged by the loss at `epoch`, or None = at the model's in JUDGED."""
 
     def __init__(self, results, size, epoch=None, kind="bootstrap"):
         self.results = {run: one for run, one in results.items() if run.size == size}
@@ -113,12 +114,12 @@ class Study:
         return target_of(self.results, Run(model, variant, self.size, 0.0, "zero", 1), self.epoch_of(model))
 
     def arrival(self, one):
-        """The epoch at which a run reached the target; None = not by CAP times the target's epoch"""
+        """The epoch at which a run reached the target; None = not within CAP times its epoch"""
         when = reached(one["curve"], self.target(one["model"], one["variant"]))
         return when if when is not None and when <= CAP * self.epoch_of(one["model"]) else None
 
     def pairs(self, model, variant, arm, rate):
-        """[(the run's line, that of its lossless run, ratio of epochs or None = did not arrive)], by seed
+        """[(result of the run, of its lossless run, ratio or None = did not arrive)], by seed
 
         A lossless run that does not arrive itself has no pair; print_epochs says how many did.
         """
@@ -143,8 +144,11 @@ class Study:
         return [arm for arm in ARMS if self.rates(model, variant, arm)]
 
     def bounds(self, model, variant, arm):
-        """(x1, x2): the largest rate that was tried up to which, inclusive, all are as they should be;
-        None = no rate was tried with two seeds"""
+        """(x1, x2): the largest rate that was tried, so that at it and all lower ones every seed
+        arrived (x2), and also the upper end of the interval of the ratios is at most MARGIN (x1).
+
+        None = no rate was tried with two seeds.
+        """
         x = [0.0, 0.0]
         still = [True, True]
         tried = [(rate, self.ratios(model, variant, arm, rate)) for rate in self.rates(model, variant, arm)]
@@ -192,7 +196,10 @@ class Study:
 
 
 def interval(values, kind="bootstrap", draws=2000):
-    """(geometric mean, lower and upper end of its 95 % interval); None counts as CAP, which is too little"""
+    """(geometric mean, lower and upper end of its 95 % interval)
+
+    None counts as CAP, so the mean is too low then.
+    """
     logs = [math.log(CAP if value is None else value) for value in values]
     n, middle = len(logs), sum(logs) / len(logs)
     if n == 1:
@@ -273,7 +280,8 @@ def validation_lines(study, names):
                 found = []
                 for one, base, _ in study.pairs(model, variant, arm, rate):
                     when = reached(base["curve"], target)
-                    # Both half an epoch after the middle of the steps whose loss is at the target.
+                    # A point of a curve is at the middle of the epoch that it averages, so both
+                    # losses are those half an epoch after the curve is at the target.
                     other = None if when is None else at(base.get("checks", ()), when + 0.5)
                     if reached(one["curve"], target) is not None and other is not None:
                         found.append(one["validation"] / other)
