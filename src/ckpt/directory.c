@@ -49,7 +49,8 @@ static weft_status add_chain(const struct weft_ckpt_history *history,
                              "checkpoint %" PRIu64 ", which it is based on, is missing", number);
         }
         for (uint32_t i = 0; i < part->manifest.count; i++) {
-            /* Insert before the present entries of this shard, which are newer. */
+            /* Insert before this shard's entries, which are newer. Each shard of the server before
+             * it has `links` entries by now. */
             weft_status status = set_add(set, begin + i * links, part->manifest.first + i,
                                          &part->manifest.files[i], error);
             if (status != WEFT_OK) {
@@ -145,8 +146,8 @@ static weft_status remove_file(const char *directory, const char *name, struct w
     return status;
 }
 
-/* Move a file to quarantine/ under this name. *moved_p is set to true if the file was not there
- * before. */
+/* Move a file to quarantine/ as to_name; with `copy` it also stays where it is (a hard link).
+ * *moved_p is set to true if the file was not in quarantine/ before. */
 static weft_status move_file(const char *directory, const char *name, const char *to_name,
                              bool copy, bool *moved_p, struct weft_error *error)
 {
@@ -252,7 +253,8 @@ static bool has_manifest(const struct weft_ckpt_history *history, const char *na
     return false;
 }
 
-/* Parse the claim from the beginning of a data file's name (0 = version 1) and return the rest. */
+/* If a name begins with the name of a data file, return what follows it, else NULL. *claim_p is the
+ * claim in the name; names of version 1 contain none: 0. */
 static const char *parse_data_name(const char *name, uint64_t *claim_p)
 {
     uint64_t number;
@@ -276,7 +278,9 @@ static bool is_nobodys(const struct weft_ckpt_history *history, const char *name
     if (rest == NULL || (*rest != '\0' && strcmp(rest, WEFT_CKPT_TEMPORARY) != 0)) {
         return false;
     }
-    /* Of version 1 only unfinished files: its manifests may be read by another release. */
+    /* Names of version 1 contain no claim, so it is unknown whether their writer was replaced. Of
+     * these only unfinished files are removed: a manifest that another release reads may name a
+     * finished one. */
     bool writer_is_gone = claim == 0 ? *rest != '\0' : holder != NULL && holder->replaced_by != 0;
     return writer_is_gone && !has_manifest(history, name);
 }
@@ -377,7 +381,8 @@ static bool mark_kept(const struct weft_ckpt_history *history, uint32_t keep, bo
     return true;
 }
 
-/* Remove the manifest first: data without a manifest was never reported as saved. */
+/* Remove the manifest first: after a crash in between, data files without a manifest are those of
+ * an unfinished checkpoint, but a manifest without its data files is a damaged one. */
 static weft_status remove_part(const char *directory, struct weft_ckpt_log *log,
                                const struct weft_ckpt_part *part, struct weft_error *error)
 {
