@@ -1,9 +1,10 @@
 /* Records of a roster: what its journal must contain, and restoring it.
  *
- * A record is a request with the chosen rank, shards and epoch. A grant is a REGISTER. Restoring it
- * repeats the grant in the same order, and removes conflicting leases: since it was granted, they
- * had ended. A member that left is a LEAVE. A rewritten journal has a LEAVE with the highest epoch,
- * one for each rank whose work is done, and a REGISTER for each lease.
+ * A record is a request with the chosen rank, shards and epoch. A grant is a REGISTER. Grants are
+ * repeated in the order of the journal. A lease that conflicts with a later grant is removed: it
+ * had ended by then, because the grant was made. A member that left is a LEAVE. A rewritten journal
+ * has a LEAVE with the highest epoch, one for each rank whose work is done, and a REGISTER for each
+ * lease.
  */
 #include "member/roster_internal.h"
 
@@ -74,8 +75,8 @@ weft_status weft_roster_restore(struct weft_roster *roster, uint8_t op,
     return WEFT_OK;
 }
 
-/* A LEAVE of a member that is not in the table: it has the highest epoch, and, with a rank, the
- * mark that its work is done. */
+/* A LEAVE of a member id that is not in the table. The record contains the highest epoch and, if a
+ * rank is given, that the work of this rank is done. */
 static struct weft_member_request farewell(const struct weft_roster *roster, uint32_t rank)
 {
     uint64_t member = 1;
