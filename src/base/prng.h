@@ -14,7 +14,7 @@ struct weft_prng {
     uint64_t state[4];
 };
 
-/* One step of splitmix64's finalizer: a good 64-bit mixer for hashing integers. */
+/* The finalizer of splitmix64: a good 64-bit mixer for hashing integers. */
 static inline uint64_t weft_mix64(uint64_t x)
 {
     x ^= x >> 30;
