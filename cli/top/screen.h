@@ -14,6 +14,7 @@ uint32_t weft_top_screen_width(void);
 /* Lines that do not fit are omitted; the last line shows how many were omitted. */
 void weft_top_screen_show(const struct weft_top_view *view, const char *foot);
 
+/* DRAW: the window was resized; NEXT: fetch new values now; NONE: the timeout, or any other key. */
 enum weft_top_key { WEFT_TOP_KEY_NONE, WEFT_TOP_KEY_QUIT, WEFT_TOP_KEY_DRAW, WEFT_TOP_KEY_NEXT };
 
 /* Wait for a key, a window resize, or timeout_ms. q and Ctrl-C quit, space refreshes. */
