@@ -1,6 +1,6 @@
 /* The fabric simulation compared with times computed by hand; equal seeds; guarantees of its
- * policies. Every run itself checks that delays are conserved and that no link exceeds its
- * capacity. */
+ * policies. Every run itself checks the sum of the delays (sim/fabric.h) and that no link exceeds
+ * its capacity. */
 #include "fabric_run.h"
 
 #include <setjmp.h>
@@ -33,11 +33,12 @@ static void one_worker_alone(void **state)
     assert_int_equal(result.commits, 27);
     assert_int_equal(result.delay_max, 0);
     assert_int_equal(result.update_bytes, UINT64_C(27) * 12500000);
-    /* Half of each part goes to each of two servers, at the rate of the uplink. */
+    /* With two servers each holds half of the model and gets half of each update. The worker's own
+     * link is still the limit. */
     config.servers = 2;
     run(&config);
     assert_int_equal(result.commits, 27);
-    /* With 0.05 ms each way: the read's and the push's arrival, 2.2001 s. */
+    /* With 0.05 ms each way, read and push each arrive 0.05 ms later: a round is 2.2001 s. */
     config.servers = 1;
     config.network.delay_ns = 50000;
     config.duration_ns = 22001 * UINT64_C(100000) * 10 + 1;
@@ -103,9 +104,8 @@ static void all_reduce_takes_what_its_steps_take(void **state)
     assert_int_equal(round_ns(WEFT_FABRIC_HALVING_DOUBLING, 6), 350 * ms);
 }
 
-/* 30 workers: the tree needs at most 1.5 times the time of the ring, and less than a third of its
- * own time without cut-through. If all are ready at the same time, early sums give the same
- * plan. */
+/* 30 workers: the tree with cut-through needs at most 1.5 times the time of the ring, and at most a
+ * third of its own time without cut-through. */
 static void a_tree_cuts_through(void **state)
 {
     (void)state;
@@ -165,7 +165,8 @@ static void the_slowest_link_holds_a_ring(void **state)
     assert_int_equal(result.makespan_ns, 3500 * WEFT_NS_PER_MS);
 }
 
-/* ssp:N: no worker is more than N commits ahead of the slowest, also at the end. */
+/* ssp:N: a worker that is N commits ahead of the slowest may make one more step, so at the end the
+ * fastest is N or N + 1 ahead. */
 static void ssp_holds_the_fast_back(void **state)
 {
     (void)state;
@@ -201,8 +202,9 @@ static void a_chain_copies_every_update(void **state)
     }
 }
 
-/* A long queue does not cause a replication per update: with a bound of 30 norms there are far
- * fewer bytes than with a chain, and nearly as many commits as without replicas. */
+/* Updates that wait to be copied to the replica are summed: with a bound of 30 times the mean norm
+ * of an update far fewer bytes are copied than with a chain, and there are nearly as many commits
+ * as without replicas. */
 static void a_bound_costs_less_than_a_chain(void **state)
 {
     (void)state;
@@ -278,8 +280,8 @@ static void bounds_are_kept_when_they_bite(void **state)
     assert_true(dropped > 100);
 }
 
-/* With half of the workers reading at a time, the delay is that of half as many workers, and the
- * link is as busy. */
+/* If only half of the workers may be between read and commit, the delay is that of half as many
+ * workers, and the link is as busy. No delay exceeds 28, twice the number of the 14 others. */
 static void admission_halves_the_delay(void **state)
 {
     (void)state;
