@@ -196,10 +196,10 @@ struct weft_ps_config {
     uint64_t hot_rows;            /* with via: send only hot rows, those with the most updates,
                                    * through the aggregator, and all others to the servers. The
                                    * servers select N hot rows of each table and shard: `weft server
-                                   * --hot-rows N`. Set at least N, at most 65,536: a larger set is
-                                   * refused, and pushes are then not split. Not with a scheduler or
-                                   * update_bytes_min. 0 (default) = send whole pushes through the
-                                   * aggregator */
+                                   * --hot-rows N`. This field must be at least N, and at most
+                                   * 65,536: if a server has selected more rows, pushes are not
+                                   * split. Not with a scheduler or update_bytes_min. 0 (default) =
+                                   * send whole pushes through the aggregator */
 };
 
 /* Write the defaults. Shape: size is sizeof(*config_p) in the caller's version of this header. */
@@ -434,8 +434,9 @@ struct weft_result {
  *                            beyond the end of a dense table.
  *          WEFT_AGAIN        ops_max operations are in progress: weft_wait for one, then repeat.
  *          WEFT_UNSUPPORTED  a row does not fit into a packet.
- *          WEFT_NOMEM        push: replay_bytes is too small for it, or is full and no checkpoint
- *                            has freed space.
+ *          WEFT_NOMEM        push: replay_bytes is too small for it; or it is full, and either no
+ *                            checkpoint can free space, because a "bsp" clock in progress uses all
+ *                            of it, or none has freed space for reconnect_timeout_ns.
  *          WEFT_TIMEOUT      config.call_timeout_ns has passed: nothing was begun.
  *          WEFT_PEER         a server is down: close, and connect again. */
 WEFT_API weft_status weft_push(struct weft_ps_table *table, const uint64_t *ids, const float *rows,
@@ -683,8 +684,8 @@ WEFT_API weft_status weft_ps_flush(struct weft_ps *ps, uint64_t timeout_ns);
  * Complete all operations first, because the announcement has no effect while operations are in
  * progress. The next call that makes progress ends it. Not needed with config.thread. A worker with
  * config.via closes its connections to servers while all its requests are sent through the
- * aggregator. This call first opens them again, which takes some round trips, at most the peer
- * timeout, limited to 1 s .. 60 s, plus one second. */
+ * aggregator. This call first opens them again. That usually takes some round trips; the limit is
+ * one second more than the peer timeout, which for this purpose is 1 s to 60 s. */
 WEFT_API void weft_ps_idle(struct weft_ps *ps);
 
 /* Cumulative since weft_ps_connect, except missed_ids and those with `_now`. */
