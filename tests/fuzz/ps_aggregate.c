@@ -1,5 +1,6 @@
-/* An aggregate from any bytes: it is refused, or its parts are within it and packing them again
- * gives the same bytes. The first byte is the length of the table's rows. */
+/* An aggregate from any bytes: it is refused, or all its parts are within it, and its head and its
+ * members, packed again, are the same bytes. The first byte determines the length of the table's
+ * rows. */
 #include "base/assert.h"
 #include "ps/aggregate.h"
 #include "ps/id_pack.h"

@@ -2,10 +2,10 @@
  *
  * Each end is an endpoint (core/endpoint.h) with an address. A burst that it sends is divided into
  * datagrams as by the kernel (GSO), and each arrives NET_DELAY_NS later, in the order of sending. A
- * test may configure faults: loss, duplicates, reordering, another delay of one end or a gap
- * between packets to it, ends that cannot reach each other, and a frozen end. It may also install
- * functions that are called when a datagram is sent and when it arrives. One seed determines
- * everything.
+ * test may configure faults: loss, duplicates, reordering, a delay other than NET_DELAY_NS to one
+ * end, a minimum gap between arrivals at one end, ends that cannot reach each other, and a frozen
+ * end. It may also install functions that are called when a datagram is sent and when it arrives.
+ * One seed determines everything.
  *
  * Not a model of links: no queue, no bandwidth, no ECN marks (src/sim/net.h has them). Not the
  * transport for the layers above the core, which is tests/unit/fake_msgr.h. */
@@ -265,7 +265,7 @@ static inline void net_burst(struct net *net, const struct net_end *from, const 
     size_t used = 0;
     WEFT_ASSERT(tx->iov_count <= WEFT_ARRAY_COUNT(tx->iov) && tx->bytes <= sizeof(flat));
     WEFT_ASSERT(tx->packets <= WEFT_TX_PACKETS_MAX);
-    WEFT_ASSERT(!tx->fragment || tx->packets == 1); /* GSO is off */
+    WEFT_ASSERT(!tx->fragment || tx->packets == 1); /* sent without GSO */
     for (uint32_t i = 0; i < tx->iov_count; i++) {
         WEFT_ASSERT(used + tx->iov[i].bytes <= tx->bytes);
         memcpy(flat + used, tx->iov[i].base, tx->iov[i].bytes);
@@ -314,7 +314,7 @@ static inline void net_deliver_at(struct net *net, struct net_end *to, const str
     weft_ep_prefetch(to->ep, copy, bytes);
     weft_ep_prefetch_chunk(to->ep, copy, bytes);
     weft_ep_recv(to->ep, from, ecn, copy, bytes, arrived_ns, net->now_ns);
-    net_drain(net, (uint32_t)(to - net->end)); /* CHUNK data is in the copy */
+    net_drain(net, (uint32_t)(to - net->end)); /* CHUNK events point to the copy */
     free(copy);
 }
 
