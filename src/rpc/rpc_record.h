@@ -31,7 +31,8 @@
 enum weft_rpc_record_type {
     WEFT_RPC_RECORD_CLIENT = 1,       /* by the worker, when the reply is delivered */
     WEFT_RPC_RECORD_SERVED = 2,       /* by the server, when the reply is passed to the transport */
-    WEFT_RPC_RECORD_ACTIVE = 3,       /* by the server, at the end of a window with requests */
+    WEFT_RPC_RECORD_ACTIVE = 3,       /* by the server, at the end of an interval (`window`) with
+                                       * requests; --active-window-us */
     WEFT_RPC_RECORD_HOT = 4,          /* by the server, at the end: one id with many updates */
     WEFT_RPC_RECORD_HOT_TOTAL = 5,    /* by the server, at the end: all updates of a table */
     WEFT_RPC_RECORD_AGGREGATE_IN = 6, /* by an aggregator, with its reply to a push of a worker or
@@ -42,22 +43,25 @@ enum weft_rpc_record_type {
 
 /* Why the sender of a message had to send it to the server itself. */
 enum weft_rpc_record_direct {
-    WEFT_RPC_RECORD_ABSORBED, /* it need not: the server has committed it inside an aggregate */
-    WEFT_RPC_RECORD_DIRECT_TABLE,
-    WEFT_RPC_RECORD_DIRECT_FORM,
-    WEFT_RPC_RECORD_DIRECT_LARGE,
-    WEFT_RPC_RECORD_DIRECT_SHARD,
-    WEFT_RPC_RECORD_DIRECT_REFUSED,
+    WEFT_RPC_RECORD_ABSORBED,       /* it need not: the server has committed it inside an
+                                     * aggregate */
+    WEFT_RPC_RECORD_DIRECT_TABLE,   /* the aggregator has not opened the table, or cannot sum it */
+    WEFT_RPC_RECORD_DIRECT_FORM,    /* the message uses a cached list, is malformed, repeats a
+                                     * push number or has a value that is not finite */
+    WEFT_RPC_RECORD_DIRECT_LARGE,   /* the message is too large to be summed */
+    WEFT_RPC_RECORD_DIRECT_SHARD,   /* the shard was not connected, or its connection ended */
+    WEFT_RPC_RECORD_DIRECT_REFUSED, /* the shard refused the aggregate */
     WEFT_RPC_RECORD_DIRECTS,
 };
 
 /* Why an aggregate was sent. */
 enum weft_rpc_record_flush {
-    WEFT_RPC_RECORD_UNFLUSHED, /* it was not sent: the connection to the server ended before */
-    WEFT_RPC_RECORD_FLUSH_ALL,
-    WEFT_RPC_RECORD_FLUSH_COUNT,
-    WEFT_RPC_RECORD_FLUSH_AGE,
-    WEFT_RPC_RECORD_FLUSH_PRESSURE,
+    WEFT_RPC_RECORD_UNFLUSHED,      /* it was not sent: the connection to the server ended before */
+    WEFT_RPC_RECORD_FLUSH_ALL,      /* it had a push of every worker that has opened the table,
+                                     * or of every member of a sum of the scheduler */
+    WEFT_RPC_RECORD_FLUSH_COUNT,    /* it had enough pushes */
+    WEFT_RPC_RECORD_FLUSH_AGE,      /* its first push had waited long enough */
+    WEFT_RPC_RECORD_FLUSH_PRESSURE, /* its memory was needed, or the next push did not fit */
     WEFT_RPC_RECORD_FLUSHES,
 };
 
@@ -112,7 +116,8 @@ struct weft_rpc_record_hot_total {
     uint32_t server;
     uint8_t exact; /* not 0: the updates of each id were counted exactly */
     uint64_t updates;
-    uint64_t removed; /* of these, the updates of rows that no longer exist: in no count */
+    uint64_t removed; /* of these, the updates of rows that no longer exist: no
+                       * weft_rpc_record_hot counts them */
 };
 
 struct weft_rpc_record_aggregate_in {
