@@ -27,8 +27,8 @@ weft_status weft_run_metrics_start(struct weft_run_metrics *run,
 /* A zeroed object is valid. */
 void weft_run_metrics_stop(struct weft_run_metrics *run);
 
-/* Make a worker serve metrics on any free port of the same host and report the address; no effect
- * without --metrics. */
+/* Make a worker serve metrics at the address of --metrics, on any free port, and report the port in
+ * a file in `folder`; no effect without --metrics. */
 void weft_run_metrics_serve_worker(const struct weft_metrics_options *options, const char *folder,
                                    struct weft_slot *slot);
 
@@ -43,7 +43,7 @@ void weft_run_metrics_note(struct weft_run_metrics *run, const struct weft_slot 
 void weft_run_metrics_gone(struct weft_run_metrics *run, const struct weft_slot *slot);
 /* A replica has taken its server's place. */
 void weft_run_metrics_promoted(struct weft_run_metrics *run);
-/* Another process has the slot, which serves its metrics there; "" = it serves none. */
+/* The slot has another process, which serves its metrics at `url`; "" = it serves none. */
 void weft_run_metrics_moved(struct weft_run_metrics *run, const struct weft_slot *slot,
                             const char *url);
 
