@@ -1,9 +1,9 @@
 #!/bin/sh
 # Writes the manual page of a verb (mdoc) from the output of its --help: page.sh WEFT [VERB...]
 #
-# The table that parses the options also generates `weft VERB --help`, so the page always agrees with the
-# program. man/NAME.more, also mdoc, has the sections that help lacks (files, environment); it is
-# inserted before EXIT STATUS. Without a verb: weft(1).
+# The table that parses the options also generates `weft VERB --help`, so the page always agrees
+# with the program. man/NAME.more, also mdoc, has the sections that help lacks (files, environment);
+# it is inserted before EXIT STATUS. Without a verb: weft(1).
 set -eu
 LC_ALL=C
 export LC_ALL
