@@ -33,8 +33,8 @@
  * Aggregation box. With `box` in the configuration, all_reduce of group 0 goes through it if it is
  * a sum or mean with bound 0 of at least box_bytes_min bytes of the type that the box sums. The box
  * is never needed: before each result is used, the ranks agree that all of them have it, with the
- * same bits. If one has not, all of them sum the vector without the box, and the next ones, until
- * the box has passed another trial: after box_retry_ns, and then ever more rarely while it fails.
+ * same bits. If one has not, all ranks sum this vector and the following ones without the box,
+ * until it has passed another trial: after box_retry_ns, and then ever more rarely while it fails.
  * weft_comm_box_failure says why. With a box there are at most 64 ranks. See docs/COLLECTIVES.md,
  * "Through an aggregation box".
  *
@@ -64,7 +64,7 @@ struct weft_comm;
 
 /* ---- opening and joining --------------------------------------------------------------------- */
 
-/* Equal at all ranks, except host, port and rank. */
+/* Equal at all ranks, except host, port, rank and the address of the box. */
 struct weft_comm_config {
     size_t size;          /* set by weft_comm_config_init */
     const char *host;     /* address to bind, reachable by the other ranks: numeric IPv4
@@ -102,8 +102,8 @@ struct weft_comm_config {
     uint32_t inject_loss_ppm;
     uint32_t inject_seed;
     const char *box;        /* address of an aggregation box (`weft aggregate --dense`, --xdp), as
-                             * HOST:PORT; NULL (default) = none. See "Aggregation box" above. All of
-                             * the following except this address are equal at all ranks */
+                             * HOST:PORT; NULL (default) = none. See "Aggregation box" above. The
+                             * address may differ between ranks; the fields below may not */
     uint64_t box_bytes_min; /* shorter vectors do not go through it; default 256 KiB */
     uint64_t box_silence_ns; /* it has failed if it sends no sum for so long while all ranks are in
                               * the operation; default 1 s */
@@ -361,7 +361,8 @@ enum weft_comm_box_state {
     WEFT_COMM_BOX_FAILED, /* not used, unless it passes another trial */
 };
 
-/* Why the aggregation box has failed and is not used, or NULL if it is, or if there is none.
+/* Why the aggregation box has failed and is not used. NULL if it has not failed, or if there is
+ * none.
  * Owns:    valid until this thread's next failing call. */
 WEFT_API const char *weft_comm_box_failure(struct weft_comm *comm);
 
