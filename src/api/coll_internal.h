@@ -19,7 +19,8 @@ struct weft_api_comm_box {
 };
 
 /* Convert a caller's configuration to the thread's, except security.
- * Shape:   room: used if there is an aggregation box; until the thread has started.
+ * Owns:    *thread_p borrows room, if there is an aggregation box: keep it until the thread has
+ *          started.
  * Errors:  WEFT_INVALID, WEFT_UNSUPPORTED; WEFT_NOTFOUND  the box's name has no address. */
 weft_status weft_api_comm_config_read(const struct weft_comm_config *theirs,
                                       struct weft_comm_config *ours_p,
