@@ -12,10 +12,9 @@
  *
  * Steps are measured, not predicted: eta x |g| is not a bound on a step of Adagrad or Adam.
  *
- * There are two parts: the steps since the last snapshot, and the steps of the snapshot whose rows
- * are being sent to the replica.
- *
- * Not here: when the snapshot of a table is taken, the *cut* (ps/transfer.h).
+ * A *cut* is a snapshot of a table for its replica; ps/transfer.h decides when it is taken. There
+ * are two parts: the steps since the last cut, and the steps of the cut whose rows are being sent
+ * to the replica.
  *
  * Thread:  the shard's. Makes no system call after init.
  *
@@ -48,8 +47,8 @@ void weft_divergence_fini(struct weft_divergence *divergence);
  * changes. A value that is not finite, or is very large, counts as very large. */
 void weft_divergence_add(struct weft_divergence *divergence, uint32_t slot, double squares);
 
-/* The same for a change that cannot be in a cut now: it enters the bound at weft_divergence_settle
- * or at a cut. */
+/* The same for a change in the middle of a clock, when the table cannot be cut: it enters the bound
+ * at weft_divergence_settle, to be called when a cut is possible again, or at the cut itself. */
 void weft_divergence_add_later(struct weft_divergence *divergence, uint32_t slot, double squares);
 void weft_divergence_settle(struct weft_divergence *divergence);
 
