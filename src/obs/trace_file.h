@@ -52,15 +52,16 @@ struct weft_trace_feed {
 weft_status weft_trace_writer_open(const char *path, uint64_t bytes_max,
                                    struct weft_trace_writer **writer_p);
 
-/* The functions below return the error of a file once, from the first of their calls after it.
- * Errors:  WEFT_IO  the file ends before the records of this call; errno has the reason, EFBIG if
- *                   the limit is reached. */
+/* If a write fails, or would exceed the limit, one of the functions below returns the error: this
+ * call, or the next one for the same file. Later calls return WEFT_OK and write nothing.
+ * Errors:  WEFT_IO  the file is incomplete, and ends after the last complete block; errno has the
+ *                   reason, EFBIG if the limit is reached. */
 
 /* Close; NULL is allowed. */
 weft_status weft_trace_writer_close(struct weft_trace_writer *writer);
 
 /* Announce an endpoint. wall_ns: offset from its times to the wall clock; 0 = virtual time.
- * *feed_p is written with an error, too. */
+ * *feed_p is also valid if an error is returned. */
 weft_status weft_trace_feed_init(struct weft_trace_writer *writer, const char *label, uint64_t name,
                                  uint64_t incarnation, uint64_t wall_ns,
                                  struct weft_trace_feed *feed_p);
