@@ -42,7 +42,7 @@ static void attack_garbage(struct weft_attacker *a, struct weft_net *net)
     for (uint32_t i = 0; i < count; i++) {
         packet->bytes[i] = (uint8_t)weft_prng_u64(&a->prng);
     }
-    /* Random bytes after this first byte would be a correct HELLO, which any host may send. */
+    /* Random bytes after this first byte may be a correct HELLO, which any host may send. */
     if (count > 0 && packet->bytes[0] == BYTE_HELLO) {
         packet->bytes[0] = BYTE_PLAIN;
     }
@@ -109,7 +109,8 @@ static void attack_flip(struct weft_attacker *a, struct weft_net *net,
     weft_net_inject(net, copy);
 }
 
-/* A header that may be valid, up to a later packet number, and arbitrary bytes after it. */
+/* The header of the honest packet, with 1 to 100 added to the last byte of its packet number, and
+ * random bytes after it. The header may be valid. */
 static void attack_forge(struct weft_attacker *a, struct weft_net *net,
                          const struct weft_net_packet *honest)
 {
@@ -178,7 +179,7 @@ void weft_attack(struct weft_attacker *attacker, struct weft_net *net,
     if (weft_prng_chance(&a->prng, hostile->version_ppm)) {
         attack_version(a, net, honest);
     }
-    if (hostile->flip_ppm > 0) {
+    if (hostile->flip_ppm > 0) { /* in modes auth and seal only (sim/plan.c) */
         attack_secured(a, net, honest);
     }
     /* A HELLO from a different address, or without a tag and with a different id, is an honest
