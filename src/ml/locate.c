@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* The parts of one candidate: directory/folder/name, each with its slash or empty. */
+/* A candidate is directory/folder/name; an empty part is omitted, with its slash. */
 struct place {
     const char *directory;
     const char *folder;

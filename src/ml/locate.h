@@ -19,7 +19,8 @@ enum { WEFT_ML_PATH_BYTES = 1024 };
  *
  * Shape:   directories (directory_count,); NULL and empty ones are skipped.
  * Errors:  WEFT_NOTFOUND   none exists; the text lists the directories.
- *          WEFT_INVALID    the name is empty or a path gets longer than WEFT_ML_PATH_BYTES.
+ *          WEFT_INVALID    the name is empty, or too long for WEFT_ML_PATH_BYTES. Other paths that
+ *                          are too long are skipped.
  */
 weft_status weft_ml_locate(const char *name, const char *const *directories, size_t directory_count,
                            struct weft_error *error, char path_p[WEFT_ML_PATH_BYTES]);
