@@ -1,8 +1,9 @@
 /* JSON objects, one per line, between a supervisor and its child processes.
  *
- * One stream socket per child, both ways: the child sends ready, epoch, done or error; the parent
- * sends go. End of file means that the other process has exited. The format is private to one
- * binary: the bytes are trusted, and a line that is not a JSON object is an error.
+ * One stream socket per child, both ways: the child sends events such as ready, epoch, done and
+ * error, the parent commands such as go, stop and promote. End of file means that the other process
+ * has exited. The format is private to one binary: the bytes are trusted, and a line that is not a
+ * JSON object is an error.
  */
 #ifndef WEFT_JOB_CHANNEL_H
 #define WEFT_JOB_CHANNEL_H
