@@ -5,11 +5,11 @@
  *   udp-raw  a bare GSO+GRO program with the same packets and the same add: the upper limit
  *   tcp-raw  kernel TCP; the receiver adds floats in the same way
  *
- * Two threads each, sender and receiver. Goodput counts only floats added at the receiver; the
- * formulas are in bench/METRICS.md. A round is one measurement with its own sockets. Of several
- * flows each is measured once in every round, in turn, so a load peak of the machine affects all of
- * them alike, and the ratios within a round are more reliable than the absolute figures. After each
- * measurement the accumulator is compared with the expected sum. */
+ * Each has two threads, sender and receiver. Goodput counts only floats added at the receiver; the
+ * formulas are in bench/METRICS.md. In a round each flow is measured once, one after the other, so
+ * a load peak of the machine affects all of them alike, and the ratios within a round are more
+ * reliable than the absolute figures. Each measurement opens its own sockets; after it the
+ * accumulator is compared with the expected sum. */
 #define _GNU_SOURCE // CPU_SET
 #include "cli/options.h"
 #include "cli/perf/report.h"
