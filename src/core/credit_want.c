@@ -143,12 +143,18 @@ static uint64_t without(uint64_t a, uint64_t b)
 
 /* An idle peer may hold more than its allowance since it was far, although it is not now. When
  * round-robin mode begins before its next message, that credit was granted before the mode, too
- * (far_before_turns). */
+ * (far_before_turns). In the mode no credit is granted to a far peer, so far_out does not grow: a
+ * peer that holds more than its allowance then may be a near one, when there are more senders. */
 void weft_core_credit_idle_far(struct weft_ep *ep, struct peer *p)
 {
-    p->credit.far_end = ep->credit.turns ? p->credit.far_end : p->credit.granted;
     uint64_t has = weft_core_credit_outstanding(p);
-    weft_core_credit_far_out(ep, p, (uint32_t)without(has, weft_core_credit_allowance(ep)));
+    uint64_t beyond = without(has, weft_core_credit_allowance(ep));
+    if (ep->credit.turns) {
+        beyond = weft_min_u64(beyond, p->credit.far_out);
+    } else {
+        p->credit.far_end = p->credit.granted;
+    }
+    weft_core_credit_far_out(ep, p, (uint32_t)beyond);
 }
 
 /* ---- accounting ------------------------------------------------------------------------------ */

@@ -318,6 +318,29 @@ static void nor_does_that_of_a_peer_that_was_idle(void **state)
 }
 
 /* In round-robin mode that lasts for more than 2^31 packets of a peer. */
+/* A near peer is idle, and its allowance becomes smaller than what it holds. */
+static void near_credit_is_not_far_in_round_robin_mode(void **state)
+{
+    (void)state;
+    struct weft_ep *ep = ep_make();
+    struct peer *p = inspect_peer(ep, 1);
+    uint32_t allowance = weft_core_credit_allowance(ep);
+    rtt_set(ep, 1, near);
+    p->credit.data_count = 1000;
+    assert_int_equal(weft_core_credit_told(ep, p), 1000 + allowance);
+    assert_int_equal(p->credit.far_out, 0);
+    ep->credit.rounds_shared = true;
+    ep->credit.turns = true;
+    p->credit.granted += 20;
+    weft_core_credit_idle_far(ep, p);
+    assert_int_equal(p->credit.far_out, 0);
+    weft_core_credit_backlog_told(ep, p, 1500, 1, WEFT_NS_PER_MS);
+    weft_core_credit_look(ep, p);
+    assert_int_equal(p->credit.far_out, 0);
+    assert_int_equal(p->credit.out, allowance + 20);
+    ep_end(ep);
+}
+
 static void used_credit_does_not_return_when_the_count_wraps(void **state)
 {
     (void)state;
@@ -358,6 +381,7 @@ int main(void)
                                         teardown),
         cmocka_unit_test(credit_from_before_round_robin_mode_stops_no_grants),
         cmocka_unit_test(nor_does_that_of_a_peer_that_was_idle),
+        cmocka_unit_test(near_credit_is_not_far_in_round_robin_mode),
         cmocka_unit_test(used_credit_does_not_return_when_the_count_wraps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
