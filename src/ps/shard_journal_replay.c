@@ -452,6 +452,7 @@ bool weft_shard_journal_replay(struct weft_shard *shard)
             record = NULL;
         }
         if (record != NULL && waits_for_rows(shard, record)) {
+            journal->stalled = false;
             return true;
         }
         journal->stalled = stalls(journal, record);
