@@ -55,7 +55,7 @@ same "the soname is that of meson.build" "$tmp/wanted" "$tmp/soname"
 for binary in "$library" "$program"; do
     readelf -d "$binary" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' >"$tmp/needed"
     grep -v '^lib\(IPSec_MB\|microhttpd\)\.' "$tmp/needed" >"$tmp/wanted"
-    same "$(basename "$binary") is not linked with libraries that are loaded on demand"$binary") needs nothing to start that is loaded on demand" "$tmp/wanted" "$tmp/needed"
+    same "$(basename "$binary") is not linked with libraries that are loaded on demand" "$tmp/wanted" "$tmp/needed"
 done
 
 echo "1..$count"
