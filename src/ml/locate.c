@@ -45,8 +45,9 @@ static weft_status not_found(const char *name, const char *const *directories,
         }
     }
     return weft_fail(error, WEFT_NOTFOUND,
-                     "no data file \"%s\", also not with .zst or .gz; looked in: .%s",
-                     weft_ml_quote(name, strlen(name)).text, places);
+                     "no data file \"%s\", also not with .zst or .gz%s%s",
+                     weft_ml_quote(name, strlen(name)).text,
+                     name[0] == '/' ? "" : "; looked in: .", name[0] == '/' ? "" : places);
 }
 
 weft_status weft_ml_locate(const char *name, const char *const *directories, size_t directory_count,

@@ -117,6 +117,9 @@ static void what_is_said_when_nothing_is_found(void **state)
     assert_int_equal(weft_ml_locate("x", places, 3, &error, found), WEFT_NOTFOUND);
     assert_string_equal(
         error.text, "no data file \"x\", also not with .zst or .gz; looked in: ., /no/1, /no/2");
+    /* An absolute name is not looked for in the directories. */
+    assert_int_equal(weft_ml_locate("/no/x", places, 3, &error, found), WEFT_NOTFOUND);
+    assert_string_equal(error.text, "no data file \"/no/x\", also not with .zst or .gz");
     assert_int_equal(weft_ml_locate("", places, 3, &error, found), WEFT_INVALID);
     char name[2 * WEFT_ML_PATH_BYTES];
     memset(name, 'x', sizeof(name) - 1);
