@@ -566,7 +566,7 @@ int weft_perf_collective(int argc, char **argv)
                         .timeout_s = 60,
                         .security = WEFT_SECURITY_DEFAULTS,
                         .box = {.slots = 32, .job = 1}};
-    char name[32], summary[96];
+    char name[32], summary[96], example[512];
     const struct weft_option options[] = {
         {"ranks", "N", "number of ranks", WEFT_OPTION_U32, &o.ranks, .min = 2, .max = RANKS_MAX},
         {"from", "BYTES", "smallest vector", WEFT_OPTION_U64, &o.from_bytes, .min = 4,
@@ -603,6 +603,14 @@ int weft_perf_collective(int argc, char **argv)
     snprintf(name, sizeof(name), "perf %s", o.kind->verb);
     snprintf(summary, sizeof(summary), "measure %s for vectors of several sizes",
              weft_coll_kind_name(o.kind->kind));
+    snprintf(example, sizeof(example),
+             "  weft perf %s --ranks 4 --to 4194304\n"
+             "  weft perf %s --lab demo --ranks 8%s",
+             o.kind->verb, o.kind->verb,
+             o.kind->kind != WEFT_COLL_ALL_REDUCE
+                 ? ""
+                 : " --loss-bound 0.1 --feedback\n"
+                   "  weft perf allreduce --ranks 4 --box 127.0.0.1:7701 --security none");
     const struct weft_command command = {
         .name = name,
         .summary = summary,
@@ -610,13 +618,10 @@ int weft_perf_collective(int argc, char **argv)
          "Each rank is a communicator with its own thread and socket, on loopback or on the hosts\n"
          "of --lab. A round starts with the first call and ends when the last rank is done. algbw\n"
          "= bytes / time in GB/s; busbw = algbw x (bytes on each link / bytes of the vector), as\n"
-         "in nccl-tests: compare it with the link rate. CPU ms is the sum over all ranks for one\n"
-         "round; a --box is not included. Results are checked. bench/torch_allreduce.py is the\n"
-         "same measurement through PyTorch, compared with Gloo.",
-        .example = "  weft perf allreduce --ranks 4 --to 4194304\n"
-                   "  weft perf allgather --ranks 4 --to 4194304\n"
-                   "  weft perf allreduce --lab demo --ranks 8 --loss-bound 0.1 --feedback\n"
-                   "  weft perf allreduce --ranks 4 --box 127.0.0.1:7701 --security none",
+         "in nccl-tests: compare it with the link rate. CPU ms is the sum over all ranks, without\n"
+         "a box, for one round. Results are checked. bench/torch_allreduce.py is the same\n"
+         "measurement through PyTorch, compared with Gloo.",
+        .example = example,
         .options = options,
     };
     int status = weft_options_parse(&command, argc, argv);

@@ -185,8 +185,8 @@ int weft_cli_sim_allreduce(int argc, char **argv)
         {"feedback", NULL, "error feedback: missing elements are added to the next round",
          WEFT_OPTION_FLAG, .value = &config.feedback},
         {"segment-bytes", "N",
-         "maximum size of a segment; a slice longer than 16 of them has larger\n"
-         "ones",
+         "size of the segments of a slice, or more if a slice would have more than\n"
+         "16 of them",
          WEFT_OPTION_U32, &config.segment_bytes, .min = 2048, .max = 1 << 30},
         {"receivers", "N", "receivers that a rank sends to concurrently; 0 = all", WEFT_OPTION_U32,
          &config.receivers_max, .max = 1024},

@@ -435,7 +435,8 @@ static int verb_swarm(int argc, char **argv)
           "heals, and every message must be closed within its loss bound. The last line is a hash\n"
           "of all events: the same seeds give the same hash on every machine and in every build.\n"
           "--replicas checks every promotion: the norm of the acknowledged updates that the\n"
-          "promoted replica lacks is at most the drawn --div-max, and no push is applied twice.\n"
+          "promoted replica lacks is at most the seed's divergence bound, and no push is applied\n"
+          "twice.\n"
           "Exit status 1 if a seed failed.",
         .example =
             "  weft sim swarm --seeds 1..1000 --jobs 2\n  weft sim swarm --seeds 57..57 --verbose",

@@ -142,8 +142,8 @@ int weft_cli_trace_export(int argc, char **argv)
     struct weft_trace_files files;
     const struct weft_option options[] = {
         {"format", "F",
-         "jsonl: one line per row; csv: one table; chrome: a Chrome trace, for\n"
-         "ui.perfetto.dev",
+         "required: jsonl (one line per row), csv (one table), or chrome (a Chrome\n"
+         "trace, for ui.perfetto.dev)",
          WEFT_OPTION_CHOICE, &q.format, .choices = formats, .fallback = ""},
         {"out", "OUT", "file to write; also -o OUT", WEFT_OPTION_STRING, .value = &q.out,
          .fallback = "standard output", .letter = 'o'},

@@ -39,8 +39,8 @@ struct eval {
 #define WEFT_EVAL_OPTIONS(e)                                                                       \
     {"model-file", "PATH", "file from `weft train --save`, or a checkpoint directory",             \
      WEFT_OPTION_STRING, .value = &(e)->model_path, .fallback = ""},                               \
-    {"model", "NAME", "model of a checkpoint: lr, fm, mf, mlp or lda", WEFT_OPTION_CUSTOM,         \
-     .value = &(e)->kind,                                                                          \
+    {"model", "NAME", "model of a checkpoint: lr, fm, mf, mlp or lda (eval only)",                  \
+     WEFT_OPTION_CUSTOM, .value = &(e)->kind,                                                      \
      .parse = weft_job_parse_model, .fallback = "lr; not needed for a saved model"},               \
     {"data", "PATH", "data file, searched for in the same places as by `weft train`",              \
      WEFT_OPTION_STRING,                                                                           \

@@ -7,7 +7,8 @@ static void add_train(void *arg, struct weft_exposition *text)
     struct weft_train_metrics *train = arg;
     pthread_mutex_lock(&train->targets.lock);
     weft_exposition_family(text, "weft_train_processes", "gauge",
-                           "Processes of the job that are ready.");
+                           "Processes of the job that have become ready, including those that "
+                           "have ended.");
     weft_exposition_u64(text, "weft_train_processes", "role=\"server\"", train->servers_ready);
     weft_exposition_u64(text, "weft_train_processes", "role=\"worker\"", train->workers_ready);
     weft_exposition_one(text, "weft_train_epochs_total", "counter",
