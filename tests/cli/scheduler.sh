@@ -154,8 +154,10 @@ has_granted() {
 tap_run "keygen succeeds" "$WEFT_BIN" keygen job.key
 WEFT_JOB_KEY=$(cat job.key)
 export WEFT_JOB_KEY
-# begin <port>: start a scheduler; 0 = any port.
+# begin <port>: start a scheduler; 0 = any port. The shell in the background empties scheduler.out, perhaps
+# after the first look at it, so the lines of the scheduler before are removed first.
 begin() {
+    : >scheduler.out
     "$WEFT_BIN" scheduler --port "$1" --metrics 0 >scheduler.out 2>scheduler.err &
     scheduler=$!
     tap_until grep -q '^metrics: ' scheduler.out
