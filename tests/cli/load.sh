@@ -131,6 +131,7 @@ done
 
 # ---- through aggregators -------------------------------------------------------------------------
 
+rm -f "$tap_tmp/server.out"
 "$WEFT_BIN" server --port 0 --workers 4 --security none >"$tap_tmp/server.out" 2>&1 &
 server=$!
 if wait_for "$tap_tmp/server.out" '127\.0\.0\.1:[0-9]' $server; then
