@@ -90,7 +90,7 @@ weft_status weft_ckpt_model_save(const char *path, const struct weft_ckpt_model 
 {
     char *target = NULL; /* a link is kept */
     if (weft_file_target(path, &target) != WEFT_OK) {
-        return weft_fail(error, WEFT_IO, "%.200s: %s", path, strerror(errno));
+        return weft_fail(error, WEFT_IO, "cannot create %.200s: %s", path, strerror(errno));
     }
     weft_status status = write_model(target, model, error);
     free(target);
