@@ -283,12 +283,12 @@ static void a_group_without_members_ends(void **state)
     last_member_leaves(false, false);
 }
 
-/* Deliver the members of two sums. The planned transfers of both, the second behind the first, and
- * a member of the first. */
-static void make_two_sums(struct weft_planner_decision sums[2], uint32_t *member_p)
+/* Grant the updates of eight workers. Returns the number of members of groups 1 and 2, whose
+ * planned transfers to the aggregators have ended by the rig's time. */
+static uint32_t grant_two_groups(struct weft_planner_decision members[8])
 {
-    struct weft_planner_decision d, members[8];
-    uint32_t count = 0, sum_count = 0;
+    struct weft_planner_decision d;
+    uint32_t count = 0;
     rig_hosts(&rig, 8, 1, 2, GBIT);
     rig.config.policy = WEFT_PLAN_ORDER | WEFT_PLAN_AGGREGATE;
     rig.config.ahead = 0;
@@ -304,6 +304,16 @@ static void make_two_sums(struct weft_planner_decision sums[2], uint32_t *member
             rig.now_ns = weft_max_u64(rig.now_ns, d.booking.end_ns);
         }
     }
+    return count;
+}
+
+/* Deliver the members of two sums. The planned transfers of both, the second behind the first, and
+ * a member of the first. */
+static void make_two_sums(struct weft_planner_decision sums[2], uint32_t *member_p)
+{
+    struct weft_planner_decision d, members[8];
+    uint32_t sum_count = 0;
+    const uint32_t count = grant_two_groups(members);
     for (uint32_t i = 0; i < count; i++) {
         assert_int_equal(weft_planner_delivered(rig.planner, members[i].transfer, rig.now_ns),
                          WEFT_OK);
@@ -372,22 +382,8 @@ static void a_new_sum_follows(void **state)
     enum { SECOND = 1, FIRST = 2 }; /* on the link */
     (void)state;
     struct weft_planner_decision d, members[8], sum = {0};
-    uint32_t count = 0, first = 8;
-    rig_hosts(&rig, 8, 1, 2, GBIT);
-    rig.config.policy = WEFT_PLAN_ORDER | WEFT_PLAN_AGGREGATE;
-    rig.config.ahead = 0;
-    rig.now_ns = 0;
-    make();
-    for (uint32_t w = 0; w < 8; w++) {
-        ask(w, 0, 0);
-    }
-    weft_planner_plan(rig.planner, 0);
-    while (weft_planner_poll(rig.planner, &d)) {
-        if (d.kind == WEFT_PLANNER_GRANT && (d.group == 1 || d.group == 2)) {
-            members[count++] = d;
-            rig.now_ns = weft_max_u64(rig.now_ns, d.booking.end_ns);
-        }
-    }
+    uint32_t first = 8;
+    const uint32_t count = grant_two_groups(members);
     for (uint32_t i = 0; i < count; i++) {
         if (members[i].group == FIRST) {
             first = members[i].worker;
