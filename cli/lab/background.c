@@ -263,9 +263,10 @@ int weft_cli_lab_background(int argc, char **argv)
         .without = "the name of a lab is missing; `weft lab status` lists the labs",
         .description =
             "Every host starts flows as a Poisson process, independent of earlier flows, each to\n"
-            "another host drawn at random, in a new TCP connection: load x rate / (8 x mean size)\n"
-            "flows per second and host. The report has the offered and the achieved load, and\n"
-            "completion times from the scheduled start. docs/LAB.md has the sources.",
+            "another host drawn at random, in a new TCP connection. A host starts\n"
+            "load x rate / (8 x mean size) flows per second. The report has the offered and the\n"
+            "achieved load, and the completion times of flows, measured from their scheduled\n"
+            "start. docs/LAB.md has the sources of the size distributions.",
         .example = "  weft lab background demo --sizes websearch --load 0.3 --seconds 10\n"
                    "  weft lab background demo --sizes hadoop --load 0.5 --cc dctcp --json",
         .options = options,

@@ -63,8 +63,8 @@ int weft_cli_lab_up(int argc, char **argv)
     const struct weft_option options[] = {
         WEFT_LAB_OPTIONS(&o),
         {"until-pid", "PID",
-         "end the lab when this process ends, however it ends: in a script,\n"
-         "--until-pid $$", WEFT_OPTION_U32, .value = &until_pid, .min = 1, .max = INT32_MAX,
+         "end the lab when the process PID ends, for any reason; in a script,\n"
+         "use --until-pid $$", WEFT_OPTION_U32, .value = &until_pid, .min = 1, .max = INT32_MAX,
          .fallback = ""},
         {0},
     };

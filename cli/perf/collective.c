@@ -618,9 +618,9 @@ int weft_perf_collective(int argc, char **argv)
          "Each rank is a communicator with its own thread and socket, on loopback or on the hosts\n"
          "of --lab. A round starts with the first call and ends when the last rank is done. algbw\n"
          "= bytes / time in GB/s; busbw = algbw x (bytes on each link / bytes of the vector), as\n"
-         "in nccl-tests: compare it with the link rate. CPU ms is the sum over all ranks, without\n"
-         "a box, for one round. Results are checked. bench/torch_allreduce.py is the same\n"
-         "measurement through PyTorch, compared with Gloo.",
+         "in nccl-tests: compare it with the link rate. CPU ms is the CPU time of all ranks\n"
+         "together for one round; that of a box is not included. Results are checked.\n"
+         "bench/torch_allreduce.py is the same measurement through PyTorch, compared with Gloo.",
         .example = example,
         .options = options,
     };

@@ -34,9 +34,9 @@ static void print_use(const char *name, const struct weft_exchange_result *r, bo
 static void print_step(const struct weft_exchange_config *config,
                        const struct weft_exchange_result *r)
 {
-    printf("\nms since the begin of the step, mean: the worker has the reply; the server has the "
-           "push,\nthe request, CLOCK; the push is known to be received; steps that this worker "
-           "ended\n");
+    printf("\nmean times in ms since the beginning of the step: the worker has the reply; the "
+           "server has\nthe push, the request, CLOCK; the worker has the acknowledgement of the "
+           "push. Last column:\nnumber of steps that the CLOCK of this worker ended\n");
     for (uint32_t i = 0; i < config->hosts; i++) {
         const struct weft_step_worker *w = &r->workers[i];
         printf("worker %-3" PRIu32 " %8.3f %8.3f %8.3f %8.3f %8.3f %6" PRIu32 "\n", i + 1,

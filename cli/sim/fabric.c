@@ -313,7 +313,7 @@ int weft_cli_sim_fabric(int argc, char **argv)
             "Workers read the model, compute and push updates, in virtual time. --level flow:\n"
             "transfers are rates on links. --level packet: messages of weft's endpoints on "
             "simulated\n"
-            "links; the planner's grants release held messages.\n"
+            "links, each with the start and the rate that the planner grants.\n"
             "\n"
             "Policies: with fair all hosts send at once and share links. With fifo and the five\n"
             "policies that --policy lists after it the planner of the transfer scheduler grants\n"

@@ -338,7 +338,7 @@ static void print_replicas(const struct swarm *s)
 {
     const struct weft_swarm_replicas *r = &s->replica_sums;
     printf("replicas: %" PRIu64 " promotions, %" PRIu64
-           " of them without something that had been reported, at most %.3f of the bound; %" PRIu64
+           " of them lost acknowledged updates, at most %.3f of the bound; %" PRIu64
            " pushes lost; %" PRIu64 " transfers\n",
            r->promotions, r->lost_some, r->lost_share_max, r->pushes_lost, r->transfers);
     if (s->via) {
