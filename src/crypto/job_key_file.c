@@ -1,9 +1,9 @@
 /* Key files: checks of ownership and access, and writing a file that survives a power failure. */
 #include "crypto/job_key.h"
+#include "file/sync.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <openssl/crypto.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -110,22 +110,6 @@ weft_status weft_job_key_read(const char *path, struct weft_job_key **key_p,
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* The new name is durable once its folder is synced. */
-static bool sync_folder(const char *path)
-{
-    char *copy = strdup(path);
-    int fd = copy != NULL ? open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-    free(copy);
-    /* EINVAL: the file system does not support fsync of this file. */
-    bool good = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
-    if (fd >= 0) {
-        int why = errno;
-        (void)close(fd);
-        errno = why;
-    }
-    return good;
-}
-
 static weft_status fill(const struct weft_job_key *key, int fd)
 {
     /* Independent of the umask. */
@@ -155,7 +139,7 @@ weft_status weft_job_key_write(const struct weft_job_key *key, const char *path,
         status = WEFT_IO;
         why = errno;
     }
-    if (status == WEFT_OK && !sync_folder(path)) {
+    if (status == WEFT_OK && weft_file_sync_name(path) != WEFT_OK) {
         status = WEFT_IO;
         why = errno;
     }

@@ -2,10 +2,10 @@
 #include "job/coordinator_journal.h"
 
 #include "base/cursor.h"
+#include "file/sync.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,23 +138,10 @@ static weft_status replay(const uint8_t *bytes, size_t count, weft_coordinator_j
     return WEFT_OK;
 }
 
-/* Sync the folder: the file's name must be on the disk, too. */
-static bool sync_folder(const char *path)
-{
-    char *copy = strdup(path);
-    int fd = copy != NULL ? open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-    bool good = fd >= 0 && fsync(fd) == 0;
-    if (fd >= 0) {
-        close(fd);
-    }
-    free(copy);
-    return good;
-}
-
 static weft_status begin(int fd, const char *path, struct weft_error *error)
 {
     if (!write_all(fd, (const uint8_t *)magic, sizeof(magic)) || fsync(fd) != 0 ||
-        !sync_folder(path)) {
+        weft_file_sync_name(path) != WEFT_OK) {
         return weft_fail(error, WEFT_IO, "cannot write %.160s: %s", path, strerror(errno));
     }
     return WEFT_OK;
@@ -278,7 +265,8 @@ weft_status weft_coordinator_journal_append(struct weft_coordinator_journal *jou
 
 weft_status weft_coordinator_journal_sync(struct weft_coordinator_journal *journal)
 {
-    if (fdatasync(journal->fd) != 0 || (journal->is_renamed && !sync_folder(journal->path))) {
+    if (fdatasync(journal->fd) != 0 ||
+        (journal->is_renamed && weft_file_sync_name(journal->path) != WEFT_OK)) {
         return WEFT_IO;
     }
     journal->is_renamed = false;
