@@ -17,6 +17,28 @@ static uint32_t count_empty(const char *const *inputs, uint32_t count)
     return empty;
 }
 
+static bool is_same_file(const char *a, const struct stat *b)
+{
+    struct stat about;
+    return stat(a, &about) == 0 && about.st_dev == b->st_dev && about.st_ino == b->st_ino;
+}
+
+/* Several processes add their records to one file: replacing it by the records of one that was
+ * killed would lose those of the others. */
+static bool would_lose(const char *const *inputs, uint32_t count, const char *output)
+{
+    struct stat about;
+    if (stat(output, &about) != 0 || about.st_size == 0) {
+        return false;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (is_same_file(inputs[i], &about)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static int merge(const char *const *inputs, uint32_t count, const char *output)
 {
     struct weft_records_sum sum;
@@ -26,6 +48,12 @@ static int merge(const char *const *inputs, uint32_t count, const char *output)
     }
     if (!weft_output_replaceable("trace merge", output)) {
         return WEFT_EXIT_FAILED;
+    }
+    if (would_lose(inputs, count, output)) {
+        return weft_cli_fail("trace merge",
+                             "%s exists, and its records are not among the input files: name it as "
+                             "an input, too, write to another file, or remove it",
+                             output);
     }
     const uint32_t empty = count_empty(inputs, count);
     if (empty == count) {
@@ -62,20 +90,25 @@ int weft_cli_trace_merge(int argc, char **argv)
     const char *output = NULL;
     const struct weft_option options[] = {
         {"output", "FILE",
-         "file to create (also -o FILE); an existing file is replaced. JSON\n"
-         "lines if it ends in .jsonl, else a SQLite database",
+         "file to create (also -o FILE). It may be one of the input files,\n"
+         "which is then replaced. JSON lines if it ends in .jsonl, else a\n"
+         "SQLite database",
          WEFT_OPTION_STRING, .value = &output, .fallback = "", .letter = 'o'},
         {0},
     };
     struct weft_command command = {
         .name = "trace merge",
         .summary = "merge record files, or recover the spools of a killed run",
-        .description =
-        "FILEs are databases written by --records, and spools: files that a process writes during\n"
-        "the run (FILE.spool-worker-0) and leaves behind if it is killed. Every block of a spool\n"
-        "is checked; damaged or truncated blocks are skipped and counted. The input files are not\n"
-        "changed.",
-        .example = "  weft trace merge r.db.spool-* -o r.db",
+        .description = "FILEs are databases written by --records, and spools: files that a process "
+                       "writes during\n"
+                       "the run (FILE.spool-worker-0) and leaves behind if it is killed. Every "
+                       "block of a spool\n"
+                       "is checked; damaged or truncated blocks are skipped and counted. The input "
+                       "files are not\n"
+                       "changed, except for one that is also the output.",
+        .example =
+            "  weft trace merge r.db.spool-* -o r.db        # of a job that was killed\n"
+            "  weft trace merge r.db r.db.spool-* -o r.db   # others have added their records",
         .options = options,
     };
     int status = weft_trace_parse(&command, &files, argc, argv);

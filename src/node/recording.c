@@ -122,7 +122,7 @@ static bool make(const char *const *spools, uint32_t count, const char *path, bo
     if (weft_records_make(spools, count, path, replace, replace ? command_line : NULL, sum_p,
                           &error) != WEFT_OK) {
         weft_node_warn(log, "no records file: %s", error.text);
-        weft_node_warn(log, "the records are kept: weft trace merge %s%s -o FILE", spools[0],
+        weft_node_warn(log, "the records are kept: weft trace merge %s%s -o NEWFILE", spools[0],
                        count > 1 ? " ..." : "");
         return false;
     }

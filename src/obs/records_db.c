@@ -1,4 +1,5 @@
 #define _GNU_SOURCE
+#include "file/sync.h"
 #include "file/target.h"
 #include "obs/recdb.h"
 #include "obs/records_internal.h"
@@ -184,7 +185,7 @@ static weft_status copy_table(struct weft_recdb *from, const char *path, struct 
         size_t used = strlen(text);
         const bool is_there = weft_recdb_has_column(from, about->name, about->columns[c]);
         snprintf(text + used, sizeof(text) - used, "%s%s", c > 0 ? ", " : "",
-                 is_there                                      ? about->columns[c]
+                 is_there                                    ? about->columns[c]
                  : strcmp(about->columns[c], "removed") == 0 ? "-1" /* unknown, which is not 0 */
                                                              : "0");
     }
@@ -300,10 +301,7 @@ static weft_status sink_open(struct records_sink *sink, const char *path, bool f
         }
         (void)flock(fileno(sink->lines), LOCK_EX); /* held until it is closed: one process at a
                                                     * time */
-        if (!fresh) {
-            weft_records_sink_take_lines(sink);
-        }
-        return WEFT_OK;
+        return fresh ? WEFT_OK : weft_records_sink_take_lines(sink);
     }
     char name[WEFT_RECORDS_PATH_BYTES];
     if (sqlite3_open(weft_records_file_name(path, name), &sink->db) != SQLITE_OK) {
@@ -330,15 +328,49 @@ static weft_status make(const char *const *inputs, uint32_t count, const char *p
                                                  : add_spool(&sink, inputs[i]);
     }
     status = status == WEFT_OK ? weft_records_sink_end(&sink) : status;
+    if (status != WEFT_OK && sink.lines != NULL) {
+        struct weft_error other = {.text = ""}; /* the first error is the one to report */
+        sink.error = &other;
+        (void)weft_records_sink_cut_lines(&sink);
+    }
     *sum_p = sink.sum;
     weft_records_sink_fini(&sink);
     return status;
 }
 
+/* A process that is killed while it adds to a database leaves a journal beside it, which whoever
+ * opens the database next rolls back: also one that has taken its name since. So let SQLite do that
+ * first. */
+static weft_status recover(const char *path, struct weft_error *error)
+{
+    char name[WEFT_RECORDS_PATH_BYTES + sizeof("-journal")];
+    (void)snprintf(name, sizeof(name), "%s-journal", path);
+    struct stat about;
+    if (is_lines(path) || stat(name, &about) != 0) {
+        return WEFT_OK;
+    }
+    if (stat(path, &about) != 0) { /* the journal of a file that was removed */
+        return unlink(name) == 0
+                   ? WEFT_OK
+                   : weft_fail(error, WEFT_IO, "cannot remove %.400s: %s", name, strerror(errno));
+    }
+    sqlite3 *db = NULL;
+    char address[WEFT_RECORDS_PATH_BYTES];
+    weft_status status =
+        sqlite3_open_v2(weft_records_file_name(path, address), &db, SQLITE_OPEN_READWRITE, NULL) ==
+                SQLITE_OK
+            ? weft_records_sql(db, "SELECT count(*) FROM sqlite_schema", path, error)
+            : weft_records_sql_fail(db, path, error);
+    sqlite3_close(db);
+    return status;
+}
+
+/* After success the caller may remove the inputs, so the new name is durable, too. */
 static weft_status replace_with(const char *made, const char *path, struct weft_error *error)
 {
     int fd = open(made, O_RDONLY | O_CLOEXEC);
-    bool good = fd >= 0 && fsync(fd) == 0 && rename(made, path) == 0;
+    bool good = fd >= 0 && fsync(fd) == 0 && rename(made, path) == 0 &&
+                weft_file_sync_name(path) == WEFT_OK;
     int why = errno;
     if (fd >= 0) {
         (void)close(fd);
@@ -359,7 +391,11 @@ static weft_status replace_file(const char *const *inputs, uint32_t count, const
         return weft_fail(error, WEFT_INVALID, "the name of the records is too long");
     }
     (void)unlink(fresh); /* left by a run that was killed here */
-    weft_status status = make(inputs, count, fresh, true, command, sum_p, error);
+    weft_status status = recover(path, error);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = make(inputs, count, fresh, true, command, sum_p, error);
     status = status == WEFT_OK ? replace_with(fresh, path, error) : status;
     if (status != WEFT_OK) {
         (void)unlink(fresh);
@@ -396,8 +432,7 @@ weft_status weft_records_check_path(const char *path, bool replace, struct weft_
         }
         return replace ? WEFT_OK
                        : weft_fail(error, WEFT_EXISTS,
-                                   "%.400s exists already; name another file, or remove it",
-                                   path);
+                                   "%.400s exists already; name another file, or remove it", path);
     }
     const char *slash = strrchr(path, '/');
     char folder[WEFT_RECORDS_PATH_BYTES];

@@ -44,7 +44,8 @@ struct records_sink {
     const char *path; /* for messages */
     sqlite3 *db;      /* or: */
     FILE *lines;
-    char keys[256]; /* of meta lines written: "key\nkey\n" */
+    off_t lines_bytes; /* of the file, up to the last addition that was completed */
+    char keys[256];    /* of meta lines written: "key\nkey\n" */
     sqlite3_stmt *inserts[TABLE_COUNT];
     int64_t processes_before; /* in the file when it was opened */
     struct weft_records_sum sum;
@@ -61,8 +62,11 @@ weft_status weft_records_sink_row(struct records_sink *sink, enum weft_records_t
                                   const int64_t *values);
 weft_status weft_records_sink_process(struct records_sink *sink,
                                       const struct records_process *process);
-/* Read existing lines, to continue the numbers of their processes and to keep their facts. */
-void weft_records_sink_take_lines(struct records_sink *sink);
+/* Read existing lines, to continue the numbers of their processes and to keep their facts. What a
+ * process that was killed had begun to add is cut off. */
+weft_status weft_records_sink_take_lines(struct records_sink *sink);
+/* Cut off what was added since the file was opened, also what is not written yet. */
+weft_status weft_records_sink_cut_lines(struct records_sink *sink);
 /* If the key exists, its value is not changed. */
 weft_status weft_records_sink_meta(struct records_sink *sink, const char *key, const char *value);
 /* Create the indexes and commit the transaction. */

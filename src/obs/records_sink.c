@@ -4,8 +4,10 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { SQL_BYTES = 1024, BUSY_MS = 60000 };
 
@@ -211,14 +213,17 @@ static bool mark_written(struct records_sink *sink, const char *key)
     return false;
 }
 
-void weft_records_sink_take_lines(struct records_sink *sink)
+weft_status weft_records_sink_take_lines(struct records_sink *sink)
 {
     static const char process[] = "{\"table\":\"process\",\"id\":";
     static const char meta[] = "{\"table\":\"meta\",\"key\":\"";
     char *line = NULL;
     size_t room = 0;
+    ssize_t bytes;
+    off_t at = 0;
     rewind(sink->lines);
-    while (getline(&line, &room, sink->lines) > 0) {
+    while ((bytes = getline(&line, &room, sink->lines)) > 0) {
+        at += bytes;
         if (strncmp(line, process, sizeof(process) - 1) == 0) {
             int64_t id = strtoll(line + sizeof(process) - 1, NULL, 10);
             sink->processes_before = id > sink->processes_before ? id : sink->processes_before;
@@ -226,10 +231,26 @@ void weft_records_sink_take_lines(struct records_sink *sink)
             char *key = line + sizeof(meta) - 1;
             key[strcspn(key, "\"")] = '\0';
             (void)mark_written(sink, key);
+        } else {
+            continue;
         }
+        sink->lines_bytes = at; /* these lines end what a process has added */
     }
     free(line);
-    (void)fseek(sink->lines, 0, SEEK_END); /* switches from reading to writing */
+    /* Rows without a line of their process: it was killed while it added them. Its spool is left,
+     * with all of them, and its number is used again. */
+    return weft_records_sink_cut_lines(sink);
+}
+
+weft_status weft_records_sink_cut_lines(struct records_sink *sink)
+{
+    (void)fflush(sink->lines);
+    __fpurge(sink->lines); /* what cannot be written now must not be written by fclose */
+    clearerr(sink->lines);
+    bool good = ftruncate(fileno(sink->lines), sink->lines_bytes) == 0 &&
+                fseeko(sink->lines, 0, SEEK_END) == 0; /* switches from reading to writing */
+    return good ? WEFT_OK
+                : weft_fail(sink->error, WEFT_IO, "%.400s: %s", sink->path, strerror(errno));
 }
 
 weft_status weft_records_sink_meta(struct records_sink *sink, const char *key, const char *value)
@@ -259,7 +280,7 @@ weft_status weft_records_sink_meta(struct records_sink *sink, const char *key, c
 weft_status weft_records_sink_end(struct records_sink *sink)
 {
     if (sink->db == NULL) {
-        return fflush(sink->lines) == 0
+        return fflush(sink->lines) == 0 && fsync(fileno(sink->lines)) == 0
                    ? WEFT_OK
                    : weft_fail(sink->error, WEFT_IO, "%.400s: %s", sink->path, strerror(errno));
     }

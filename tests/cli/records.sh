@@ -103,6 +103,15 @@ tap_like "it prints that three processes did not exit normally" "$(cat run.out)"
 tap_is "killed: records of workers and server match" \
     "$(query k.db "SELECT count(*) > 0 FROM rpc JOIN served USING (server, worker, rpc)")" 1
 
+before=$(query k.db "SELECT count(*) FROM rpc")
+tap_run_fails "a merge that would lose the records of the existing file is refused" 1 \
+    "$WEFT_BIN" trace merge r.db -o k.db
+tap_like "the error says what to do" "$(cat run.out)" 'k.db exists.*name it as an input, too'
+tap_is "the file is unchanged" "$(query k.db "SELECT count(*) FROM rpc")" "$before"
+tap_run "the file can be an input, too" "$WEFT_BIN" trace merge k.db r.db -o k.db
+tap_is "it then has the records of both" \
+    "$(query k.db "SELECT count(*) FROM rpc")" "$((before + $(query r.db "SELECT count(*) FROM rpc")))"
+
 # The same command again: the spools of the killed run are kept under other names.
 tap_run "another run with the same path succeeds" "$WEFT_BIN" train --data "$data" --workers 2 --servers 1 \
     --epochs 1 --records k.db

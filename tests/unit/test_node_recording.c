@@ -125,8 +125,8 @@ static void records_are_kept_when_the_file_cannot_be_made(void **state)
     assert_int_equal(mkdir(place->file, 0755), 0); /* a directory in place of the file */
     assert_false(weft_recording_close(&recording));
     (void)snprintf(spool, sizeof(spool), "%s.spool-worker-3", place->file);
-    (void)snprintf(wanted, sizeof(wanted), "! the records are kept: weft trace merge %s -o FILE\n",
-                   spool);
+    (void)snprintf(wanted, sizeof(wanted),
+                   "! the records are kept: weft trace merge %s -o NEWFILE\n", spool);
     assert_ptr_equal(strstr(place->heard, "! no records file: "), place->heard);
     assert_non_null(strstr(place->heard, wanted));
     assert_int_equal(unlink(spool), 0);

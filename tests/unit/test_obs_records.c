@@ -275,6 +275,92 @@ static void one_file_of_lines_of_several(void **state)
     assert_int_equal(lines_with(place->lines, "\"key\":\"started_utc\""), 1);
 }
 
+/* Append bytes to a file. */
+static void append(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "a");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Its rows have no process, and its spool has them all. */
+static void unfinished_addition_of_lines_is_cut_off(void **state)
+{
+    const struct place *place = *state;
+    const char *const spool = place->spool;
+    record_some(place, 10);
+    make_of(&spool, 1, place->lines, false);
+    append(place->lines, "{\"table\":\"rpc\",\"worker\":0,\"process\":2}\n{\"table\":\"rp");
+    make_of(&spool, 1, place->lines, false);
+    assert_int_equal(lines_with(place->lines, "\"table\":\"process\",\"id\":2,"), 1);
+    assert_int_equal(lines_with(place->lines, "\"process\":2}"), 10);
+    assert_int_equal(lines_with(place->lines, "\"table\":"), lines_with(place->lines, "}\n"));
+}
+
+static void lines_that_do_not_fit_are_cut_off(void **state)
+{
+    const struct place *place = *state;
+    const char *const spool = place->spool;
+    struct stat before, after;
+    record_some(place, 10);
+    make_of(&spool, 1, place->lines, false);
+    assert_int_equal(unlink(place->spool), 0);
+    record_some(place, 500);
+    assert_int_equal(stat(place->lines, &before), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        struct weft_records_sum sum;
+        struct weft_error error = {.text = ""};
+        struct rlimit limit = {.rlim_cur = (rlim_t)before.st_size + 9000,
+                               .rlim_max = RLIM_INFINITY};
+        signal(SIGXFSZ, SIG_IGN);
+        if (setrlimit(RLIMIT_FSIZE, &limit) != 0) {
+            _exit(2);
+        }
+        _exit(weft_records_make(&spool, 1, place->lines, false, NULL, &sum, &error) != WEFT_IO);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(stat(place->lines, &after), 0);
+    assert_int_equal(after.st_size, before.st_size);
+}
+
+/* A process that is killed while it adds to the database leaves a journal. It must not be applied
+ * to the database that takes the name. */
+static void journal_of_a_killed_process_does_not_harm_the_next_file(void **state)
+{
+    const struct place *place = *state;
+    record_some(place, 2000);
+    make(place, false);
+    pid_t child = fork();
+    if (child == 0) {
+        sqlite3 *db;
+        bool good = sqlite3_open(place->file, &db) == SQLITE_OK &&
+                    sqlite3_exec(db,
+                                 "PRAGMA cache_size = 1; BEGIN; UPDATE rpc SET worker = 5;"
+                                 "DELETE FROM process",
+                                 NULL, NULL, NULL) == SQLITE_OK;
+        _exit(good ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    char journal[160];
+    snprintf(journal, sizeof(journal), "%s-journal", place->file);
+    assert_int_equal(access(journal, F_OK), 0);
+    struct weft_records_sum sum =
+        make_of((const char *const[]){place->file, place->spool}, 2, place->file, true);
+    assert_int_equal(sum.rpcs, 4000); /* the unfinished transaction was rolled back */
+    assert_int_equal(access(journal, F_OK), -1);
+    sqlite3 *db;
+    assert_int_equal(sqlite3_open(place->file, &db), SQLITE_OK); /* for writing: applies journals */
+    assert_int_equal(sqlite3_exec(db, "UPDATE rpc SET worker = 6", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+    assert_int_equal(ask(place->file, "SELECT count(*) FROM rpc WHERE worker = 6"), 4000);
+}
+
 /* The file is untrusted. */
 static void numbers_of_processes_may_be_any(void **state)
 {
@@ -685,6 +771,9 @@ int main(void)
         TEST(lines_are_json_whatever_was_typed),
         TEST(lines_are_no_input),
         TEST(one_file_of_lines_of_several),
+        TEST(unfinished_addition_of_lines_is_cut_off),
+        TEST(lines_that_do_not_fit_are_cut_off),
+        TEST(journal_of_a_killed_process_does_not_harm_the_next_file),
         TEST(numbers_of_processes_may_be_any),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
