@@ -128,8 +128,8 @@ class _Log:
 
     def _add(self, serial, path):
         raw = path.read_bytes()
-        if not raw:
-            return  # the record was removed
+        if raw == b'{"kind":"removed"}\n':
+            return  # an empty file is a damaged record
         record = self._parse(path, raw)
         if record.get("format") == "weft-checkpoint":
             self._add_manifest(record, path)

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -20,6 +21,8 @@ enum { COPY_BYTES = 1 << 18 };
  * pages are released. */
 enum { WINDOW_BYTES = 4 << 20, WINDOWS_BACK = 4, PAGE_BYTES = 4096 };
 
+enum { TEMPORARIES_MAX = 99 }; /* programs that save one file at the same time */
+
 struct progress {
     uint64_t written;
     uint64_t begun; /* offset in the file up to which writeback was started; 0 = not started */
@@ -27,7 +30,7 @@ struct progress {
 
 struct weft_ckpt_writer {
     char path[WEFT_CKPT_PATH_BYTES]; /* of the file */
-    char temporary[WEFT_CKPT_PATH_BYTES + sizeof(WEFT_CKPT_TEMPORARY)];
+    char temporary[WEFT_CKPT_PATH_BYTES + sizeof(".99" WEFT_CKPT_TEMPORARY)];
     char name[WEFT_CKPT_FILE_BYTES];
     int fd;
     struct weft_ckpt_head head;
@@ -103,6 +106,37 @@ static void pass_on(struct weft_ckpt_writer *writer, uint32_t tensor)
     p->begun = end;
 }
 
+/* Returns true if the file is locked by the caller alone and still has its name: a writer that is
+ * done gives the file another name before it unlocks it. */
+static bool is_own(int fd, const char *name)
+{
+    struct stat file, named;
+    return (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) && fstat(fd, &file) == 0 &&
+           stat(name, &named) == 0 && file.st_dev == named.st_dev && file.st_ino == named.st_ino;
+}
+
+/* Two programs may save the same model at the same time: each writes a file of its own, and the
+ * last one to finish replaces the other's. What a killed program left is used again. */
+static weft_status temporary_open(struct weft_ckpt_writer *writer, struct weft_error *error)
+{
+    snprintf(writer->temporary, sizeof(writer->temporary), "%s" WEFT_CKPT_TEMPORARY, writer->path);
+    for (unsigned n = 1; n <= TEMPORARIES_MAX; n++) {
+        int fd = open(writer->temporary, O_CREAT | O_WRONLY | O_CLOEXEC, 0666);
+        if (fd < 0) {
+            break;
+        }
+        if (is_own(fd, writer->temporary) && ftruncate(fd, 0) == 0) {
+            writer->fd = fd;
+            return WEFT_OK;
+        }
+        (void)close(fd);
+        snprintf(writer->temporary, sizeof(writer->temporary), "%s.%u" WEFT_CKPT_TEMPORARY,
+                 writer->path, n);
+        errno = EBUSY;
+    }
+    return fail_call(error, "create", writer->temporary);
+}
+
 static weft_status writer_init(struct weft_ckpt_writer *writer, const char *directory,
                                const char *name, struct weft_error *error)
 {
@@ -112,7 +146,6 @@ static weft_status writer_init(struct weft_ckpt_writer *writer, const char *dire
     }
     WEFT_ASSERT(strlen(name) < sizeof(writer->name));
     snprintf(writer->name, sizeof(writer->name), "%s", name);
-    snprintf(writer->temporary, sizeof(writer->temporary), "%s" WEFT_CKPT_TEMPORARY, writer->path);
     uint32_t count = writer->head.tensor_count;
     writer->hashes = calloc(count + 1, sizeof(*writer->hashes));
     writer->progress = calloc(count + 1, sizeof(*writer->progress));
@@ -126,8 +159,7 @@ static weft_status writer_init(struct weft_ckpt_writer *writer, const char *dire
         return weft_fail(error, WEFT_NOMEM, "no memory to write %s", writer->path);
     }
     free(bytes);
-    writer->fd = open(writer->temporary, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666);
-    return writer->fd >= 0 ? WEFT_OK : fail_call(error, "create", writer->temporary);
+    return temporary_open(writer, error);
 }
 
 weft_status weft_ckpt_writer_open(const char *directory, const char *name,
@@ -189,8 +221,8 @@ void weft_ckpt_writer_abandon(struct weft_ckpt_writer *writer)
         return;
     }
     if (writer->fd >= 0) {
+        (void)unlink(writer->temporary); /* while it is locked: then nobody else writes it */
         (void)close(writer->fd);
-        (void)unlink(writer->temporary);
     }
     writer_free(writer);
 }

@@ -20,6 +20,10 @@ enum {
                 * was stale */
 };
 
+/* In place of a record that was removed. An empty file is not that: a copy onto a full disk or a
+ * file system check may have truncated the record. */
+static const char removed[] = "{\"kind\":\"removed\"}\n";
+
 struct weft_ckpt_log {
     const char *directory;
     weft_ckpt_complaint *complain;
@@ -30,6 +34,7 @@ struct weft_ckpt_log {
     uint64_t damaged; /* the last damaged record; 0 = none */
     bool tried;       /* link(2) was called for the record being added */
     uint64_t mine;    /* serial of this process's claim; 0 = none */
+    bool told_empty;  /* the first empty record was reported */
     uint64_t token;   /* names its temporary files */
     uint32_t temporaries;
 };
@@ -87,6 +92,18 @@ static weft_status take_bytes(struct weft_ckpt_log *log, uint64_t serial, const 
     return status == WEFT_OK ? WEFT_OK : weft_fail(error, status, "%s: %.400s", name, why.text);
 }
 
+/* Earlier releases put an empty file in place of a removed record, and there may be many of these:
+ * report one. */
+static void take_empty(struct weft_ckpt_log *log, uint64_t serial, const char *name)
+{
+    log->damaged = serial;
+    if (!log->told_empty) {
+        say_damaged(log, 0, name,
+                    "it is empty: it was truncated, or it was removed by an earlier release");
+        log->told_empty = true;
+    }
+}
+
 static weft_status take_file(struct weft_ckpt_log *log, uint64_t serial, const char *name,
                              struct weft_error *error)
 {
@@ -100,7 +117,10 @@ static weft_status take_file(struct weft_ckpt_log *log, uint64_t serial, const c
     if (status != WEFT_OK) {
         return status;
     }
-    if (count > 0 || serial == 0) { /* an empty record was removed */
+    bool is_removed = count == sizeof(removed) - 1 && memcmp(bytes, removed, count) == 0;
+    if (count == 0 && serial > 0) {
+        take_empty(log, serial, name);
+    } else if (!is_removed) {
         status = take_bytes(log, serial, name, bytes, count, error);
     }
     free(bytes);
@@ -181,8 +201,8 @@ weft_status weft_ckpt_log_open(const char *directory, weft_ckpt_complaint *compl
     if (log == NULL) {
         return weft_fail(error, WEFT_NOMEM, "no memory for the log of %s", directory);
     }
-    *log = (struct weft_ckpt_log){
-        .directory = directory, .complain = complain, .arg = arg, .next = 1};
+    *log =
+        (struct weft_ckpt_log){.directory = directory, .complain = complain, .arg = arg, .next = 1};
     weft_status status = take_version_1(log, error);
     status = status == WEFT_OK ? weft_ckpt_log_refresh(log, error) : status;
     if (status != WEFT_OK) {
@@ -460,12 +480,15 @@ weft_status weft_ckpt_log_clear(struct weft_ckpt_log *log, uint64_t serial,
     char temporary[WEFT_CKPT_PATH_BYTES];
     weft_ckpt_log_name(serial, name);
     weft_status status = path_of(log, name, path, error);
-    status = status == WEFT_OK ? write_temporary(log, "", 0, temporary, error) : status;
+    status = status == WEFT_OK
+                 ? write_temporary(log, removed, sizeof(removed) - 1, temporary, error)
+                 : status;
     if (status == WEFT_OK && rename(temporary, path) != 0) {
         status = fail_call(error, "remove", path);
         (void)unlink(temporary);
     }
-    return status;
+    /* Durable before the caller removes the files that the record names. */
+    return status == WEFT_OK ? sync_log(log, error) : status;
 }
 
 void weft_ckpt_log_forget(struct weft_ckpt_log *log, size_t place)

@@ -11,8 +11,8 @@
  * check-then-act.
  *
  * Numbers are dense, and none is reused: the record of a removed checkpoint (ckpt/directory.h) is
- * replaced by an empty file. After an ambiguous result (a network file system that sends a request
- * twice) the link count of the temporary file shows whether the link was made.
+ * replaced by a file that says so. After an ambiguous result (a network file system that sends a
+ * request twice) the link count of the temporary file shows whether the link was made.
  *
  * Thread:  one at a time.
  *
@@ -79,7 +79,8 @@ weft_status weft_ckpt_log_restored(struct weft_ckpt_log *log, uint64_t number, b
 weft_status weft_ckpt_log_commit(struct weft_ckpt_log *log, struct weft_ckpt_manifest *manifest,
                                  bool *may_count_p, struct weft_error *error);
 
-/* Put an empty file in place of a record whose manifest was removed or moved.
+/* Put a file that says so in place of a record whose manifest was removed or moved, and synchronise
+ * it.
  * Errors:  WEFT_IO. */
 weft_status weft_ckpt_log_clear(struct weft_ckpt_log *log, uint64_t serial,
                                 struct weft_error *error);

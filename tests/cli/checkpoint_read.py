@@ -31,7 +31,7 @@ def manifests(directory, number=None):
     found = {}
     for path in sorted(glob.glob(directory + "/log/0*")):
         with open(path) as file:
-            record = json.loads(file.read() or "{}")
+            record = json.loads(file.read())
         if record.get("format") == "weft-checkpoint" and number in (None, record["number"]):
             found[record["number"], record["first"]] = record
     return [found[key] for key in sorted(found)]

@@ -322,6 +322,26 @@ static void damaged_manifest_keeps_its_files(void **state)
     server_end(&a);
 }
 
+/* The same if nothing is left of it: it is not mistaken for a record that was removed. */
+static void empty_manifest_keeps_its_files(void **state)
+{
+    (void)state;
+    struct server a;
+    char path[256];
+    server_start(&a, 1, 0, 1); /* records 1, 2 */
+    write_part(&a, 3);
+    write_part(&a, 4);
+    server_end(&a);
+    snprintf(path, sizeof(path), "%s/log/000000000004", dir);
+    assert_int_equal(truncate(path, 0), 0);
+    server_start(&a, 1, 0, 1);
+    assert_int_equal(a.set.number, 3);
+    assert_int_equal(weft_ckpt_log_damaged(a.log), 4);
+    assert_int_equal(files_in("quarantine", "000000000004-0000"), 1);
+    assert_int_equal(files_in(".", "safetensors"), 1);
+    server_end(&a);
+}
+
 /* Another number of shards: existing checkpoints stay restorable until they are pruned, and their
  * writers are replaced. */
 static void other_shape(void **state)
@@ -690,6 +710,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(damaged_parts_stay_out, dir_make, clean_up),
         cmocka_unit_test_setup_teardown(later_readers_agree, dir_make, clean_up),
         cmocka_unit_test_setup_teardown(damaged_manifest_keeps_its_files, dir_make, clean_up),
+        cmocka_unit_test_setup_teardown(empty_manifest_keeps_its_files, dir_make, clean_up),
         cmocka_unit_test_setup_teardown(no_mixed_set, dir_make, clean_up),
         cmocka_unit_test_setup_teardown(servers_agree, dir_make, clean_up),
         cmocka_unit_test_setup_teardown(other_shape, dir_make, clean_up),

@@ -8,9 +8,11 @@
 
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -190,6 +192,29 @@ static void links_are_kept(void **state)
     assert_int_equal(unlink(link), 0);
 }
 
+/* Another program that is saving the same model has locked its unfinished file. */
+static void unfinished_file_of_another_writer_is_left_alone(void **state)
+{
+    (void)state;
+    struct weft_error error = {.text = ""};
+    struct weft_ckpt_model model = some();
+    char temporary[sizeof(path) + 8], other[sizeof(path) + 8], bytes[8] = "";
+    snprintf(temporary, sizeof(temporary), "%s.tmp", path);
+    snprintf(other, sizeof(other), "%s.1.tmp", path);
+    int fd = open(temporary, O_CREAT | O_RDWR, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, "theirs", 6), 6);
+    assert_int_equal(flock(fd, LOCK_EX), 0);
+    assert_int_equal(weft_ckpt_model_save(path, &model, &error), WEFT_OK);
+    assert_int_equal(pread(fd, bytes, sizeof(bytes), 0), 6);
+    assert_string_equal(bytes, "theirs");
+    assert_int_equal(access(other, F_OK), -1);
+    /* A file that nobody locks is one that a killed program left. */
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(weft_ckpt_model_save(path, &model, &error), WEFT_OK);
+    assert_int_equal(access(temporary, F_OK), -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -199,6 +224,7 @@ int main(void)
         cmocka_unit_test(odd_rows_are_refused),
         cmocka_unit_test(only_files_are_replaced),
         cmocka_unit_test(links_are_kept),
+        cmocka_unit_test(unfinished_file_of_another_writer_is_left_alone),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
