@@ -201,6 +201,12 @@ static weft_status stop(const struct weft_journal_file *file, weft_status status
                          "it away to begin at the checkpoint",
                          file->former.path);
     }
+    if (status == WEFT_INVALID) {
+        return weft_fail(error, status,
+                         "the records of %s do not fit into a journal of this size: start with a "
+                         "larger --journal-mib",
+                         file->former.path);
+    }
     return weft_fail(error, status, "no memory for a journal");
 }
 
