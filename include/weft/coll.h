@@ -310,14 +310,16 @@ WEFT_API weft_status weft_comm_run(struct weft_comm *comm, const struct weft_com
                                    struct weft_comm_done *done_p);
 
 /* A descriptor for poll and epoll: readable while weft_comm_wait_any would return an operation
- * immediately. It must not be read, and is valid until weft_comm_close.   Errors:  WEFT_IO. */
+ * immediately. It must not be read, and is valid until weft_comm_close.
+ *
+ * Errors:  WEFT_IO  too many files are open. WEFT_STATE: after a fork. */
 WEFT_API weft_status weft_comm_fd(struct weft_comm *comm, int *fd_p);
 
 /* Make the communicator fail at all ranks, with the error "rank 3 called abort: TEXT". Only the
  * first 39 bytes of text are sent. */
 WEFT_API void weft_comm_abort(struct weft_comm *comm, const char *text);
 
-/* The error text of the communicator's failure, or NULL.
+/* The error text of the communicator's failure, or NULL; after a fork NULL.
  * Owns:    valid until this thread's next failing call. */
 WEFT_API const char *weft_comm_failure(struct weft_comm *comm);
 
@@ -362,7 +364,7 @@ enum weft_comm_box_state {
 };
 
 /* Why the aggregation box has failed and is not used. NULL if it has not failed, or if there is
- * none.
+ * none; after a fork NULL.
  * Owns:    valid until this thread's next failing call. */
 WEFT_API const char *weft_comm_box_failure(struct weft_comm *comm);
 

@@ -302,6 +302,9 @@ weft_status weft_comm_run(struct weft_comm *comm, const struct weft_comm_op *op,
 
 weft_status weft_comm_fd(struct weft_comm *comm, int *fd_p)
 {
+    if (comm->pid != getpid()) {
+        return forked();
+    }
     return weft_coll_thread_fd(comm->thread, fd_p) == WEFT_OK
                ? WEFT_OK
                : weft_fail(&last_error, WEFT_IO, "no eventfd: too many files are open");
@@ -327,7 +330,7 @@ const char *weft_comm_box_failure(struct weft_comm *comm)
 const char *weft_comm_failure(struct weft_comm *comm)
 {
     char why[2];
-    if (!weft_coll_thread_failed(comm->thread, why, sizeof(why))) {
+    if (comm->pid != getpid() || !weft_coll_thread_failed(comm->thread, why, sizeof(why))) {
         return NULL;
     }
     (void)has_failed(comm);

@@ -306,12 +306,14 @@ static void a_forked_child_cannot_use_it(void **state)
     if (pid == 0) {
         uint64_t id;
         uint32_t group;
+        int fd;
         float in = 1, out;
         struct weft_comm_op op = job_op(WEFT_COMM_ALL_REDUCE, &in, &out, 1);
         bool refused = weft_comm_begin(job.comm[0], &op, &id) == WEFT_STATE &&
                        weft_comm_wait_any(job.comm[0], 0, NULL) == WEFT_STATE &&
                        weft_comm_group(job.comm[0], &group, 1, &group) == WEFT_STATE &&
                        weft_comm_join(job.comm[0], NULL, 0) == WEFT_STATE &&
+                       weft_comm_fd(job.comm[0], &fd) == WEFT_STATE &&
                        strstr(weft_comm_error(NULL), "fork") != NULL;
         weft_comm_abort(job.comm[0], "the child");
         weft_comm_close(job.comm[0]); /* sends no CLOSE to the parent's peers */
@@ -331,6 +333,26 @@ static void a_forked_child_cannot_use_it(void **state)
     job_close(&job);
 }
 
+static void a_forked_child_learns_of_no_failure(void **state)
+{
+    (void)state;
+    struct weft_comm_config config = job_config(2);
+    struct job job = job_open(&config);
+    int status;
+    float in = 1, out;
+    struct weft_comm_op op = job_op(WEFT_COMM_ALL_REDUCE, &in, &out, 1);
+    weft_comm_abort(job.comm[0], "before the fork");
+    assert_int_equal(weft_comm_run(job.comm[0], &op, NULL), WEFT_PEER);
+    assert_non_null(weft_comm_failure(job.comm[0]));
+    pid_t pid = fork();
+    if (pid == 0) {
+        _exit(weft_comm_failure(job.comm[0]) == NULL ? 0 : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    job_close(&job);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -347,6 +369,7 @@ int main(void)
         cmocka_unit_test(a_killed_rank_is_named),
         cmocka_unit_test(a_frozen_rank_is_named),
         cmocka_unit_test(a_forked_child_cannot_use_it),
+        cmocka_unit_test(a_forked_child_learns_of_no_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
