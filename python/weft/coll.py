@@ -76,25 +76,36 @@ def _array_of(array, what, writable=False):
 class Feedback:
     """Error feedback of one tensor: missing elements are kept, and added to the next call.
 
-    elements: number of elements of the tensor, which must be float32. Each tensor needs its own
-    Feedback.
+    elements: number of elements of the tensor, which must be float32; for reduce_scatter, of the whole
+    array. Each tensor needs its own Feedback.
     """
 
     def __init__(self, elements, stream=0):
         self.residual = np.zeros(elements, dtype=np.float32)
-        self.missed = np.zeros((elements + 31) // 32, dtype=np.uint8)
         self.stream = stream
+        self._divide(1)
+
+    def _divide(self, blocks):
+        """One counter per 32 elements of each block, initially zero."""
+        self._blocks = blocks
+        self.missed = np.zeros(blocks * -(-self.residual.size // blocks // 32), dtype=np.uint8)
 
     def clear(self):
         self.residual[:] = 0
         self.missed[:] = 0
 
-    def fields(self, elements, type):
-        """-> the feedback fields of struct weft_comm_op; TypeError if size or type differs"""
+    def fields(self, elements, type, blocks=1):
+        """-> the feedback fields of struct weft_comm_op; TypeError if size or type differs
+
+        blocks: that the operation divides the tensor into; reduce_scatter: the ranks of its group. If there were
+        others before, the counters of consecutive calls begin again.
+        """
         if elements != self.residual.size or type != "float32":
             raise TypeError(
                 f"feedback of {self.residual.size} float32, but the tensor has {elements} {type}"
             )
+        if blocks != self._blocks:
+            self._divide(blocks)
         return {
             "stream": self.stream,
             "residual": ffi.cast("float *", self.residual.ctypes.data),
@@ -401,8 +412,11 @@ class Communicator:
             "reduction": _named(REDUCTIONS, reduction, "reduction"),
             "timeout_ns": 0 if timeout is None else max(1, ns_of(timeout, "timeout")),
         }
+        kept = None
         if feedback is not None:
-            fields.update(feedback.fields(array.size, array.dtype.name))
+            blocks = self._group({"group": group}).size if kind == "reduce_scatter" else 1
+            fields.update(feedback.fields(array.size, array.dtype.name, blocks))
+            kept = feedback.residual, feedback.missed
         some = array if array is not None else out
         kind_of = "uint8" if some is None else some.dtype.name
         work = self.begin(
@@ -412,7 +426,7 @@ class Communicator:
             0 if out is None else out.ctypes.data,
             count,
             out,
-            (array, out, feedback),
+            (array, out, kept),
             **fields,
         )
         return work.wait() if wait else work

@@ -146,6 +146,31 @@ class Operations(unittest.TestCase):
         self.assertGreater(sum(missing for _, _, missing in got), 0)
 
 
+    def test_what_a_reduce_scatter_misses_is_kept(self):
+        rounds, block = 20, 10_001
+
+        def work(comm):
+            feedback = coll.Feedback(RANKS * block)
+            # As the counters of an all_reduce of this many elements, and what is after them in memory.
+            counters = len(feedback.missed)
+            memory = np.full(counters + 100, 7, dtype=np.uint8)
+            memory[:counters] = 0
+            feedback.missed = memory[:counters]
+            sent = np.full((RANKS, block), comm.rank + 1, dtype=np.float32)
+            total, missing = np.zeros(block, dtype=np.float32), 0
+            for _ in range(rounds):
+                work = comm.reduce_scatter(sent, bound=0.3, feedback=feedback, wait=False)
+                total += work.wait()
+                missing += work.own_missing
+            return total, feedback.residual.reshape(RANKS, block), missing, memory[counters:]
+
+        got = job(work, packet_bytes=1472, inject_loss_ppm=50_000)
+        kept = sum(residual for _, residual, _, _ in got)
+        for rank, (total, _, _, after) in enumerate(got):
+            np.testing.assert_array_equal(total + kept[rank], np.full(block, rounds * 6))
+            np.testing.assert_array_equal(after, np.full(100, 7))
+        self.assertGreater(sum(missing for _, _, missing, _ in got), 0)
+
 class Box(unittest.TestCase):
     """all_reduce through `weft aggregate --dense`"""
 
