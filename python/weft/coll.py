@@ -61,11 +61,20 @@ def _named(table, name, what):
     return table[name]
 
 
+def _check_dtype(dtype, what):
+    if dtype.name not in TYPES:
+        raise TypeError(f"{what} has dtype {dtype}; supported are {', '.join(TYPES)}")
+    if not dtype.isnative:
+        raise TypeError(
+            f"{what} has dtype {dtype.str}, whose byte order is not this machine's; "
+            f"make it {what}.astype({what}.dtype.newbyteorder('='))"
+        )
+
+
 def _array_of(array, what, writable=False):
     if not isinstance(array, np.ndarray):
         raise TypeError(f"{what} is a {type(array).__name__}; make it np.asarray({what})")
-    if array.dtype.name not in TYPES:
-        raise TypeError(f"{what} has dtype {array.dtype}; supported are {', '.join(TYPES)}")
+    _check_dtype(array.dtype, what)
     if not array.flags.c_contiguous:
         raise TypeError(f"{what} is not contiguous; make it np.ascontiguousarray({what})")
     if writable and not array.flags.writeable:
@@ -372,6 +381,7 @@ class Communicator:
 
     def _out(self, out, shape, dtype):
         if out is None:
+            _check_dtype(np.dtype(dtype), "array")
             return np.empty(shape, dtype=dtype)
         out = _array_of(out, "out", writable=True)
         if out.dtype != dtype or out.size != np.prod(shape, dtype=np.int64):

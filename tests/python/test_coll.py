@@ -19,6 +19,7 @@ from weft import coll
 
 KEY = bytes(range(32))
 RANKS = 3
+OTHER_ORDER = np.dtype(np.float32).newbyteorder()
 
 
 def job(work, ranks=RANKS, **config):
@@ -267,6 +268,8 @@ class Mistakes(unittest.TestCase):
                 (TypeError, lambda: comm.all_reduce(good, out=np.zeros(4))),
                 (TypeError, lambda: comm.all_reduce(good, feedback=coll.Feedback(3))),
                 (TypeError, lambda: comm.all_to_all(np.zeros((5, 1)))),
+                (TypeError, lambda: comm.all_reduce(good.astype(OTHER_ORDER))),
+                (TypeError, lambda: comm.all_reduce(good, out=good.astype(OTHER_ORDER))),
                 (ValueError, lambda: comm.all_reduce(good, reduction="median")),
                 (weft.InvalidError, lambda: comm.all_reduce(good, bound=1.0)),
                 (weft.InvalidError, lambda: comm.all_reduce(good, reduction="xor")),
@@ -279,6 +282,20 @@ class Mistakes(unittest.TestCase):
             return comm.all_reduce(good).sum()
 
         self.assertEqual(job(work, ranks=1), [0])
+
+    def test_another_byte_order_is_refused(self):
+        def work(comm):
+            good = np.zeros(2, dtype=np.float32)
+            with self.assertRaisesRegex(TypeError, "byte order"):
+                comm.all_reduce(good.astype(OTHER_ORDER))
+            with self.assertRaisesRegex(TypeError, "byte order"):
+                comm.recv(good.astype(OTHER_ORDER), 1 - comm.rank)
+            if comm.rank == 1:
+                with self.assertRaisesRegex(TypeError, "byte order"):
+                    comm.scatter(good.astype(OTHER_ORDER))
+            return comm.all_reduce(good.astype(OTHER_ORDER).astype(np.float32)).tolist()
+
+        self.assertEqual(job(work, ranks=2), [[0, 0]] * 2)
 
     def test_configurations_that_make_no_sense(self):
         for config in ({"rank": 2}, {"epoch": 2**41}, {"host": "nowhere.example"}):
