@@ -1,9 +1,11 @@
 """Conversion of arguments and fields of C structs: seconds, fractions, text, the job key."""
 
+import collections
 import math
+import threading
 import time
 
-from ._library import InvalidError, WaitTimeoutError, ffi, lib
+from ._library import Error, InvalidError, WaitTimeoutError, ffi, lib
 
 NEVER_NS = 2**64 - 1
 SLICE_NS = 100_000_000  # interval at which a wait checks for Ctrl-C
@@ -33,6 +35,70 @@ def patiently(patience_ns, call, slice_ns=SLICE_NS):
         except WaitTimeoutError:
             if patience_ns != NEVER_NS and time.monotonic_ns() - begin_ns >= patience_ns:
                 raise
+
+
+class DroppedOperations:
+    """Operations whose objects were dropped before they ended. Several threads may collect them.
+
+    A thread takes an operation out before it asks the library about it, so that no two threads have the same one.
+    end(number) asks: it returns True if the operation has ended, False if it is in progress, or raises its Error.
+    """
+
+    def __init__(self):
+        self.ended = 0  # so many have ended
+        self._numbers = collections.deque()
+        self._out = 0  # of them, so many are taken out
+        self._changed = threading.Condition()  # when one is taken out, or is back or has ended
+
+    def add(self, number):
+        """Takes no lock: __del__ calls it, which may run inside any other function."""
+        self._numbers.append(number)
+
+    def collect(self, end):
+        """Call end for each, except those that other threads have."""
+        for _ in range(len(self._numbers)):
+            with self._changed:
+                number = self._take()
+            self._end(number, end)
+
+    def collect_one(self, end, before):
+        """Call end, which waits, for the oldest; or wait for other threads that have the last ones. -> False if
+        there is none
+
+        before: `ended` when one was needed; nothing is called if more have ended.
+        """
+        with self._changed:
+            while self.ended == before and self._out > 0 and not self._numbers:
+                self._changed.wait()
+            if self.ended != before:
+                return True
+            number = self._take()
+        return self._end(number, end)
+
+    def _take(self):
+        if not self._numbers:
+            return None
+        self._out += 1
+        return self._numbers.popleft()
+
+    def _end(self, number, end):
+        if number is None:
+            return False
+        ended = False
+        try:
+            ended = end(number)
+        except Error:
+            ended = True
+            raise
+        finally:
+            with self._changed:
+                self._out -= 1
+                if ended:
+                    self.ended += 1
+                else:  # it is in progress, also after Ctrl-C
+                    self._numbers.append(number)
+                self._changed.notify_all()
+        return ended
 
 
 def ppm_of(bound):

@@ -18,7 +18,16 @@ import warnings
 import numpy as np
 
 from ._library import AgainError, Error, WaitTimeoutError, error_of, ffi, lib, text
-from ._values import NEVER_NS, c_text, ns_of, patiently, ppm_of, set_fields, set_security
+from ._values import (
+    NEVER_NS,
+    DroppedOperations,
+    c_text,
+    ns_of,
+    patiently,
+    ppm_of,
+    set_fields,
+    set_security,
+)
 
 KINDS = {
     name: getattr(lib, f"WEFT_COMM_{name.upper()}")
@@ -179,7 +188,7 @@ class Work:
 
     def __del__(self):
         if getattr(self, "_number", None) is not None:
-            self._comm._dropped.append(self._number)
+            self._comm._dropped.add(self._number)
 
 
 class Communicator:
@@ -198,7 +207,7 @@ class Communicator:
         self._comm = None
         self._lock = threading.Lock()  # protects _lent
         self._lent = {}  # arrays of operations in progress
-        self._dropped = []
+        self._dropped = DroppedOperations()
         self._box_warned = False
         keep = []
         struct = ffi.new("struct weft_comm_config *")
@@ -457,11 +466,12 @@ class Communicator:
         number = ffi.new("uint64_t *")
         self._reap()
         while True:
+            before = self._dropped.ended
             try:
                 self._call(lib.weft_comm_begin, op, number)
                 break
             except AgainError:
-                if not self._reap(wait=True):
+                if not self._reap_one(before):
                     raise
         with self._lock:
             self._lent[number[0]] = lent
@@ -505,21 +515,22 @@ class Communicator:
         with self._lock:
             self._lent.pop(number, None)
 
-    def _reap(self, wait=False):
-        """Collect complete operations whose Work was dropped; True if at least one ended.
+    def _reap(self):
+        """Collect complete operations whose Work was dropped."""
+        self._dropped.collect(lambda number: self._end(number, 0))
 
-        wait: wait for one.
-        """
-        ended = False
-        for _ in range(len(self._dropped)):
-            number = self._dropped.pop(0)
-            try:
-                struct = self._wait(number, NEVER_NS if wait and not ended else 0)
-                ended = True
-                with contextlib.suppress(RuntimeWarning):  # it is not of the call in progress
-                    self._look_at_box(struct)
-            except WaitTimeoutError:
-                self._dropped.append(number)
-            except Error:
-                ended = True  # the communicator has failed; the next call raises the reason
-        return ended
+    def _reap_one(self, before):
+        """Wait for an operation whose Work was dropped; False if there is none. before: _dropped.ended"""
+        return self._dropped.collect_one(lambda number: self._end(number, NEVER_NS), before)
+
+    def _end(self, number, patience_ns):
+        """Collect an operation whose Work was dropped; False if it has not ended within patience_ns."""
+        try:
+            struct = patiently(patience_ns, lambda part_ns: self._wait(number, part_ns))
+        except WaitTimeoutError:
+            return False
+        except Error:
+            return True  # the communicator has failed; the next call raises the reason
+        with contextlib.suppress(RuntimeWarning):  # it is not of the call in progress
+            self._look_at_box(struct)
+        return True

@@ -14,6 +14,7 @@ from ._library import AgainError, Dropped, Error, InvalidError, WaitTimeoutError
 from ._values import (
     NEVER_NS,
     SLICE_NS,
+    DroppedOperations,
     c_text,
     norm_of,
     ns_of,
@@ -367,7 +368,7 @@ class PS:
         self._patience_ns = patience_ns  # for replies to table()
         self._lock = threading.Lock()  # one thread at a time may call the library
         self._lent = {}  # arrays of operations in progress
-        self._dropped = []
+        self._dropped = DroppedOperations()
         self.rows_max = rows_max
         self.worker = lib.weft_ps_worker(ps)
         self.workers = lib.weft_ps_workers(ps)
@@ -532,13 +533,14 @@ class PS:
         how.norm = -1.0 if norm is None else norm_of(norm)
         how.deadline_ns = 0 if deadline is None else max(1, ns_of(deadline, "deadline"))
         while True:
+            before = self._dropped.ended
             try:
                 self._call(function, self._pointer(), lists, len(pieces), how, handle)
                 break
             except WaitTimeoutError:
                 pass  # a server is away, or no memory is free: continue, after handling Ctrl-C
             except AgainError:
-                if not self._reap_one():
+                if not self._reap_one(before):
                     raise
         self._lent[handle[0]] = pieces
         return Op(self, handle[0], value)
@@ -602,26 +604,23 @@ class PS:
 
     def _drop(self, handle):
         if self._ps is not None:
-            self._dropped.append(handle)
+            self._dropped.add(handle)
 
-    def _reap_one(self):
-        """Wait for an operation whose object was dropped; False if there is none."""
-        if not self._dropped:
-            return False
-        error, _ = self._wait(self._dropped.pop(0), NEVER_NS)
-        if error is not None:
-            raise error
-        return True
+    def _reap_one(self, before):
+        """Wait for an operation whose object was dropped; False if there is none. before: _dropped.ended"""
+        return self._dropped.collect_one(lambda handle: self._ended_well(self._wait(handle, NEVER_NS)), before)
 
     def _reap(self):
         """Release completed operations whose objects were dropped."""
         self._alive()
-        for handle in list(self._dropped):
-            ended = self._test(handle)
-            if ended is not None:
-                self._dropped.remove(handle)
-                if ended[0] is not None:
-                    raise ended[0]
+        self._dropped.collect(lambda handle: self._ended_well(self._test(handle)))
+
+    @staticmethod
+    def _ended_well(ended):
+        """ended: of _wait or _test. -> True; False if it is in progress. Raises its error."""
+        if ended is not None and ended[0] is not None:
+            raise ended[0]
+        return ended is not None
 
 
 def _table_of(table):

@@ -16,6 +16,7 @@ import tap
 
 import weft
 from weft import coll
+from weft._values import DroppedOperations
 
 KEY = bytes(range(32))
 RANKS = 3
@@ -172,6 +173,59 @@ class Operations(unittest.TestCase):
             np.testing.assert_array_equal(after, np.full(100, 7))
         self.assertGreater(sum(missing for _, _, missing, _ in got), 0)
 
+    def test_two_threads_collect_what_was_dropped(self):
+        def work(comm):
+            works = [comm.all_reduce(np.ones(1), wait=False) for _ in range(2)]
+            numbers = [one._number for one in works]
+            comm.barrier()
+            del works
+            gc.collect()
+            wait, asked, errors = comm._wait, [], []
+
+            def collect():
+                try:
+                    comm._reap()
+                except Exception as error:
+                    errors.append(error)
+
+            def while_another_thread_collects(number, *rest):
+                asked.append(number)
+                if len(asked) == 1:
+                    other = threading.Thread(target=collect)
+                    other.start()
+                    other.join()
+                return wait(number, *rest)
+
+            comm._wait = while_another_thread_collects
+            collect()
+            return sorted(asked) == numbers, errors
+
+        self.assertEqual(job(work, ranks=1), [(True, [])])
+
+    def test_who_needs_what_another_thread_collects_waits_for_it(self):
+        operations = DroppedOperations()
+        operations.add(7)
+        inside, waits, got = threading.Event(), threading.Event(), {}
+        wait = operations._changed.wait
+        operations._changed.wait = lambda: waits.set() or wait()
+
+        def end(number):
+            inside.set()
+            waits.wait(60)
+            return True
+
+        first = threading.Thread(target=lambda: got.update(first=operations.collect_one(end, 0)))
+        first.start()
+        inside.wait(60)
+        operations.add(8)
+        operations.collect(lambda number: got.update(collected=number) or False)
+        operations._numbers.remove(8)
+        got["second"] = operations.collect_one(end, 0)
+        first.join()
+        self.assertEqual(got, {"first": True, "collected": 8, "second": True})
+        self.assertFalse(operations.collect_one(end, 1))
+        self.assertTrue(operations.collect_one(end, 0))  # one has ended since
+
 class Box(unittest.TestCase):
     """all_reduce through `weft aggregate --dense`"""
 
@@ -237,7 +291,7 @@ class Box(unittest.TestCase):
             array = np.full(100_000, comm.rank + 1, dtype=np.float32)
             if comm.rank == 0:  # dropped: it is no error of a later call
                 comm.all_reduce(array, wait=False)
-                self.assertTrue(comm._reap(wait=True))
+                self.assertTrue(comm._reap_one(0))
             else:
                 one = comm.all_reduce(array, wait=False)
                 with self.assertRaises(RuntimeWarning):
@@ -352,6 +406,30 @@ class Mistakes(unittest.TestCase):
         with self.assertRaises(weft.Error):
             comms[0].barrier()
         comms[0].close()
+
+
+    def test_ctrl_c_ends_a_wait_for_what_was_dropped(self):
+        comms = [coll.Communicator(rank, 2, key=KEY, ops_max=2) for rank in range(2)]
+        addresses = [comm.address for comm in comms]
+        thread = threading.Thread(target=comms[1].join, args=(addresses,))
+        thread.start()
+        comms[0].join(addresses)
+        thread.join()
+        array = np.ones(4, dtype=np.float32)
+        for _ in range(2):
+            comms[0].all_reduce(array, wait=False, timeout=20)
+        gc.collect()
+        with self.assertRaises(KeyboardInterrupt):
+            threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+            comms[0].all_reduce(array)
+        self.assertIsNone(comms[0].failure)
+        # They are still to be collected, so that others can begin.
+        thread = threading.Thread(target=lambda: [comms[1].all_reduce(array) for _ in range(3)])
+        thread.start()
+        self.assertEqual(comms[0].all_reduce(array).tolist(), [2] * 4)
+        thread.join()
+        for comm in comms:
+            comm.close()
 
 
 if __name__ == "__main__":

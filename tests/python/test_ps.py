@@ -188,6 +188,36 @@ class PushAndPull(unittest.TestCase):
         gc.collect()
         self.table.pull(ids)
 
+    def test_two_threads_collect_what_was_dropped(self):
+        while self.ps._reap_one(self.ps._dropped.ended):
+            pass
+        op = self.table.pull_async(ids_of(5))
+        handle = op._handle
+        del op
+        gc.collect()
+        asked, errors, test = [], [], self.ps._test
+
+        def collect():
+            try:
+                self.ps._reap()
+            except Exception as error:
+                errors.append(error)
+
+        def while_another_thread_collects(handle):
+            asked.append(handle)
+            if len(asked) == 1:
+                other = threading.Thread(target=collect)
+                other.start()
+                other.join()
+            return test(handle)
+
+        self.ps._test = while_another_thread_collects
+        try:
+            collect()
+        finally:
+            del self.ps._test
+        self.assertEqual((asked, errors), ([handle], []))
+
     def test_a_dropped_failure_is_raised_later(self):
         ids = ids_of(1)
         self.table.push_async(ids, np.full((1, 4), np.nan, dtype=np.float32))
