@@ -609,14 +609,132 @@ class FakeDevice:
     def future(self):
         return torch.futures.Future()
 
-    @contextlib.contextmanager
-    def completing(self):
-        self.log.append("completing")
-        yield
-
     def follow(self, event):
         self.log.append("follow")
         event.wait()
+
+
+class StreamDevice(FakeDevice):
+    """Its copies are made when something runs in a stream that follows them, not by time."""
+
+    def __init__(self):
+        super().__init__(0)
+        self._thread = threading.local()
+
+    def from_host(self, pairs):
+        return lambda: FakeDevice.from_host(self, pairs)
+
+    def stream(self):
+        """The calling thread's current one: the events that its work follows."""
+        if not hasattr(self._thread, "stream"):
+            self._thread.stream = []
+        return self._thread.stream
+
+    @contextlib.contextmanager
+    def fresh_stream(self, events):
+        before, self._thread.stream = self.stream(), list(events)
+        yield
+        self._thread.stream = before
+
+    def follow(self, event):
+        self.stream().append(event)
+
+    def read(self, tensor):
+        """As work in the current stream does."""
+        for event in self.stream():
+            event()
+        return tensor[0].item()
+
+    def future(self):
+        return StreamFuture(self)
+
+
+class StreamFuture:
+    """As torch.futures.Future(devices=[...]) is with CUDA."""
+
+    def __init__(self, device):
+        self._device = device
+        self._lock, self._done = threading.Lock(), threading.Event()
+        self._events, self._callbacks = [], []
+
+    def set_result(self, value):
+        with self._lock:
+            if value is not None:  # it records events only for the devices of tensors in the value
+                self._events = list(self._device.stream())
+            self._value = value
+            self._done.set()
+        for callback in self._callbacks:
+            self._call(callback)
+
+    def _call(self, callback):
+        with self._device.fresh_stream(self._events):
+            callback(self)
+
+    def add_done_callback(self, callback):
+        with self._lock:
+            done = self._done.is_set()
+            if not done:
+                self._callbacks.append(callback)
+        if done:
+            self._call(callback)
+
+    def then(self, callback):
+        child = StreamFuture(self._device)
+        self.add_done_callback(lambda _: child.set_result(callback(self)))
+        return child
+
+    def done(self):
+        return self._done.is_set()
+
+    def value(self):
+        return self._value
+
+    def wait(self):
+        self._done.wait()
+        self._device.stream().extend(self._events)
+        return self._value
+
+
+def collect_all(futures):
+    """As that of torch.futures: a future of the CPU, which records no events."""
+    every, lock = torch.futures.Future(), threading.Lock()
+    left = list(futures)
+
+    def one_is_done(future):
+        with lock:
+            left.remove(future)
+            last = not left
+        if last:
+            every.set_result(futures)
+
+    for future in futures:
+        future.add_done_callback(one_is_done)
+    return every
+
+
+def staged_futures(rank, ranks):
+    """What work after a future reads, in a callback and in the waiting thread."""
+    device = StreamDevice()
+    staging.of = lambda tensors: device
+    torch.futures.collect_all = collect_all
+    group = dist.distributed_c10d._get_default_group()
+
+    def reduce():
+        t = torch.full((4,), rank + 1.0)
+        return t, group.allreduce([t])
+
+    def gather_two():
+        outputs = [torch.zeros(ranks) for _ in range(2)]
+        return outputs[1], group.allgather_into_tensor_coalesced(outputs, [torch.full((1,), 3.0)] * 2)
+
+    got = []
+    for begin in (reduce, gather_two):
+        t, work = begin()
+        work.get_future().wait()
+        got.append(device.read(t))
+        t, work = begin()
+        work.get_future().then(lambda _: got.append(device.read(t))).wait()
+    return got
 
 
 def staged_calls(rank, ranks, delay):
@@ -641,8 +759,11 @@ class Staging(unittest.TestCase):
             log = staged[1]
             self.assertGreater(log.count("to host"), 15)
             self.assertEqual(log.count("to host"), log.count("from host"))
-            self.assertEqual(log.count("completing"), log.count("from host"))
-            self.assertEqual(log.count("follow"), log.count("from host"))
+            # The callback that gives the future its value follows the copies, and so does who waits.
+            self.assertEqual(log.count("follow"), 2 * log.count("from host"))
+
+    def test_work_after_a_future_follows_the_copies(self):
+        self.assertEqual(job(staged_futures, ranks=2), [[3.0] * 4] * 2)
 
     def test_training_gives_what_it_gives_without(self):
         for bound in (None, 0.0):

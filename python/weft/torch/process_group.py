@@ -611,13 +611,18 @@ class _Several(Work):
         self._works = works
         self._result = result
         self._finish = finish
-        self._future = torch.futures.collect_all([work.get_future() for work in works]).then(
-            self._value
-        )
+        every = torch.futures.collect_all([work.get_future() for work in works])
+        device = next((work.device for work in works if isinstance(work, staging.StagedWork)), None)
+        if device is None:
+            self._future = every.then(self._value)
+        else:  # collect_all makes a future of the CPU
+            base = device.future()
+            every.add_done_callback(lambda _: base.set_result(None))
+            self._future = base.then(lambda _: self._value(every))
 
-    def _value(self, all_of_them):
-        for one in all_of_them.value():
-            one.value()  # raises its error
+    def _value(self, every):
+        for one in every.value():
+            one.wait()  # it is complete: the current stream waits for its copies; raises its error
         if self._finish is not None:
             self._finish()
         return self._result

@@ -2,13 +2,14 @@
 
     side stream, after the pending work of the caller's stream: copies to pinned memory
     host: waits for them, and begins the operation on the copies
-    when it is done, side stream: copies back; the future is completed under that stream
+    when it is done, side stream: copies back
+    the future's callbacks, each in a stream of its own: the first one, which gives the future its value, makes its
+    stream wait for the copies; PyTorch makes streams that use the value wait for that stream
 
 So work that uses the result, on any stream, runs after the copies, and the host does not wait for
 them. Device has the functions needed of CUDA; tests replace it. This was not yet run on a GPU.
 """
 
-import contextlib
 import datetime
 import functools
 import threading
@@ -55,12 +56,8 @@ class Device:
     def future(self):
         return torch.futures.Future(devices=[self._device])
 
-    def completing(self):
-        """Complete a future in this context, so that uses of its value wait for the copies."""
-        return torch.cuda.stream(self._stream)
-
     def follow(self, event):
-        """Later work of the caller's stream waits for the event."""
+        """Later work of the calling thread's current stream waits for the event."""
         torch.cuda.current_stream(self._device).wait_event(event)
 
 
@@ -91,7 +88,7 @@ class StagedWork(Work):
 
     def __init__(self, device, inner, pairs, result):
         super().__init__()
-        self._device, self._inner, self._pairs, self._result = device, inner, pairs, result
+        self.device, self._inner, self._pairs, self._result = device, inner, pairs, result
         self._over = threading.Event()
         self._event = self._failure = None
         self._base = device.future()
@@ -102,20 +99,20 @@ class StagedWork(Work):
     def _ended(self, _):
         """Runs in the communicator's thread."""
         self._failure = self._inner.failure()
-        completing = contextlib.nullcontext()
         if self._failure is None:
             try:
-                self._event = self._device.from_host(self._pairs)
-                completing = self._device.completing()
+                self._event = self.device.from_host(self._pairs)
             except Exception as why:
                 self._failure = f"after the operation: {why}"
         self._pairs = None
-        with completing:
-            self._base.set_result(None)
+        self._base.set_result(None)
 
     def _value(self, _):
+        """PyTorch runs it in a fresh stream, records an event in it afterwards, and makes streams that use the value
+        wait for that."""
         if self._failure is not None:
             raise error(self._failure)
+        self.device.follow(self._event)
         return self._result
 
     def failure(self):
@@ -135,7 +132,7 @@ class StagedWork(Work):
         self._over.wait()
         if self._failure is not None:
             raise error(self._failure)
-        self._device.follow(self._event)
+        self.device.follow(self._event)
         return True
 
     def get_future(self):
