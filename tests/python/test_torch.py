@@ -228,6 +228,19 @@ def equal(one, two):
     return one == two
 
 
+def group_of(rank, ranks, **options):
+    """A group with options of its communicator, of ranks that have WEFT_TEST_STORE."""
+    store = dist.FileStore(os.environ["WEFT_TEST_STORE"], ranks)
+    comm = weft.torch.process_group.rendezvous.meet(store, rank, ranks, 60, **options)
+    return ProcessGroupWeft(weft.torch.process_group.Engine(comm), rank, ranks, TIMEOUT)
+
+
+def job_with_store(*arguments, **how):
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["WEFT_TEST_STORE"] = os.path.join(folder, "again")
+        return job(*arguments, **how)
+
+
 class Backend(unittest.TestCase):
     def test_every_call_gives_what_gloo_gives(self):
         weft_s = job(every_call)
@@ -378,6 +391,81 @@ class Backend(unittest.TestCase):
             return t[0].item(), u[0].item()
 
         self.assertEqual(job(lossy, ranks=2), [(3, 1.5)] * 2)
+
+
+    def test_a_callback_begins_more_than_ops_max(self):
+        def begins(rank, ranks, waits):
+            group = group_of(rank, ranks, ops_max=4)
+            tensors = [torch.full((8,), float(i)) for i in range(20)]
+            works, names, begun = [], [], threading.Event()
+
+            def more(_):
+                names.append(threading.current_thread().name)
+                works.extend([group.allreduce([t]) for t in tensors])
+                if waits:
+                    for work in works[::-1]:
+                        work.wait()
+                begun.set()
+
+            if rank == 1:
+                dist.barrier()  # after rank 0 has its callback, so that its thread calls it
+            group.allreduce([torch.ones(1)]).get_future().then(more)
+            if rank == 0:
+                dist.barrier()
+            if not begun.wait(60):
+                return "it still waits", names
+            for work in works:
+                work.get_future().wait()
+            group.barrier().wait()
+            group.shutdown()
+            return [t[0].item() for t in tensors], names
+
+        for waits in (False, True):
+            got = job_with_store(begins, waits, ranks=2, goodbye=False)
+            self.assertEqual([sums for sums, _ in got], [[2.0 * i for i in range(20)]] * 2)
+            self.assertEqual(got[0][1], ["weft"])
+
+    def test_nothing_begins_in_a_group_that_is_being_destroyed(self):
+        def closes(rank, ranks):
+            group, said = group_of(rank, ranks), []
+            comm = group.communicator
+            close = comm.close
+
+            def about_to_close():
+                for call in (lambda: group.allreduce([torch.ones(1)]), group.abort):
+                    try:
+                        call()
+                        said.append("nothing")
+                    except Exception as error:
+                        said.append(str(error))
+                close()
+
+            comm.close = about_to_close
+            group.shutdown()
+            return said
+
+        words = "the process group was destroyed"
+        self.assertEqual(job_with_store(closes, ranks=1), [[f"weft: all_reduce: {words}", words]])
+
+    def test_a_callback_may_destroy_the_group(self):
+        def destroys(rank, ranks):
+            group, caught = group_of(rank, ranks), []
+            threading.excepthook = lambda what: caught.append(str(what.exc_value))
+            thread = group._engine._thread
+            if rank == 1:
+                dist.barrier()
+            work = group.allreduce([torch.ones(1)])
+            if rank == 0:
+                work.get_future().then(lambda _: group.shutdown())
+                dist.barrier()
+                thread.join()
+            with contextlib.suppress(RuntimeError):  # rank 0 may leave before rank 1 has its reply
+                work.wait()
+            dist.barrier()
+            group.shutdown()
+            return caught
+
+        self.assertEqual(job_with_store(destroys, ranks=2), [[], []])
 
 
 def _every_call_of_gloo(rank, ranks):
@@ -924,11 +1012,7 @@ class Failures(unittest.TestCase):
 
     def test_nan_goes_through_and_leaves_no_residual(self):
         def nan(rank, ranks):
-            store = dist.FileStore(os.environ["WEFT_TEST_STORE"], ranks)
-            comm = weft.torch.process_group.rendezvous.meet(
-                store, rank, ranks, 60, packet_bytes=1472, inject_loss_ppm=100_000
-            )
-            group = ProcessGroupWeft(weft.torch.process_group.Engine(comm), rank, ranks, TIMEOUT)
+            group = group_of(rank, ranks, packet_bytes=1472, inject_loss_ppm=100_000)
             feedback = weft.coll.Feedback(100_000)
             lost = 0
             for step in range(10):
@@ -939,14 +1023,12 @@ class Failures(unittest.TestCase):
                 lost += int((residual != 0).sum())
                 assert residual.isfinite().all()
             seen = bool(t[::10].isnan().any()), bool(t[5::10].isinf().any()), bool(t[1::10].isfinite().all())
-            counted = comm.counters()["nonfinite"]
+            counted = group.communicator.counters()["nonfinite"]
             group.barrier().wait()
             group.shutdown()
             return *seen, lost > 0, counted > 0
 
-        with tempfile.TemporaryDirectory() as folder:
-            os.environ["WEFT_TEST_STORE"] = os.path.join(folder, "again")
-            self.assertEqual(job(nan, ranks=2), [(True,) * 5] * 2)
+        self.assertEqual(job_with_store(nan, ranks=2), [(True,) * 5] * 2)
 
     def test_several_hosts_need_a_key(self):
         def other_host(rank, store):

@@ -7,6 +7,7 @@ would keep it there. The communicator is then aborted, which ends the wait.
 """
 
 import atexit
+import collections
 import contextlib
 import os
 import select
@@ -56,6 +57,11 @@ class _Interrupts:
 
 
 _interrupts = _Interrupts()
+def _done():
+    """struct weft_comm_done, for the library to fill in"""
+    done = ffi.new("struct weft_comm_done *")
+    done.size = ffi.sizeof("struct weft_comm_done")
+    return done
 
 
 class Engine:
@@ -65,6 +71,7 @@ class Engine:
         self.comm = comm
         self._lock = threading.Lock()
         self._pending = {}  # number: (when it began, what to call)
+        self._late = collections.deque()  # completed, but `ended` is not called yet: arguments of _end
         self._waiting = set()  # threads inside a wait of the library
         self._stop = threading.Event()
         self._pid = os.getpid()
@@ -82,12 +89,27 @@ class Engine:
         while True:
             try:
                 with self._lock:  # the thread must not see it done before it is registered
+                    self._check_open()
                     work = self.comm.begin(*what, **fields)
                     number, work._number = work._number, None  # owned by the thread from here on
                     self._pending[number] = (time.monotonic(), ended)
                 return number
             except AgainError:  # ops_max are in progress; those complete, or fail by their timeout
-                time.sleep(0.001)
+                if threading.current_thread() is self._thread:
+                    self._take_one()
+                else:
+                    time.sleep(0.001)
+
+    def abort(self, words):
+        """Communicator.abort, unless it is closed."""
+        with self._lock:
+            self._check_open()
+            self.comm.abort(words)
+
+    def _check_open(self):
+        """With the lock, which close() needs before it frees the communicator."""
+        if self._stop.is_set():
+            raise Error("the process group was destroyed")
 
     def wait(self, number, until):
         """Wait until time.monotonic() is `until` (None: forever), or `ended` of this operation was
@@ -97,8 +119,9 @@ class Engine:
         thread would cost two more context switches, and unused futures: 80 us of 370 for
         1 KB on loopback.
         """
-        done = ffi.new("struct weft_comm_done *")
-        done.size = ffi.sizeof("struct weft_comm_done")
+        if threading.current_thread() is self._thread:
+            self._end_late()
+        done = _done()
         status = lib.WEFT_TIMEOUT
         while status == lib.WEFT_TIMEOUT:
             left_ns = SLICE_NS if until is None else int((until - time.monotonic()) * 1e9)
@@ -133,6 +156,7 @@ class Engine:
             time.sleep(0.001)
         if threading.current_thread() is not self._thread:
             self._thread.join()
+        self._end_late()
         self.comm.close()
         for _, ended in self._take_all():
             ended("the process group was destroyed while this operation was in progress", None)
@@ -145,35 +169,62 @@ class Engine:
     def _run(self):
         poll = select.poll()
         poll.register(self._fd, select.POLLIN)
-        done = ffi.new("struct weft_comm_done *")
-        done.size = ffi.sizeof("struct weft_comm_done")
+        done = _done()
         while not self._stop.is_set():
             if poll.poll(100):
                 self._take(done)
-            came = _interrupts.look()
-            if came and time.monotonic() - came > INTERRUPT_S and self._waits_since(came):
-                self.comm.abort("Ctrl-C")
+            self._look()
+
+    def _look(self):
+        """Abort operations that still wait a while after Ctrl-C."""
+        came = _interrupts.look()
+        if came and time.monotonic() - came > INTERRUPT_S and self._waits_since(came):
+            self.comm.abort("Ctrl-C")
 
     def _take(self, done):
-        while True:
+        while not self._stop.is_set():  # a callback may close this object
             if not self._handle(lib.weft_comm_wait_any(self.comm._pointer(), 0, done), done):
                 return
+            self._end_late()
+
+    def _take_one(self):
+        """In a callback of the engine's thread, which completes operations otherwise: wait for one, so that
+        another can begin. Its `ended` is called after this callback, because callbacks that call each
+        other would use up the stack."""
+        done = _done()
+        status = lib.weft_comm_wait_any(self.comm._pointer(), SLICE_NS, done)
+        if status in (lib.WEFT_OK, lib.WEFT_PEER):
+            self._late.append(self._taken(status, done))
+        elif status != lib.WEFT_TIMEOUT:  # other threads wait for all of them
+            time.sleep(0.001)
+        self._look()
+
+    def _end_late(self):
+        while self._late:
+            self._end(*self._late.popleft())
 
     def _handle(self, status, done):
         """Process the status of a wait; False if no operation has ended."""
         if status not in (lib.WEFT_OK, lib.WEFT_PEER):
             return False
+        self._end(*self._taken(status, done))
+        return True
+
+    def _taken(self, status, done):
+        """-> the arguments of _end"""
         error = None if status == lib.WEFT_OK else text(lib.weft_comm_error(ffi.NULL))
         with self._lock:
             _, ended = self._pending.pop(done.id, (0, None))
             self.comm._lent.pop(done.id, None)
+        return ended, error, done
+
+    def _end(self, ended, error, done):
         if ended is not None:
             ended(error, done)
-        if status == lib.WEFT_OK:
+        if error is None:
             # Where warnings are errors, they would end the thread; so would a closed communicator.
             with contextlib.suppress(RuntimeWarning, Error):
                 self.comm._look_at_box(done)
-        return True
 
     def _waits_since(self, moment):
         with self._lock:

@@ -278,7 +278,7 @@ class ProcessGroupWeft(ProcessGroup):
         self._engine.close()
 
     def abort(self):
-        self._engine.comm.abort("abort of the process group")
+        self._engine.abort("abort of the process group")
 
     # ---- operations ----
 
