@@ -1010,6 +1010,27 @@ class Failures(unittest.TestCase):
 
         self.assertEqual(job(loads, ranks=2, daemon=False), [264, 264])
 
+    def test_ctrl_c_of_a_forked_process_is_its_own(self):
+        def interrupts(rank, ranks):
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            ready, tell = os.pipe()
+            child = os.fork()
+            if child == 0:
+                try:
+                    os.write(tell, b"1")
+                    time.sleep(60)
+                except KeyboardInterrupt:
+                    os._exit(3)
+                os._exit(4)
+            os.read(ready, 1)
+            os.kill(child, signal.SIGINT)
+            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            seen = weft.torch.engine._interrupts
+            seen.look()
+            return status, seen._read >= 0, seen.last
+
+        self.assertEqual(job(interrupts, ranks=1), [(3, True, 0.0)])
+
     def test_nan_goes_through_and_leaves_no_residual(self):
         def nan(rank, ranks):
             group = group_of(rank, ranks, packet_bytes=1472, inject_loss_ppm=100_000)

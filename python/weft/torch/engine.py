@@ -29,7 +29,7 @@ class _Interrupts:
 
     def __init__(self):
         self.last = 0.0
-        self._read = -1
+        self._read = self._write = -1
 
     def watch(self):
         """Only in the main thread, and if no other code uses set_wakeup_fd."""
@@ -42,7 +42,17 @@ class _Interrupts:
             os.close(read)
             os.close(write)
             return
-        self._read = read
+        self._read, self._write = read, write
+
+    def own(self):
+        """In the child of a fork: a pipe of its own in place of its parent's, which would take a Ctrl-C of the
+        child alone for one of the parent."""
+        if self._read < 0:
+            return
+        self.last = 0.0
+        for fd, ours in zip(os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC), (self._read, self._write)):
+            os.dup2(fd, ours, inheritable=False)
+            os.close(fd)
 
     def look(self):
         """Time of the last Ctrl-C, if it ends the program; 0 = never."""
@@ -57,6 +67,9 @@ class _Interrupts:
 
 
 _interrupts = _Interrupts()
+os.register_at_fork(after_in_child=_interrupts.own)
+
+
 def _done():
     """struct weft_comm_done, for the library to fill in"""
     done = ffi.new("struct weft_comm_done *")
