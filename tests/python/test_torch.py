@@ -241,6 +241,46 @@ def job_with_store(*arguments, **how):
         return job(*arguments, **how)
 
 
+def completed(work):
+    """Wait without completing the operation in this thread, as work.wait() would. -> the error, or None"""
+    while not work.is_completed():
+        time.sleep(0.001)
+    return work.failure()
+
+
+def writes(rank, ranks):
+    """Results in tensors that only the library may write without further ado. -> errors, and what is wrong"""
+    said, me = [], float(rank + 1)
+    total = sum(range(1, ranks + 1))
+    parameters = [
+        nn.Parameter(torch.full((2, 3, 4, 5), me).to(memory_format=torch.channels_last)),
+        nn.Parameter(torch.full((6,), me)),
+    ]
+    group = dist.distributed_c10d._get_default_group()
+    said.append(completed(dist.broadcast(parameters[0], 0, async_op=True)))
+    said.append((parameters[0] == 1).all().item())
+    with torch.no_grad():
+        parameters[0].fill_(me)
+    dist.broadcast(parameters[0], 1)  # completed by this thread
+    said.append((parameters[0] == 2).all().item())
+    said.append(completed(group.allreduce_coalesced([parameters[1]])))
+    said.append((parameters[1] == total).all().item())
+    parts = [torch.zeros(rank + 1) for _ in range(ranks)]
+    dist.all_to_all(parts, [torch.full((i + 1,), me, requires_grad=True) for i in range(ranks)])
+    said.append([part.requires_grad for part in parts])
+    said.append(torch.cat(parts).sum().item() == total * me)
+    with torch.inference_mode():
+        outputs = [torch.zeros(2) for _ in range(ranks)]
+        said.append(completed(dist.all_gather(outputs, torch.full((2,), me), async_op=True)))
+        said.append([output[0].item() for output in outputs])
+    return said
+
+
+def staged_writes(rank, ranks):
+    staging.of = lambda tensors: FakeDevice(0)
+    return writes(rank, ranks)
+
+
 class Backend(unittest.TestCase):
     def test_every_call_gives_what_gloo_gives(self):
         weft_s = job(every_call)
@@ -392,6 +432,19 @@ class Backend(unittest.TestCase):
 
         self.assertEqual(job(lossy, ranks=2), [(3, 1.5)] * 2)
 
+
+    def test_results_are_written_in_any_mode(self):
+        for work in (writes, staged_writes):
+            for said in job(work, ranks=2):
+                self.assertEqual(said, [None, True, True, None, True, [False, False], True, None, [1.0, 2.0]])
+
+    def test_what_is_written_is_of_no_inference_mode(self):
+        def later(rank, ranks):
+            t = torch.sparse_coo_tensor([[rank]], [1.0], (ranks,)).coalesce()
+            dist.all_reduce(t)
+            return t.values().tolist()  # PyTorch refuses it if they were written in inference mode
+
+        self.assertEqual(job(later, ranks=2), [[1.0, 1.0]] * 2)
 
     def test_a_callback_begins_more_than_ops_max(self):
         def begins(rank, ranks, waits):
@@ -676,7 +729,9 @@ class FakeDevice:
     def to_host(self, given, taken):
         self.log.append("to host")
         room = [torch.empty(one.shape, dtype=one.dtype) for one in taken]
-        return [one.contiguous().clone() for one in given], room
+        hosts = [one.contiguous().clone() for one in given]
+        assert not any(host.requires_grad for host in hosts)
+        return hosts, room
 
     def from_host(self, pairs):
         event = threading.Event()
@@ -684,7 +739,7 @@ class FakeDevice:
         def copy():
             time.sleep(self.delay)
             for tensor, host in pairs:
-                tensor.copy_(host)
+                staging.put(tensor, host)
             event.set()
 
         self.log.append("from host")

@@ -27,7 +27,7 @@ from .._library import Error, lib
 from .._values import ppm_of
 from . import rendezvous, staging
 from .engine import Engine
-from .staging import staged
+from .staging import put, staged
 
 TYPES = {
     torch.float32: lib.WEFT_COMM_F32,
@@ -316,7 +316,7 @@ class ProcessGroupWeft(ProcessGroup):
         if tensor.is_contiguous():
             return self._begin(kind, type_, tensor, tensor, count, result, **fields)
         copy = tensor.contiguous()
-        return self._begin(kind, type_, copy, copy, count, result, lambda: tensor.copy_(copy), **fields)
+        return self._begin(kind, type_, copy, copy, count, result, lambda: put(tensor, copy), **fields)
 
     @staged([0], [0])
     def allreduce(self, tensors, opts=None):
@@ -356,7 +356,7 @@ class ProcessGroupWeft(ProcessGroup):
             numbers = torch.cat([gathered[1][i, : counts[i]] for i in range(n)])
             total = torch.sparse_coo_tensor(places, numbers, tensor.shape).coalesce()
             mean = REDUCTIONS[getattr(op, "op", op).name] == "mean"
-            tensors[0].copy_(total / n if mean else total)
+            put(tensors[0], total / n if mean else total)
 
         return self._several(works, tensors, back)
 
@@ -372,7 +372,7 @@ class ProcessGroupWeft(ProcessGroup):
         def back():
             parts = flat.split([tensor.numel() for tensor in tensors])
             for tensor, part in zip(tensors, parts):
-                tensor.copy_(part.view_as(tensor))
+                put(tensor, part.view_as(tensor))
 
         return self._begin(
             "all_reduce",
@@ -414,7 +414,7 @@ class ProcessGroupWeft(ProcessGroup):
 
         def back():
             for output, part in zip(outputs[0], flat):
-                output.copy_(part.view_as(output))
+                put(output, part.view_as(output))
 
         type_, count = _bytes_of(source)
         return self._begin("all_gather", type_, source, flat, count, outputs, back)
@@ -429,7 +429,7 @@ class ProcessGroupWeft(ProcessGroup):
                 f"{self._size_weft} ranks makes {source.numel() * self._size_weft} of {source.dtype}"
             )
         flat = output if output.is_contiguous() else output.contiguous()
-        back = None if flat is output else lambda: output.copy_(flat)
+        back = None if flat is output else lambda: put(output, flat)
         type_, count = _bytes_of(source)
         return self._begin("all_gather", type_, source, flat, count, [output], back)
 
@@ -457,7 +457,7 @@ class ProcessGroupWeft(ProcessGroup):
 
         def back():
             for output, part in zip(outputs[0], flat):
-                output.copy_(part.view_as(output))
+                put(output, part.view_as(output))
 
         type_, count = _bytes_of(source)
         return self._begin(
@@ -473,7 +473,7 @@ class ProcessGroupWeft(ProcessGroup):
                 raise _error(f"scatter of {self._size_weft} ranks takes a list of as many inputs")
             flat = torch.stack([_check(one, "an input").reshape(output.shape) for one in inputs[0]])
         part = output if output.is_contiguous() else output.contiguous()
-        back = None if part is output else lambda: output.copy_(part)
+        back = None if part is output else lambda: put(output, part)
         type_, count = _bytes_of(output)
         return self._begin(
             "scatter", type_, flat, part, count, outputs, back, root=opts.rootRank
@@ -508,7 +508,7 @@ class ProcessGroupWeft(ProcessGroup):
 
     def _reduce_scatter(self, output, flat, opts):
         part = output if output.is_contiguous() else output.contiguous()
-        back = None if part is output else lambda: output.copy_(part)
+        back = None if part is output else lambda: put(output, part)
         return self._begin(
             "reduce_scatter",
             TYPES.get(flat.dtype),
@@ -525,7 +525,7 @@ class ProcessGroupWeft(ProcessGroup):
         _check(output, "the output")
         source = _check(source, "the input").contiguous()
         flat = output if output.is_contiguous() else output.contiguous()
-        back = None if flat is output else lambda: output.copy_(flat)
+        back = None if flat is output else lambda: put(output, flat)
         if not output_splits and not input_splits:
             if output.numel() != source.numel() or source.shape[0] % self._size_weft:
                 raise _error(
@@ -554,7 +554,7 @@ class ProcessGroupWeft(ProcessGroup):
         def back():
             for output, part in zip(outputs, flat):
                 if part is not output:
-                    output.copy_(part)
+                    put(output, part)
 
         return self._exchange(sources, flat, outputs, back)
 
@@ -565,7 +565,7 @@ class ProcessGroupWeft(ProcessGroup):
         me, works = self._rank_weft, []
         if outputs[me].numel() != sources[me].numel():
             raise _error("the block that this rank sends to itself differs in size from its output")
-        outputs[me].copy_(sources[me].view_as(outputs[me]))
+        put(outputs[me], sources[me].view_as(outputs[me]))
         for i in range(1, self._size_weft):
             to, from_ = (me + i) % self._size_weft, (me - i) % self._size_weft
             if outputs[from_].numel():
@@ -592,7 +592,7 @@ class ProcessGroupWeft(ProcessGroup):
         if tensor.is_contiguous():
             return self._pair("recv", tensor, peer, _tag(tag))
         copy = tensor.contiguous()
-        return self._pair("recv", copy, peer, _tag(tag), lambda: tensor.copy_(copy))
+        return self._pair("recv", copy, peer, _tag(tag), lambda: put(tensor, copy))
 
     def recv_anysource(self, tensors, tag=0):
         raise _error("weft receives only from a named rank; pass src to recv")
@@ -662,6 +662,7 @@ def of(group):
     return group if isinstance(group, ProcessGroupWeft) else None
 
 
+@torch.no_grad()
 def all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, *, bound=0.0, feedback=None, async_op=False):
     """torch.distributed.all_reduce that may lose a fraction of the contributions.
 

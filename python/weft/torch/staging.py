@@ -21,6 +21,13 @@ from torch._C._distributed_c10d import Work
 error = getattr(dist, "DistBackendError", RuntimeError)
 
 
+def put(tensor, source, non_blocking=False):
+    """tensor.copy_(source) as an operation of the library: in any thread, for a tensor that requires a gradient,
+    and for one of torch.inference_mode(), which copy_ would refuse in a thread without this mode."""
+    with torch.inference_mode() if tensor.is_inference() else torch.no_grad():
+        tensor.copy_(source, non_blocking=non_blocking)
+
+
 class Device:
     """A CUDA device with a stream of its own for copies."""
 
@@ -48,7 +55,7 @@ class Device:
         """Begin copies into tensors, (tensor, host) each. -> an event after them"""
         with torch.cuda.stream(self._stream):
             for tensor, host in pairs:
-                tensor.copy_(host, non_blocking=True)
+                put(tensor, host, non_blocking=True)
             event = torch.cuda.Event()
             event.record(self._stream)
         return event
@@ -170,6 +177,7 @@ def staged(taken, given):
 
     def decorate(method):
         @functools.wraps(method)
+        @torch.no_grad()
         def staged_method(self, *arguments, **named):
             reads = [t for i in given for t in _all_of(arguments[i])]
             writes = [t for i in taken for t in _all_of(arguments[i])]
