@@ -48,14 +48,13 @@ bool weft_run_is_aggregator(struct run *run, const struct weft_slot *slot)
 void weft_run_aggregator_exit(struct run *run, struct weft_slot *slot, const char *how)
 {
     if (weft_supervisor_restart(&run->supervisor, slot)) {
-        fprintf(stderr, "weft run: aggregator %u %s; restart %u of %u\n", slot->rank, how,
-                slot->starts, run->options->restarts);
+        weft_run_say(run, "aggregator %u %s; restart %u of %u", slot->rank, how, slot->starts,
+                     run->options->restarts);
     } else if (run_worker(run, 0)->role == NULL) {
         (void)weft_fail(&run->error, WEFT_PEER, "aggregator %u %s before the workers were started",
                         slot->rank, how);
     } else {
-        fprintf(stderr, "weft run: aggregator %u %s; its workers push to the servers\n", slot->rank,
-                how);
+        weft_run_say(run, "aggregator %u %s; its workers push to the servers", slot->rank, how);
     }
 }
 

@@ -9,7 +9,9 @@
 
 #include "io/clock.h"
 
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 
 static const uint64_t check_interval_ns = 10 * WEFT_NS_PER_MS;
@@ -19,14 +21,25 @@ static const uint64_t last_message_ns = 30 * WEFT_NS_PER_S;
  * twice. */
 static const uint64_t same_signal_ns = WEFT_NS_PER_S;
 
-bool weft_run_print(const struct weft_slot *slot, const cJSON *message)
+void weft_run_say(struct run *run, const char *format, ...)
+{
+    char *text;
+    va_list list;
+    va_start(list, format);
+    text = weft_job_need(vasprintf(&text, format, list) < 0 ? NULL : text);
+    va_end(list);
+    weft_supervisor_say(&run->supervisor, "weft run: %s\n", text);
+    free(text);
+}
+
+bool weft_run_print(struct run *run, const struct weft_slot *slot, const cJSON *message)
 {
     const char *event = weft_channel_text(message, "event");
     if (strcmp(event, "error") != 0 && strcmp(event, "checkpoint") != 0) {
         return false;
     }
-    fprintf(stderr, "weft run: %s %u%s: %s\n", slot->role, slot->rank,
-            slot->is_retired ? " (replaced)" : "", weft_channel_text(message, "text"));
+    weft_run_say(run, "%s %u%s: %s", slot->role, slot->rank, slot->is_retired ? " (replaced)" : "",
+                 weft_channel_text(message, "text"));
     return true;
 }
 
@@ -43,7 +56,7 @@ static void note_message(struct run *run, const struct weft_supervisor_event *ev
     if (good && !event->slot->is_retired && watch != NULL && strcmp(name, "done") == 0) {
         watch->message(watch->arg, &run->supervisor, event->slot, event->object);
     } else if (good || strcmp(name, "checkpoint") == 0) {
-        (void)weft_run_print(event->slot, event->object);
+        (void)weft_run_print(run, event->slot, event->object);
     }
 }
 
@@ -61,7 +74,7 @@ static void note_exit(struct run *run, const struct weft_slot *slot, bool good, 
                         "its last checkpoint may be missing",
                         slot->rank, how, when);
     } else {
-        fprintf(stderr, "weft run: server %u %s %s it was told to stop\n", slot->rank, how, when);
+        weft_run_say(run, "server %u %s %s it was told to stop", slot->rank, how, when);
     }
 }
 
@@ -86,8 +99,7 @@ static void kill_servers(struct run *run, int signal)
             slot->grace_ns = 1;
         }
     }
-    fprintf(stderr, "weft run: signal %d (%s) again; killing the servers\n", signal,
-            strsignal(signal));
+    weft_run_say(run, "signal %d (%s) again; killing the servers", signal, strsignal(signal));
 }
 
 /* graces: each server's grace_ns before the signal. */

@@ -120,8 +120,11 @@ bool weft_run_replica_exit(struct run *run, struct weft_slot *slot, const char *
 
 /* ---- end.c ----------------------------------------------------------------------------------- */
 
+/* Print "weft run: ..." as a line on standard error, in order with the output of the processes. */
+[[gnu::format(printf, 2, 3)]] void weft_run_say(struct run *run, const char *format, ...);
+
 /* Print an "error" or "checkpoint" of a process; false: another event. */
-bool weft_run_print(const struct weft_slot *slot, const cJSON *message);
+bool weft_run_print(struct run *run, const struct weft_slot *slot, const cJSON *message);
 
 /* Stop the servers. Each has its grace period, which in a successful run with a watch is at least
  * half a minute, so that its last message arrives. A signal, also an earlier one, ends that extra

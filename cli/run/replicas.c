@@ -52,7 +52,7 @@ bool weft_run_promote(struct run *run, uint32_t s, const char *how)
         return false;
     }
     struct weft_slot *replica = run_replica(run, s);
-    fprintf(stderr, "weft run: server %u %s; promoting its replica\n", s, how);
+    weft_run_say(run, "server %u %s; promoting its replica", s, how);
     cJSON *event = weft_channel_event("promote");
     cJSON_AddNumberToObject(event, "restart", run_server(run, s)->starts);
     /* The clock is the machine's, and so the replica's, too. */
@@ -86,8 +86,8 @@ static void promoted(struct run *run, uint32_t s, const cJSON *message)
         run->options->watch->promotions++;
     }
     weft_run_metrics_moved(&run->metrics, server, run->replica_metrics[s]);
-    fprintf(stderr, "weft run: server %u: pid %d, which was its replica, after %.0f ms\n", s,
-            (int)server->pid, weft_channel_number(message, "took_ms"));
+    weft_run_say(run, "server %u: pid %d, which was its replica, after %.0f ms", s,
+                 (int)server->pid, weft_channel_number(message, "took_ms"));
     for (uint32_t w = 0; w < run->options->workers; w++) {
         if (run_worker(run, w)->role != NULL) {
             weft_run_set_servers(run, run_worker(run, w)); /* for its next process */
@@ -110,7 +110,7 @@ bool weft_run_replica_message(struct run *run, struct weft_slot *slot, const cJS
         snprintf(run->replica_metrics[s], sizeof(run->replica_metrics[s]), "%s",
                  weft_channel_text(message, "metrics"));
     } else if (strcmp(event, "replica-ready") == 0) {
-        fprintf(stderr, "weft run: replica %u: ready for promotion\n", s);
+        weft_run_say(run, "replica %u: ready for promotion", s);
     } else if (strcmp(event, "promoted") == 0) {
         promoted(run, s, message);
     } else if (strcmp(event, "not-promoted") == 0 ||
@@ -131,11 +131,10 @@ bool weft_run_replica_exit(struct run *run, struct weft_slot *slot, const char *
     if (run->promoting[s]) {
         give_up(run, s, how);
     } else if (weft_supervisor_restart(&run->supervisor, slot)) {
-        fprintf(stderr, "weft run: replica %u %s; restart %u of %u\n", s, how, slot->starts,
-                run->options->restarts);
+        weft_run_say(run, "replica %u %s; restart %u of %u", s, how, slot->starts,
+                     run->options->restarts);
     } else {
-        fprintf(stderr, "weft run: replica %u %s; its server continues without a replica\n", s,
-                how);
+        weft_run_say(run, "replica %u %s; its server continues without a replica", s, how);
     }
     return true;
 }

@@ -82,12 +82,12 @@ void weft_run_scheduler_exit(struct run *run, const char *how)
 {
     struct weft_slot *slot = run_scheduler(run);
     if (weft_supervisor_restart(&run->supervisor, slot)) {
-        fprintf(stderr, "weft run: scheduler %s; restart %u of %u\n", how, slot->starts,
-                run->options->restarts);
+        weft_run_say(run, "scheduler %s; restart %u of %u", how, slot->starts,
+                     run->options->restarts);
     } else if (run->scheduler_port == 0) {
         (void)weft_fail(&run->error, WEFT_PEER, "the scheduler %s before it was ready", how);
     } else {
-        fprintf(stderr, "weft run: scheduler %s; workers push without it\n", how);
+        weft_run_say(run, "scheduler %s; workers push without it", how);
     }
 }
 

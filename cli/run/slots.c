@@ -236,6 +236,6 @@ weft_status weft_run_start(struct run *run, struct weft_slot *slot)
         return weft_fail(&run->error, WEFT_IO, "cannot start %s %u: %s", slot->role, slot->rank,
                          error.text);
     }
-    fprintf(stderr, "weft run: %s %u: pid %d\n", slot->role, slot->rank, (int)slot->pid);
+    weft_run_say(run, "%s %u: pid %d", slot->role, slot->rank, (int)slot->pid);
     return WEFT_OK;
 }

@@ -15,6 +15,9 @@ static const uint64_t ready_patience_ns = 120 * WEFT_NS_PER_S;
  * have finished their work can exit. */
 static const uint64_t gone_patience_ns = WEFT_NS_PER_S;
 
+/* At the end of an interrupted run, for output whose reader is slow. */
+static const uint64_t last_output_ns = WEFT_NS_PER_S;
+
 /* After a stall of the whole host all leases expire at once, but running processes renew theirs
  * soon. Wait for this fraction of the lease. */
 enum { REPLACE_AFTER_DIVISOR = 2 };
@@ -95,14 +98,14 @@ static void give_up(struct run *run, struct weft_slot *slot, bool is_worker, con
     if (is_worker && run->gone.text[0] != '\0') { /* an effect of that */
         run->error = run->error.text[0] == '\0' ? run->gone : run->error;
     } else if (!is_worker && run->gone.text[0] != '\0') { /* not the first one */
-        fprintf(stderr, "weft run: %s %u %s%s\n", slot->role, slot->rank, how, more);
+        weft_run_say(run, "%s %u %s%s", slot->role, slot->rank, how, more);
     } else if (!is_worker && may_be_complete(run)) {
         (void)weft_fail(&run->gone, WEFT_PEER, "%s %u %s%s", slot->role, slot->rank, how, more);
         run->give_up_ns = weft_clock_now_ns() + gone_patience_ns;
     } else if (is_worker && run->options->on_death == WEFT_DEATH_SHRINK &&
                ++run->lost < run->options->workers) {
         slot->is_done = true;
-        fprintf(stderr, "weft run: worker %u %s%s; the others continue\n", slot->rank, how, more);
+        weft_run_say(run, "worker %u %s%s; the others continue", slot->rank, how, more);
     } else if (run->error.text[0] == '\0') {
         (void)weft_fail(&run->error, WEFT_PEER, "%s %u %s%s", slot->role, slot->rank, how, more);
     }
@@ -132,31 +135,31 @@ static void replace(struct run *run, uint32_t s)
     }
     if (run->options->on_server_death == WEFT_RUN_PROMOTE) {
         /* Its replica did not receive from it either, and a new process would start empty. */
-        fprintf(stderr,
-                "weft run: the lease of server %u (pid %d) has expired; it is not replaced, "
-                "because its replica may be behind\n",
-                s, (int)pid);
+        weft_run_say(run,
+                     "the lease of server %u (pid %d) has expired; it is not replaced, "
+                     "because its replica may be behind",
+                     s, (int)pid);
         return;
     }
     if (slot->starts > run->options->restarts) {
-        fprintf(stderr,
-                "weft run: the lease of server %u (pid %d) has expired; it is not replaced: "
-                "--restart %u\n",
-                s, (int)pid, run->options->restarts);
+        weft_run_say(run,
+                     "the lease of server %u (pid %d) has expired; it is not replaced: "
+                     "--restart %u",
+                     s, (int)pid, run->options->restarts);
         return;
     }
     if (!weft_supervisor_retire(&run->supervisor, slot)) {
-        fprintf(stderr,
-                "weft run: the lease of server %u (pid %d) has expired; it is not replaced: "
-                "%u replaced processes have not exited yet\n",
-                s, (int)pid, run->options->servers);
+        weft_run_say(run,
+                     "the lease of server %u (pid %d) has expired; it is not replaced: "
+                     "%u replaced processes have not exited yet",
+                     s, (int)pid, run->options->servers);
         run->replace_ns[s] = weft_clock_now_ns() + run->options->lease_ms * WEFT_NS_PER_MS;
         return;
     }
-    fprintf(stderr,
-            "weft run: the lease of server %u (pid %d) has expired; it is replaced; restart "
-            "%u of %u\n",
-            s, (int)pid, slot->starts, run->options->restarts);
+    weft_run_say(run,
+                 "the lease of server %u (pid %d) has expired; it is replaced; restart "
+                 "%u of %u",
+                 s, (int)pid, slot->starts, run->options->restarts);
     weft_args_set(&slot->args, slot->args.count - 1, "--port=0");
     (void)weft_run_start(run, slot); /* run->error has a failure */
 }
@@ -166,8 +169,8 @@ static void note_exit(struct run *run, struct weft_slot *slot)
     char how[160];
     weft_slot_ending(slot, how, sizeof(how));
     if (slot->is_retired) { /* another process has its slot */
-        fprintf(stderr, "weft run: %s %u: the process that was replaced (pid %d) %s\n", slot->role,
-                slot->rank, (int)slot->pid, how);
+        weft_run_say(run, "%s %u: the process that was replaced (pid %d) %s", slot->role,
+                     slot->rank, (int)slot->pid, how);
         return;
     }
     weft_run_metrics_gone(&run->metrics, slot);
@@ -201,8 +204,8 @@ static void note_exit(struct run *run, struct weft_slot *slot)
         give_up(run, slot, is_worker, how);
         return;
     }
-    fprintf(stderr, "weft run: %s %u %s; restart %u of %u\n", slot->role, slot->rank, how,
-            slot->starts, run->options->restarts);
+    weft_run_say(run, "%s %u %s; restart %u of %u", slot->role, slot->rank, how, slot->starts,
+                 run->options->restarts);
 }
 
 static void watch(struct run *run, struct weft_slot *slot, const cJSON *message)
@@ -229,7 +232,7 @@ static void note_message(struct run *run, struct weft_slot *slot, const cJSON *m
     } else if (strcmp(event, "expired") == 0 || strcmp(event, "reclaimed") == 0) {
         note_lease(run, message, strcmp(event, "expired") == 0);
     } else {
-        (void)weft_run_print(slot, message);
+        (void)weft_run_print(run, slot, message);
     }
 }
 
@@ -374,9 +377,21 @@ static bool start_metrics(struct run *run)
         return false;
     }
     if (run->metrics.metrics.http != NULL) {
-        fprintf(stderr, "weft run: metrics: %s\n", run->metrics.metrics.url);
+        weft_run_say(run, "metrics: %s", run->metrics.metrics.url);
     }
     return true;
+}
+
+/* False: a part of the processes' output, or this program's last message, found no reader. */
+static bool finish_output(struct run *run)
+{
+    const uint64_t patience_ns = run->interrupted != 0 ? last_output_ns : WEFT_NEVER;
+    const bool ended = weft_supervisor_finish_output(&run->supervisor, patience_ns) == 0;
+    const int lost = weft_supervisor_lost(&run->supervisor);
+    if (lost != 0) {
+        weft_run_say(run, "cannot write all output of the processes: %s", strerror(lost));
+    }
+    return ended && lost == 0;
 }
 
 int weft_run_all(struct run *run)
@@ -390,18 +405,17 @@ int weft_run_all(struct run *run)
     weft_supervisor_stop(&run->supervisor, NULL);
     good = good && run->interrupted == 0 && run->error.text[0] == '\0';
     if (run->interrupted != 0) {
-        fprintf(stderr, "weft run: interrupted by signal %d (%s); stopped all processes\n",
-                run->interrupted, strsignal(run->interrupted));
+        weft_run_say(run, "interrupted by signal %d (%s); stopped all processes", run->interrupted,
+                     strsignal(run->interrupted));
     } else if (!good) {
-        fprintf(stderr, "weft run: %s; stopped all processes\n", run->error.text);
+        weft_run_say(run, "%s; stopped all processes", run->error.text);
     } else {
         if (run->gone.text[0] != '\0') {
-            fprintf(stderr,
-                    "weft run: %s, at the end of the last worker's work; nothing is missing\n",
-                    run->gone.text);
+            weft_run_say(run, "%s, at the end of the last worker's work; nothing is missing",
+                         run->gone.text);
         }
-        fprintf(stderr, "weft run: all %u workers have finished\n",
-                run->options->workers - run->lost);
+        weft_run_say(run, "all %u workers have finished", run->options->workers - run->lost);
     }
+    good = finish_output(run) && good;
     return good ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
 }

@@ -2,6 +2,7 @@
 #include "job/supervisor.h"
 
 #include "base/units.h"
+#include "job/slot_stream.h"
 #include "job/watchdog.h"
 
 #include <errno.h>
@@ -22,8 +23,9 @@ extern char **environ;
 
 static const int stop_signals[] = {SIGINT, SIGTERM, SIGHUP};
 
-/* Descriptors to poll: one for signals, and per slot the channel and two for its output. */
-enum { SLOT_FDS = 3 };
+/* Descriptors to poll: one for signals, per slot the channel and two for its output, and two for
+ * output that waits. */
+enum { SLOT_FDS = 3, OUTPUTS = 2 };
 
 /* Descriptors from here on have no fixed meaning in a child. */
 enum { FREE_FD = WEFT_KEY_FD + 1 };
@@ -48,7 +50,28 @@ static void close_fd(int *fd)
     }
 }
 
+/* As poll(2), until a time. */
+static int poll_until(struct pollfd *fds, nfds_t count, uint64_t until_ns)
+{
+    const uint64_t now_ns = clock_ns();
+    const uint64_t left_ns = until_ns > now_ns ? until_ns - now_ns : 0;
+    const struct timespec left = {.tv_sec = (time_t)(left_ns / WEFT_NS_PER_S),
+                                  .tv_nsec = (long)(left_ns % WEFT_NS_PER_S)};
+    return ppoll(fds, count, until_ns == WEFT_NEVER ? NULL : &left, NULL);
+}
+
 /* ---- start and end of the supervisor --------------------------------------------------------- */
+
+/* Add the signals that are delivered as events to the set. */
+static void take_stop_signals(sigset_t *set)
+{
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(stop_signals); i++) {
+        /* A background job of a script starts with SIGINT ignored, and an ignored signal is not
+         * delivered to a signalfd. */
+        signal(stop_signals[i], SIG_DFL);
+        sigaddset(set, stop_signals[i]);
+    }
+}
 
 weft_status weft_supervisor_init(struct weft_supervisor *supervisor,
                                  const struct weft_supervisor_policy *policy, uint32_t count,
@@ -61,7 +84,10 @@ weft_status weft_supervisor_init(struct weft_supervisor *supervisor,
         supervisor->policy.orphan_signal = SIGKILL;
     }
     supervisor->slots = weft_job_need(calloc(count, sizeof(*supervisor->slots)));
-    supervisor->fds = weft_job_need(calloc(1 + (size_t)count * SLOT_FDS, sizeof(*supervisor->fds)));
+    supervisor->fds =
+        weft_job_need(calloc(1 + (size_t)count * SLOT_FDS + OUTPUTS, sizeof(*supervisor->fds)));
+    weft_output_queue_init(&supervisor->output[0], STDOUT_FILENO);
+    weft_output_queue_init(&supervisor->output[1], STDERR_FILENO);
     for (uint32_t i = 0; i < count; i++) {
         supervisor->slots[i].channel.fd = -1;
         supervisor->slots[i].out[0].fd = -1;
@@ -70,11 +96,10 @@ weft_status weft_supervisor_init(struct weft_supervisor *supervisor,
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
-    for (size_t i = 0; policy->takes_signals && i < WEFT_ARRAY_COUNT(stop_signals); i++) {
-        /* A background job of a script starts with SIGINT ignored, and an ignored signal is not
-         * delivered to a signalfd. */
-        signal(stop_signals[i], SIG_DFL);
-        sigaddset(&set, stop_signals[i]);
+    if (policy->takes_signals) {
+        take_stop_signals(&set);
+        /* Ctrl-C also ends `tee`, to which the output may go. */
+        signal(SIGPIPE, SIG_IGN);
     }
     sigprocmask(SIG_BLOCK, &set, &supervisor->signals_before);
     void *groups = mmap(NULL, count * sizeof(*supervisor->groups), PROT_READ | PROT_WRITE,
@@ -106,6 +131,9 @@ void weft_supervisor_fini(struct weft_supervisor *supervisor)
     /* A second Ctrl-C must not end this process during the cleanup. */
     if (!supervisor->policy.takes_signals) {
         sigprocmask(SIG_SETMASK, &supervisor->signals_before, NULL);
+    }
+    for (unsigned o = 0; o < OUTPUTS; o++) {
+        weft_output_queue_fini(&supervisor->output[o]);
     }
     free(supervisor->slots);
     free(supervisor->fds);
@@ -239,6 +267,7 @@ static void run_child(struct weft_supervisor *supervisor, struct weft_slot *slot
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
+    signal(SIGPIPE, SIG_DFL);
     install_fds(supervisor, slot, ends);
     if (slot->body != NULL) {
         _exit(slot->body(slot->context, slot));
@@ -264,11 +293,11 @@ static pid_t fork_slot(struct weft_supervisor *supervisor, const struct weft_slo
 }
 
 /* Store the supervisor's ends of the new process's descriptors. */
-static void take_ends(struct weft_slot *slot, struct ends *ends)
+static void take_ends(struct weft_supervisor *supervisor, struct weft_slot *slot, struct ends *ends)
 {
-    for (unsigned i = 0; i < 2; i++) {
+    for (unsigned i = 0; i < OUTPUTS; i++) {
         slot->out[i].fd = ends->out[i][0];
-        slot->out[i].to = i == 0 ? STDOUT_FILENO : STDERR_FILENO;
+        slot->out[i].to = &supervisor->output[i];
         slot->out[i].count = 0;
         slot->out[i].bytes = slot->is_prefixed ? weft_job_need(malloc(WEFT_SLOT_LINE_BYTES)) : NULL;
         fcntl(ends->out[i][0], F_SETFL, O_NONBLOCK);
@@ -298,7 +327,7 @@ weft_status weft_supervisor_start(struct weft_supervisor *supervisor, struct wef
     if (pid > 0) {
         setpgid(pid, pid); /* called by both sides, whichever is first */
         supervisor->groups[index_of(supervisor, slot)] = pid;
-        take_ends(slot, &ends);
+        take_ends(supervisor, slot, &ends);
         slot->pid = pid;
         slot->is_running = true;
         slot->is_ready = false;
@@ -363,65 +392,52 @@ void weft_supervisor_swap(struct weft_supervisor *supervisor, struct weft_slot *
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
-/* Print complete lines; a line that is too long is split. */
-static void print_lines(const struct weft_slot *slot, struct weft_slot_stream *stream, bool all)
+void weft_supervisor_say(struct weft_supervisor *supervisor, const char *format, ...)
 {
-    for (;;) {
-        char *end = memchr(stream->bytes, '\n', stream->count);
-        bool is_full = stream->count == WEFT_SLOT_LINE_BYTES;
-        if (end == NULL && !is_full && !(all && stream->count > 0)) {
-            return;
-        }
-        size_t count = end != NULL ? (size_t)(end - stream->bytes) : stream->count;
-        dprintf(stream->to, "[%s %u%s] %.*s\n", slot->role, slot->rank,
-                slot->is_retired ? ", replaced" : "", (int)count, stream->bytes);
-        count += end != NULL;
-        stream->count -= count;
-        memmove(stream->bytes, stream->bytes + count, stream->count);
-    }
+    char *text;
+    va_list list;
+    va_start(list, format);
+    text = weft_job_need(vasprintf(&text, format, list) < 0 ? NULL : text);
+    va_end(list);
+    weft_output_queue_add(&supervisor->output[1], text, strlen(text), false);
+    free(text);
 }
 
-/* An unfinished line is printed, too. */
-static void close_stream(const struct weft_slot *slot, struct weft_slot_stream *stream)
+int weft_supervisor_lost(const struct weft_supervisor *supervisor)
 {
-    if (stream->fd >= 0) {
-        print_lines(slot, stream, true);
-        close_fd(&stream->fd);
-        free(stream->bytes);
-        stream->bytes = NULL;
-    }
+    const int lost = supervisor->output[0].lost;
+    return lost != 0 ? lost : supervisor->output[1].lost;
 }
 
-/* Forward the result of one read, so that a process with endless output does not starve the
- * others; at its end the stream is closed. Returns the bytes. */
-static size_t pass_on(const struct weft_slot *slot, struct weft_slot_stream *stream)
+/* The number of a stop signal that has arrived, or 0. */
+static int take_stop_signal(struct weft_supervisor *supervisor)
 {
-    if (stream->fd < 0) {
-        return 0;
+    struct signalfd_siginfo info;
+    int signal = 0;
+    while (signal == 0 &&
+           read(supervisor->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+        signal = info.ssi_signo != SIGCHLD ? (int)info.ssi_signo : 0;
     }
-    ssize_t got =
-        read(stream->fd, stream->bytes + stream->count, WEFT_SLOT_LINE_BYTES - stream->count);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
-        return 0;
-    }
-    if (got <= 0) {
-        close_stream(slot, stream);
-        return 0;
-    }
-    stream->count += (size_t)got;
-    print_lines(slot, stream, false);
-    return (size_t)got;
+    return signal;
 }
 
-/* Forward the bytes in the pipe now, without those added meanwhile. */
-static void drain(const struct weft_slot *slot, struct weft_slot_stream *stream)
+int weft_supervisor_finish_output(struct weft_supervisor *supervisor, uint64_t patience_ns)
 {
-    int room = stream->fd >= 0 ? fcntl(stream->fd, F_GETPIPE_SZ) : 0;
-    size_t left = room > 0 ? (size_t)room : 0;
-    while (left > 0) {
-        size_t got = pass_on(slot, stream);
-        left = got > 0 && got < left ? left - got : 0;
+    const uint64_t until_ns = weft_time_add(clock_ns(), patience_ns);
+    struct pollfd *fds = supervisor->fds;
+    int signal = 0;
+    while (supervisor->output[0].count + supervisor->output[1].count > 0 && signal == 0 &&
+           clock_ns() < until_ns) {
+        fds[0] = (struct pollfd){.fd = supervisor->signal_fd, .events = POLLIN};
+        weft_output_queue_watch(supervisor->output, OUTPUTS, fds + 1);
+        (void)poll_until(fds, 1 + OUTPUTS, until_ns);
+        weft_output_queue_serve(supervisor->output, OUTPUTS);
+        signal = take_stop_signal(supervisor);
     }
+    for (unsigned o = 0; o < OUTPUTS; o++) {
+        weft_output_queue_drop(&supervisor->output[o], EPIPE);
+    }
+    return signal;
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -449,8 +465,8 @@ static void reap(struct weft_supervisor *supervisor, struct weft_slot *slot)
     while (waitpid(slot->pid, &slot->wait_status, 0) < 0 && errno == EINTR) {
     }
     for (unsigned i = 0; i < 2; i++) {
-        drain(slot, &slot->out[i]);
-        close_stream(slot, &slot->out[i]);
+        weft_slot_stream_drain(slot, &slot->out[i]);
+        weft_slot_stream_close(slot, &slot->out[i]);
     }
     weft_channel_fini(&slot->channel);
     slot->is_running = slot->has_ended = false;
@@ -476,7 +492,7 @@ static bool take_of(struct weft_supervisor *supervisor, uint32_t i,
     for (unsigned o = 0; o < 2; o++) {
         if (fds[1 + o].revents != 0) {
             fds[1 + o].revents = 0;
-            (void)pass_on(slot, &slot->out[o]);
+            (void)weft_slot_stream_forward(slot, &slot->out[o]);
         }
     }
     if (fds[0].revents != 0 || slot->has_ended) {
@@ -538,25 +554,25 @@ static bool take(struct weft_supervisor *supervisor, struct weft_supervisor_even
 static bool wait_for_any(struct weft_supervisor *supervisor, uint64_t until_ns)
 {
     struct pollfd *fds = supervisor->fds;
-    nfds_t count = 1 + (nfds_t)supervisor->count * SLOT_FDS;
+    nfds_t count = 1 + (nfds_t)supervisor->count * SLOT_FDS + OUTPUTS;
     uint64_t wake_ns = until_ns;
     fds[0] = (struct pollfd){.fd = supervisor->signal_fd, .events = POLLIN};
     for (uint32_t i = 0; i < supervisor->count; i++) {
         const struct weft_slot *slot = &supervisor->slots[i];
         struct pollfd *of = &fds[1 + (size_t)i * SLOT_FDS];
         of[0] = (struct pollfd){.fd = slot->channel.fd, .events = POLLIN};
-        of[1] = (struct pollfd){.fd = slot->out[0].fd, .events = POLLIN};
-        of[2] = (struct pollfd){.fd = slot->out[1].fd, .events = POLLIN};
+        for (unsigned o = 0; o < OUTPUTS; o++) {
+            const bool waits = supervisor->output[o].count > 0;
+            of[1 + o] = (struct pollfd){.fd = waits ? -1 : slot->out[o].fd, .events = POLLIN};
+        }
         wake_ns = slot->restart_ns != 0 ? weft_min_u64(wake_ns, slot->restart_ns) : wake_ns;
     }
-    uint64_t now_ns = clock_ns();
-    uint64_t left_ns = wake_ns > now_ns ? wake_ns - now_ns : 0;
-    struct timespec left = {.tv_sec = (time_t)(left_ns / WEFT_NS_PER_S),
-                            .tv_nsec = (long)(left_ns % WEFT_NS_PER_S)};
-    int ready = ppoll(fds, count, wake_ns == WEFT_NEVER ? NULL : &left, NULL);
+    weft_output_queue_watch(supervisor->output, OUTPUTS, fds + count - OUTPUTS);
+    int ready = poll_until(fds, count, wake_ns);
     if (ready < 0) { /* interrupted; revents are unchanged */
-        return until_ns > now_ns;
+        return clock_ns() < until_ns;
     }
+    weft_output_queue_serve(supervisor->output, OUTPUTS);
     bool look = ready == 0;
     for (uint32_t i = 0; i < supervisor->count; i++) {
         /* If this program has other threads, one of them may receive the SIGCHLD instead. */

@@ -4,6 +4,9 @@
  * channel (job/channel.h), on which weft's own programs send "ready". All output of a process is
  * delivered before its exit is reported.
  *
+ * The reader of this program's output may be slow, or read nothing: while output waits, no more is
+ * read from the processes that have more of it, and all events are still delivered.
+ *
  * A process that runs but does not respond can be retired: it moves to a spare slot, where its
  * output, its channel and its exit are still handled, and its own slot can be restarted.
  *
@@ -20,6 +23,7 @@
 #include "base/error.h"
 #include "job/args.h"
 #include "job/channel.h"
+#include "job/output_queue.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -34,8 +38,8 @@ enum { WEFT_SLOT_LINE_BYTES = 4096 };
 
 /* Output that is not yet a complete line. */
 struct weft_slot_stream {
-    int fd; /* -1 = closed */
-    int to; /* the supervisor's descriptor for it */
+    int fd;                       /* -1 = closed */
+    struct weft_output_queue *to; /* of the supervisor */
     size_t count;
     char *bytes; /* (WEFT_SLOT_LINE_BYTES,); NULL when closed */
 };
@@ -79,7 +83,8 @@ struct weft_supervisor_policy {
     uint64_t restart_pause_ns; /* before the first, doubled for each: a process that fails at
                                 * once must not spin */
     uint32_t doublings;        /* maximum number of doublings */
-    bool takes_signals;        /* SIGINT, SIGTERM and SIGHUP are delivered as events */
+    bool takes_signals;        /* SIGINT, SIGTERM and SIGHUP are delivered as events; SIGPIPE is
+                                * ignored */
     int orphan_signal;         /* sent to running processes if this program dies; 0 = SIGKILL */
     const char *folder;        /* removed with its files at the end; NULL = none */
     /* Replaces fork(), for instance to start in another network namespace: the process must be a
@@ -96,7 +101,8 @@ struct weft_supervisor {
     uint32_t spares;
     uint32_t turn;      /* the next slot to check, round-robin: a busy slot does not starve the
                          * others */
-    struct pollfd *fds; /* signals; per slot the channel, output, errors */
+    struct pollfd *fds; /* signals; per slot the channel, output, errors; `output` */
+    struct weft_output_queue output[2]; /* standard output and error */
     int signal_fd;
     sigset_t signals_before;
     pid_t watchdog;
@@ -169,6 +175,19 @@ void weft_supervisor_stop(struct weft_supervisor *supervisor, const char *role);
  * run. */
 uint32_t weft_supervisor_press(struct weft_supervisor *supervisor, const char *role,
                                uint64_t waited_ns);
+
+/* Print a message of the caller on standard error, in order with the lines of the processes,
+ * without waiting for its reader. */
+[[gnu::format(printf, 2, 3)]] void weft_supervisor_say(struct weft_supervisor *supervisor,
+                                                       const char *format, ...);
+
+/* After the end of all processes: wait until all output is written, for patience_ns at most, or
+ * until a stop signal arrives (with takes_signals). Returns the signal, or 0. Output that is not
+ * written then is dropped. */
+int weft_supervisor_finish_output(struct weft_supervisor *supervisor, uint64_t patience_ns);
+
+/* errno of the first write that lost output of the processes; 0 = nothing was lost. */
+int weft_supervisor_lost(const struct weft_supervisor *supervisor);
 
 /* Describe how the slot's last process ended: "was killed by signal 9 (Killed)". */
 void weft_slot_ending(const struct weft_slot *slot, char *text, size_t bytes);

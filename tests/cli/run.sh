@@ -208,6 +208,53 @@ tap_is "weft run exits with 1" $? 1
 tap_run "no process is left" all_gone $(pids hangs.out)
 exec 9>&-
 
+# Nobody reads the output: the job runs, and its deaths are handled; then the output is read.
+mkfifo unread
+exec 9<>unread
+fill() {
+    dd if=/dev/zero of=unread bs=4096 count=1024 oflag=nonblock 2>/dev/null
+}
+fill
+cat >twice <<'END'
+#!/bin/sh
+echo "line $1"
+[ -e died ] && touch again && exit 0
+touch died
+kill -9 $$
+END
+chmod +x twice
+"$weft" run -n 1 --restart 1 -- ./twice kept >&9 2>&1 9>&- &
+unread=$!
+tap_run "a worker is restarted although nobody reads the output" tap_until test -e again
+cat unread >unread.out 9>&- &
+reader=$!
+tap_until test -s unread.out
+exec 9>&-
+wait $unread
+tap_is "when the output is read, the run ends with 0" $? 0
+wait $reader
+tap_is "no line is missing" "$(tr -d '\000' <unread.out | grep -c '^\[worker 0\] line kept$')" 2
+tap_like "the last message is the last line" "$(tr -d '\000' <unread.out | tail -n 1)" \
+    '^weft run: all 1 workers have finished$'
+rm -f again died
+exec 9<>unread
+fill
+"$weft" run -n 1 -- sh -c 'touch again; yes' >&9 2>&1 9>&- &
+unread=$!
+tap_run "another job runs whose output nobody reads" tap_until test -e again
+kill -TERM $unread
+tap_run "SIGTERM ends it" tap_until all_gone $unread
+wait $unread
+tap_is "its exit status is 1" $? 1
+exec 9>&-
+if [ -w /dev/full ]; then
+    tap_run_fails "output that cannot be written: exit status 1" 1 sh -c '"$0" run -n 1 -- echo x >/dev/full' "$weft"
+    tap_like "the error has the reason" "$(cat run.out)" \
+        '^weft run: cannot write all output of the processes: No space left on device$'
+else
+    tap_skip "output that cannot be written: exit status 1" "no /dev/full"
+fi
+
 # The coordinator is killed while workers wait for a file; workers that start later still join.
 cat >late <<'END'
 #!/bin/sh

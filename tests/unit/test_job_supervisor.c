@@ -518,6 +518,128 @@ static void output_elsewhere(void **state)
     weft_supervisor_fini(&supervisor);
 }
 
+/* A pipe in place of standard output, with room for nothing. */
+static void fill_pipe(int ends_p[2])
+{
+    static const char zeros[4096];
+    assert_int_equal(pipe2(ends_p, O_CLOEXEC | O_NONBLOCK), 0);
+    while (write(ends_p[1], zeros, sizeof(zeros)) > 0) {
+    }
+    assert_int_equal(errno, EAGAIN);
+    /* The supervisor's output is in blocking mode. */
+    assert_int_equal(fcntl(ends_p[1], F_SETFL, 0), 0);
+}
+
+static size_t drain_pipe(int fd, char *text_p, size_t bytes)
+{
+    char piece[4096];
+    size_t count = 0;
+    for (ssize_t got; (got = read(fd, piece, sizeof(piece))) > 0;) {
+        for (ssize_t i = 0; i < got; i++) {
+            if (piece[i] != '\0' && count < bytes - 1) {
+                text_p[count++] = piece[i];
+            }
+        }
+    }
+    text_p[count] = '\0';
+    return count;
+}
+
+/* Exits, messages and signals are events also while nobody reads the output. */
+static void an_unread_pipe(void **state)
+{
+    (void)state;
+    struct weft_supervisor supervisor;
+    struct weft_supervisor_event event;
+    struct weft_supervisor_policy policy = plain;
+    static char text[2 * WEFT_SLOT_LINE_BYTES];
+    int ends[2];
+    int saved = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 10);
+    (void)fflush(NULL);
+    fill_pipe(ends);
+    policy.takes_signals = true;
+    init(&supervisor, &policy, 2, 0);
+    supervisor.slots[0].is_prefixed = supervisor.slots[1].is_prefixed = true;
+    assert_int_equal(dup2(ends[1], STDOUT_FILENO), STDOUT_FILENO);
+    start_sh(&supervisor, 0, "echo one; echo two; exit 3");
+    expect_end(&supervisor, 0, "ended with exit status 3");
+    start_sh(&supervisor, 1, "exec yes");
+    assert_int_equal(kill(getpid(), SIGTERM), 0);
+    weft_supervisor_next(&supervisor, patience_ns, &event);
+    assert_int_equal(event.type, WEFT_SUPERVISOR_SIGNAL);
+    weft_supervisor_stop(&supervisor, NULL);
+    assert_int_equal(weft_supervisor_lost(&supervisor), 0);
+    assert_int_equal(drain_pipe(ends[0], text, sizeof(text)), 0);
+    weft_supervisor_next(&supervisor, 0, &event);
+    (void)drain_pipe(ends[0], text, sizeof(text));
+    assert_memory_equal(text, "[worker 0] one\n[worker 0] two\n", 30);
+    (void)dup2(saved, STDOUT_FILENO);
+    (void)close(saved);
+    weft_supervisor_fini(&supervisor);
+    sigprocmask(SIG_SETMASK, &supervisor.signals_before, NULL);
+    (void)signal(SIGPIPE, SIG_DFL);
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+}
+
+/* At the end the program waits for the reader, until a signal or for a given time; a message of its
+ * own may be lost, a line of a process may not without a note. */
+static void the_end_of_output(void **state)
+{
+    (void)state;
+    struct weft_supervisor supervisor;
+    struct weft_supervisor_policy policy = plain;
+    int ends[2];
+    int saved = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 10);
+    fill_pipe(ends);
+    policy.takes_signals = true;
+    init(&supervisor, &policy, 1, 0);
+    supervisor.slots[0].is_prefixed = true;
+    assert_int_equal(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+    assert_int_equal(weft_supervisor_finish_output(&supervisor, patience_ns), 0);
+    weft_supervisor_say(&supervisor, "a message %d\n", 1);
+    assert_int_equal(weft_supervisor_finish_output(&supervisor, WEFT_NS_PER_MS), 0);
+    assert_int_equal(weft_supervisor_lost(&supervisor), 0);
+    start_sh(&supervisor, 0, "echo bad >&2");
+    expect(&supervisor, WEFT_SUPERVISOR_EXITED, 0);
+    assert_int_equal(kill(getpid(), SIGINT), 0);
+    assert_int_equal(weft_supervisor_finish_output(&supervisor, WEFT_NEVER), SIGINT);
+    assert_int_equal(weft_supervisor_lost(&supervisor), EPIPE);
+    (void)dup2(saved, STDERR_FILENO);
+    (void)close(saved);
+    weft_supervisor_fini(&supervisor);
+    sigprocmask(SIG_SETMASK, &supervisor.signals_before, NULL);
+    (void)signal(SIGPIPE, SIG_DFL);
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+}
+
+/* The end of a reader does not end the program, but a process of the job as usual. */
+static void a_broken_pipe(void **state)
+{
+    (void)state;
+    struct weft_supervisor supervisor;
+    struct weft_supervisor_policy policy = plain;
+    int ends[2];
+    int saved = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 10);
+    (void)fflush(NULL);
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    (void)close(ends[0]);
+    policy.takes_signals = true;
+    init(&supervisor, &policy, 1, 0);
+    supervisor.slots[0].is_prefixed = true;
+    assert_int_equal(dup2(ends[1], STDOUT_FILENO), STDOUT_FILENO);
+    start_sh(&supervisor, 0, "echo line; kill -PIPE $$; exit 0");
+    expect_end(&supervisor, 0, "was killed by signal 13 (Broken pipe)");
+    assert_int_equal(weft_supervisor_lost(&supervisor), EPIPE);
+    (void)dup2(saved, STDOUT_FILENO);
+    (void)close(saved);
+    weft_supervisor_fini(&supervisor);
+    sigprocmask(SIG_SETMASK, &supervisor.signals_before, NULL);
+    (void)signal(SIGPIPE, SIG_DFL);
+    (void)close(ends[1]);
+}
+
 /* ---- channels, keys, descriptors ------------------------------------------------------------- */
 
 static int speak(void *context, const struct weft_slot *slot)
@@ -677,6 +799,9 @@ int main(void)
         cmocka_unit_test(ends_at_the_same_time),
         cmocka_unit_test(a_long_line_is_cut),
         cmocka_unit_test(output_elsewhere),
+        cmocka_unit_test(an_unread_pipe),
+        cmocka_unit_test(the_end_of_output),
+        cmocka_unit_test(a_broken_pipe),
         cmocka_unit_test(channel),
         cmocka_unit_test(descriptors),
         cmocka_unit_test(fork_elsewhere),
