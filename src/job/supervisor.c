@@ -66,6 +66,11 @@ static int poll_until(struct pollfd *fds, nfds_t count, uint64_t until_ns)
 static void take_stop_signals(sigset_t *set)
 {
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(stop_signals); i++) {
+        struct sigaction before;
+        if (stop_signals[i] == SIGHUP && sigaction(SIGHUP, NULL, &before) == 0 &&
+            before.sa_handler == SIG_IGN) {
+            continue; /* nohup: this program must survive the end of its terminal */
+        }
         /* A background job of a script starts with SIGINT ignored, and an ignored signal is not
          * delivered to a signalfd. */
         signal(stop_signals[i], SIG_DFL);

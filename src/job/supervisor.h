@@ -84,7 +84,7 @@ struct weft_supervisor_policy {
                                 * once must not spin */
     uint32_t doublings;        /* maximum number of doublings */
     bool takes_signals;        /* SIGINT, SIGTERM and SIGHUP are delivered as events; SIGPIPE is
-                                * ignored */
+                                * ignored. A SIGHUP that is ignored, as under nohup, stays so */
     int orphan_signal;         /* sent to running processes if this program dies; 0 = SIGKILL */
     const char *folder;        /* removed with its files at the end; NULL = none */
     /* Replaces fork(), for instance to start in another network namespace: the process must be a

@@ -255,6 +255,14 @@ else
     tap_skip "output that cannot be written: exit status 1" "no /dev/full"
 fi
 
+# nohup ignores SIGHUP.
+# shellcheck disable=SC2016 # expanded by the worker
+tap_run "a run that was started by nohup survives a SIGHUP" sh -c 'trap "" HUP; exec "$0" run -n 1 -- sh -c "$1"' \
+    "$weft" 'kill -HUP $PPID'
+# shellcheck disable=SC2016
+tap_run_fails "another one ends" 1 "$weft" run -n 1 -- sh -c 'kill -HUP $PPID; sleep 1000'
+tap_like "the message has the signal" "$(cat run.out)" '^weft run: interrupted by signal 1 (Hangup)'
+
 # The coordinator is killed while workers wait for a file; workers that start later still join.
 cat >late <<'END'
 #!/bin/sh

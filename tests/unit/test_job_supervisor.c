@@ -176,6 +176,29 @@ static void signals(void **state)
     sigprocmask(SIG_SETMASK, &supervisor.signals_before, NULL);
 }
 
+/* nohup ignores SIGHUP; scripts start background jobs with SIGINT ignored, which is taken
+ * nevertheless. */
+static void ignored_signals(void **state)
+{
+    (void)state;
+    struct weft_supervisor supervisor;
+    struct weft_supervisor_event event;
+    struct weft_supervisor_policy policy = plain;
+    policy.takes_signals = true;
+    (void)signal(SIGHUP, SIG_IGN);
+    (void)signal(SIGINT, SIG_IGN);
+    init(&supervisor, &policy, 1, 0);
+    assert_int_equal(kill(getpid(), SIGHUP), 0);
+    assert_int_equal(kill(getpid(), SIGINT), 0);
+    weft_supervisor_next(&supervisor, patience_ns, &event);
+    assert_int_equal(event.type, WEFT_SUPERVISOR_SIGNAL);
+    assert_int_equal(event.signal, SIGINT);
+    weft_supervisor_fini(&supervisor);
+    sigprocmask(SIG_SETMASK, &supervisor.signals_before, NULL);
+    (void)signal(SIGHUP, SIG_DFL);
+    (void)signal(SIGPIPE, SIG_DFL);
+}
+
 /* ---- restarts -------------------------------------------------------------------------------- */
 
 static void restarts(void **state)
@@ -787,6 +810,7 @@ int main(void)
         cmocka_unit_test(timeouts),
         cmocka_unit_test(environment),
         cmocka_unit_test(signals),
+        cmocka_unit_test(ignored_signals),
         cmocka_unit_test(restarts),
         cmocka_unit_test(stop_ends_what_is_due),
         cmocka_unit_test(retire),
