@@ -1,5 +1,6 @@
 #include "cli/gnuplot.h"
 #include "cli/options.h"
+#include "cli/stop.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@ enum weft_gnuplot weft_gnuplot_run(const char *verb, const char *folder, const c
 {
     pid_t pid = fork();
     if (pid == 0) {
+        weft_stop_restore_pipes();
         if (chdir(folder) == 0) {
             execlp("gnuplot", "gnuplot", script, (char *)NULL);
         }

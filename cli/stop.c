@@ -8,6 +8,7 @@
 static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
 
 static atomic_bool asked;
+static bool ignores_pipes; /* since weft_stop_ignore_pipes, not before */
 static _Atomic(struct weft_driver *) woken;
 
 static void on_signal(int signal)
@@ -41,8 +42,25 @@ bool weft_stop_requested(void)
     return atomic_load(&asked);
 }
 
+void weft_stop_ignore_pipes(void)
+{
+    const struct sigaction ignore = {.sa_handler = SIG_IGN};
+    struct sigaction before;
+    if (sigaction(SIGPIPE, &ignore, &before) == 0 && before.sa_handler != SIG_IGN) {
+        ignores_pipes = true;
+    }
+}
+
+void weft_stop_restore_pipes(void)
+{
+    if (ignores_pipes) {
+        (void)signal(SIGPIPE, SIG_DFL);
+    }
+}
+
 int weft_stop_fd(int more)
 {
+    weft_stop_ignore_pipes();
     sigset_t set;
     sigemptyset(&set);
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(signals); i++) {

@@ -17,8 +17,16 @@ void weft_stop_wakes(struct weft_driver *driver);
 
 bool weft_stop_requested(void);
 
-/* Block SIGINT, SIGTERM, SIGHUP and `more` (0 = none) in this thread and in threads that it starts.
- * Returns a descriptor that is readable when one of them arrives; < 0 on failure. */
+/* Ignore SIGPIPE: the reader of the output may end first, as `tee` at Ctrl-C, and must not end a
+ * program that has work to complete. Lost output is an error at its end (output.h, main.c).
+ * Programs started by this one need weft_stop_restore_pipes. */
+void weft_stop_ignore_pipes(void);
+/* In a child, before exec. */
+void weft_stop_restore_pipes(void);
+
+/* Block SIGINT, SIGTERM, SIGHUP and `more` (0 = none) in this thread and in threads that it starts,
+ * and ignore SIGPIPE. Returns a descriptor that is readable when one of them arrives; < 0 on
+ * failure. */
 int weft_stop_fd(int more);
 
 #endif

@@ -98,6 +98,7 @@ static void end_descendants(void)
 [[gnu::noreturn]] static void exec_words(char **words, const sigset_t *mask)
 {
     sigprocmask(SIG_SETMASK, mask, NULL);
+    weft_stop_restore_pipes();
     execvp(words[0], words);
     int why = errno;
     fprintf(stderr, "weft lab: cannot run %s: %s\n", words[0], strerror(why));

@@ -201,6 +201,7 @@ static int run(struct weft_load *load)
         return WEFT_EXIT_FAILED;
     }
     weft_stop_install();
+    weft_stop_ignore_pipes();
     /* With --local, shards and workers are in this process, so a new key is as good as a given one.
      * The process may have both roles; the server's role includes what it needs. */
     if (weft_security_load(&load->security, local, &error) != WEFT_OK) {

@@ -654,5 +654,6 @@ int weft_perf_collective(int argc, char **argv)
         return weft_cli_fail(name, "%s", error.text);
     }
     weft_stop_install();
+    weft_stop_ignore_pipes();
     return report(&o, name);
 }

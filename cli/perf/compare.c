@@ -168,6 +168,7 @@ static int run(struct weft_compare *compare, bool json, const char *plot)
                              strerror(errno));
     }
     weft_stop_install();
+    weft_stop_ignore_pipes();
     int status;
     if (compare->inside != NULL) {
         status = weft_compare_measure(compare) == 0 ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;

@@ -274,6 +274,7 @@ static int run(const struct pattern *pattern, struct options *o)
     int kept = o->job.realtime ? processors_keep() : -1;
     o->job.awake = kept >= 0;
     weft_stop_install();
+    weft_stop_ignore_pipes();
     int status = measure(pattern, o);
     if (kept >= 0) {
         (void)close(kept);

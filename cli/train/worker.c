@@ -569,6 +569,7 @@ static int run(struct worker *worker)
 {
     struct weft_error *error = &worker->learner.worker.error;
     weft_stop_install();
+    weft_stop_ignore_pipes();
     weft_status status = weft_security_load(&worker->job.security, false, error);
     if (status != WEFT_OK) {
         return weft_child_exit(&worker->channel, "worker", status, error);

@@ -81,6 +81,30 @@ tap_like "Ctrl-C: the records are merged" "$(cat log)" '^records: c.db: [1-9]'
 tap_is "Ctrl-C: no spool is left" "$(spools)" 0
 tap_is "Ctrl-C: the database has all three processes" "$(query c.db "SELECT count(*) FROM process")" 3
 
+# ---- Ctrl-C after the end of the program that reads the output, such as tee ----
+mkfifo piped
+"$WEFT_BIN" train --data "$data" --workers 2 --servers 1 --epochs 10000 --records piped.db >piped 2>&1 &
+train=$!
+sed '/^epoch 1\//q' <piped >log
+kill -INT "$train"
+status=0
+wait "$train" || status=$?
+tap_is "Ctrl-C without a reader: exit status 1" "$status" 1
+tap_is "Ctrl-C without a reader: the database has all three processes" \
+    "$(query piped.db "SELECT count(*) FROM process")" 3
+"$WEFT_BIN" server --security none --port 0 --records alone.db >piped 2>/dev/null &
+server=$!
+sed '/^shard 0/q' <piped >log
+port=$(sed -n 's/^shard 0 .*:\([0-9]*\)$/\1/p' log)
+tap_run "a worker of a server whose output has no reader succeeds" "$WEFT_BIN" worker --security none \
+    --servers "127.0.0.1:$port" --data "$data" --epochs 1
+kill -TERM "$server"
+status=0
+wait "$server" || status=$?
+tap_is "a server that cannot print its counters: exit status 1" "$status" 1
+tap_is "its database is written" "$(query alone.db "SELECT count(*) FROM process")" 1
+rm piped
+
 # ---- kill -9 of all processes ----
 : >log
 "$WEFT_BIN" train --data "$data" --workers 2 --servers 1 --epochs 10000 --records k.db >log 2>&1 &

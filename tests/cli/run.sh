@@ -255,6 +255,18 @@ else
     tap_skip "output that cannot be written: exit status 1" "no /dev/full"
 fi
 
+# Ctrl-C also ends the program that reads the output, such as tee.
+mkfifo piped
+# shellcheck disable=SC2086
+"$weft" run -n 1 --server-options "--checkpoint $PWD/last" -- "$weft" ${worker% --epochs*} --batch 4 --mode asp \
+    --epochs 10000 >piped 2>&1 &
+piped=$!
+sed '/"epoch"/q' <piped >piped.out
+kill -INT $piped
+wait $piped
+tap_is "Ctrl-C after the end of the output's reader: exit status 1" $? 1
+tap_run "the server has written its last checkpoint" sh -c 'ls last/*.safetensors'
+
 # nohup ignores SIGHUP.
 # shellcheck disable=SC2016 # expanded by the worker
 tap_run "a run that was started by nohup survives a SIGHUP" sh -c 'trap "" HUP; exec "$0" run -n 1 -- sh -c "$1"' \
