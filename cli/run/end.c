@@ -17,10 +17,6 @@
 static const uint64_t check_interval_ns = 10 * WEFT_NS_PER_MS;
 static const uint64_t last_message_ns = 30 * WEFT_NS_PER_S;
 
-/* A signal so soon after another one is the same request: timeout(1) sends each of its signals
- * twice. */
-static const uint64_t same_signal_ns = WEFT_NS_PER_S;
-
 void weft_run_say(struct run *run, const char *format, ...)
 {
     char *text;
@@ -124,7 +120,7 @@ void weft_run_end_servers(struct run *run, bool good)
     const uint64_t begun_ns = weft_clock_now_ns();
     uint64_t graces[WEFT_JOB_SHARDS_MAX], waited_ns = 0;
     uint64_t signal_ns =
-        run->interrupted != 0 ? same_signal_ns : 0; /* the next one counts from here */
+        run->interrupted != 0 ? WEFT_RUN_SAME_SIGNAL_NS : 0; /* the next one counts from here */
     for (uint32_t s = 0; s < run->options->servers; s++) {
         struct weft_slot *slot = run_server(run, s);
         graces[s] = slot->grace_ns;
@@ -146,7 +142,7 @@ void weft_run_end_servers(struct run *run, bool good)
             note_exit(run, event.slot, good, "when");
         } else if (event.type == WEFT_SUPERVISOR_SIGNAL && waited_ns >= signal_ns) {
             note_signal(run, event.signal, waited_ns, graces);
-            signal_ns = waited_ns + same_signal_ns;
+            signal_ns = waited_ns + WEFT_RUN_SAME_SIGNAL_NS;
         }
     }
 }

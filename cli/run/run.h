@@ -11,6 +11,14 @@
 #include "node/transport_options.h"
 #include "ps/shard.h"
 
+/* Grace period of a server at shutdown for its last checkpoint, whose duration depends on the
+ * disk. */
+#define WEFT_RUN_CHECKPOINT_GRACE_NS (120 * WEFT_NS_PER_S)
+
+/* A signal so soon after another one is the same request: timeout(1) sends each of its signals
+ * twice. */
+#define WEFT_RUN_SAME_SIGNAL_NS WEFT_NS_PER_S
+
 /* Treatment of pushes that are not in a killed server's last checkpoint. */
 enum weft_run_durability {
     WEFT_RUN_DURABILITY_NONE,   /* lost, and counted */

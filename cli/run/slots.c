@@ -11,9 +11,6 @@
  * pushes. */
 enum { RECONNECT_S = 60, REPLAY_MIB = 256 };
 
-/* Grace period at shutdown for the final checkpoint, whose duration depends on the disk. */
-static const uint64_t checkpoint_grace_ns = 120 * WEFT_NS_PER_S;
-
 /* Start the arguments of a weft verb. The port is the last argument, and supervise.c replaces
  * it. */
 static void begin_weft_process(struct run *run, struct weft_slot *slot, const char *verb,
@@ -112,7 +109,7 @@ static void fill_server(struct run *run, struct weft_slot *slot, uint32_t s)
     }
     weft_args_add(&slot->args, "--port=0");
     if (weft_run_servers_have(run->options, "checkpoint")) {
-        slot->grace_ns = checkpoint_grace_ns;
+        slot->grace_ns = WEFT_RUN_CHECKPOINT_GRACE_NS;
     }
     set_job_environment(run, slot);
 }

@@ -138,6 +138,7 @@ bool weft_train_next_event(struct train *train, uint64_t timeout_ns)
         break;
     case WEFT_SUPERVISOR_SIGNAL:
         train->interrupted = event.signal;
+        train->signals++;
         break;
     case WEFT_SUPERVISOR_DUE: /* no restarts are requested */
     case WEFT_SUPERVISOR_TIMEOUT:

@@ -1,5 +1,5 @@
 /* Internals of `weft train`, shared by train.c (options and the phases of a run), start.c (starting
- * its processes) and events.c (their events and exits). */
+ * its processes), events.c (their events and exits) and end.c (stopping them). */
 #ifndef WEFT_CLI_TRAIN_INTERNAL_H
 #define WEFT_CLI_TRAIN_INTERNAL_H
 
@@ -58,6 +58,7 @@ struct train {
     /* of each aggregator, as `addresses` */
     char via[TRAIN_AGGREGATORS_MAX][WEFT_JOB_SHARDS_MAX * 24];
     int interrupted;           /* signal number */
+    uint32_t signals;          /* that have arrived so far */
     struct weft_error error;   /* the error reported by the first failed process */
     struct weft_error unsaved; /* why there is no --save file; "" = there is, or none is wanted */
     struct weft_slot *killed;  /* first process killed by a signal */
@@ -114,6 +115,12 @@ weft_status weft_train_await(struct train *train, const uint32_t *count, uint32_
 
 /* Send a message to the processes of a role with ranks up to rank_max. */
 void weft_train_send(struct train *train, const char *role, uint32_t rank_max, const char *word);
+
+/* ---- end.c ----------------------------------------------------------------------------------- */
+
+/* Stop all processes that still run. Servers with checkpoints have their grace period for the last
+ * one, which a second signal ends. */
+void weft_train_stop(struct train *train);
 
 /* ---- follow.c -------------------------------------------------------------------------------- */
 

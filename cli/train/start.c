@@ -108,6 +108,9 @@ weft_status weft_train_start_server(struct train *train, uint32_t rank)
         weft_args_add(args, "--aggregators=%u", train->aggregators);
     }
     weft_args_add(args, "--host=%s", host);
+    if (train->checkpoints.directory != NULL) {
+        slot->grace_ns = WEFT_RUN_CHECKPOINT_GRACE_NS;
+    }
     return start(train, slot);
 }
 

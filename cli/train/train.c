@@ -237,14 +237,14 @@ static void print_failure(struct train *train)
     const struct weft_slot *slot = train->killed != NULL ? train->killed : train->ended;
     char ending[128];
     if (train->interrupted != 0) {
-        fprintf(stderr, "weft train: interrupted by signal %d (%s)", train->interrupted,
+        fprintf(stderr, "weft train: interrupted by signal %d (%s)\n", train->interrupted,
                 strsignal(train->interrupted));
     } else if (slot != NULL && (train->killed != NULL || train->error.text[0] == '\0')) {
         weft_slot_ending(slot, ending, sizeof(ending));
-        fprintf(stderr, "weft train: %s %u (pid %d) %s", slot->role, slot->rank, (int)slot->pid,
+        fprintf(stderr, "weft train: %s %u (pid %d) %s\n", slot->role, slot->rank, (int)slot->pid,
                 ending);
     } else {
-        fprintf(stderr, "weft train: %s", train->error.text);
+        fprintf(stderr, "weft train: %s\n", train->error.text);
     }
 }
 
@@ -332,10 +332,10 @@ static int run(struct train *train)
         print_failure(train);
     }
     weft_train_metrics_stop(&train->metrics);
-    weft_supervisor_stop(&train->supervisor, NULL);
+    weft_train_stop(train);
     bool recorded = make_records(train);
     if (status != WEFT_OK) {
-        fprintf(stderr, "\nweft train: stopped all processes of the run; no report was written\n");
+        fprintf(stderr, "weft train: stopped all processes of the run; no report was written\n");
         return WEFT_EXIT_FAILED;
     }
     int result = report(train);
@@ -626,7 +626,9 @@ int weft_cli_train(int argc, char **argv)
         "--loss-bound of its elements missing, by default a tenth (lda: none). Loopback almost\n"
         "never loses packets, so use --inject-loss to see an effect.\n"
         "\n"
-        "The run prints a line per epoch, then results and latencies. Ctrl-C stops all processes.\n"
+        "The run prints a line per epoch, then results and latencies. Ctrl-C stops all processes;\n"
+        "with --checkpoint it waits up to two minutes for the servers' last checkpoint, and a\n"
+        "second Ctrl-C ends the wait.\n"
         "If a process dies, the run ends; if it wrote checkpoints (--checkpoint), a later run can\n"
         "continue from them (--resume). With --restart, processes that die are restarted instead,\n"
         "and --report cannot be used.",

@@ -124,6 +124,36 @@ tap_run "a server restores the checkpoint" sh -c \
      pid=\$!; until grep -q '^shard 0' '$tap_tmp/up' || ! kill -0 \$pid; do sleep 0.05; done
      kill \$pid; wait \$pid && grep -q 'restored from' '$tap_tmp/up'"
 
+# ---- Ctrl-C in weft train ----
+# The server hangs at SIGTERM, in the write of its trace to a full pipe. It might be writing a checkpoint, so
+# it is not killed soon; a second signal ends the wait.
+mkfifo "$tap_tmp/stuck.server-0"
+exec 9<>"$tap_tmp/stuck.server-0"
+dd if=/dev/zero bs=64940 count=1 >&9 2>/dev/null
+"$WEFT_BIN" train --data "$data" --workers 1 --servers 1 --mode asp --epochs 10000 --checkpoint "$tap_tmp/hangs" \
+    --trace "$tap_tmp/stuck" >"$tap_tmp/log" 2>&1 &
+train=$!
+tap_until grep -q '^worker 0: pid' "$tap_tmp/log"
+interrupted() { # the second signal must not be merged with the first one
+    kill -INT "$train" 2>/dev/null
+    sleep 0.6
+    grep -q 'signal 2 (Interrupt) again; killing the servers' "$tap_tmp/log"
+}
+tap_run "a second Ctrl-C ends the wait for the servers of weft train" tap_until interrupted
+status=0
+wait "$train" || status=$?
+tap_is "weft train exits with 1" "$status" 1
+exec 9>&-
+: >"$tap_tmp/log"
+"$WEFT_BIN" train --data "$data" --workers 2 --servers 1 --mode asp --epochs 10000 --checkpoint "$tap_tmp/failed" \
+    >"$tap_tmp/log" 2>&1 &
+train=$!
+tap_until grep -q '^epoch 1/' "$tap_tmp/log"
+kill -9 "$(sed -n 's/^worker 1: pid //p' "$tap_tmp/log")"
+wait "$train" || true
+tap_like "after the failure of a worker the server writes and reports its last checkpoint" "$(cat "$tap_tmp/log")" \
+    '^server 0: checkpoint [0-9]*: '
+
 # ---- damaged ----
 newest=$(find "$dir" -maxdepth 1 -name '*.safetensors' | sort | tail -n 1)
 printf 'X' | dd of="$newest" bs=1 seek=9000 conv=notrunc 2>/dev/null
