@@ -61,13 +61,15 @@ void weft_top_screen_show(const struct weft_top_view *view, const char *foot)
     refresh();
 }
 
+enum { CTRL_C = 3 }; /* if the terminal passes it on */
+
 enum weft_top_key weft_top_screen_wait(int timeout_ms)
 {
     timeout(timeout_ms);
     switch (getch()) {
     case 'q':
     case 'Q':
-    case 3: /* Ctrl-C, if the terminal passes it on */
+    case CTRL_C:
         return WEFT_TOP_KEY_QUIT;
     case KEY_RESIZE:
         return WEFT_TOP_KEY_DRAW;
@@ -76,4 +78,17 @@ enum weft_top_key weft_top_screen_wait(int timeout_ms)
     default:
         return WEFT_TOP_KEY_NONE;
     }
+}
+
+bool weft_top_screen_quits(void)
+{
+    int key = ERR;
+    if (screen == NULL) {
+        return false;
+    }
+    timeout(0);
+    do {
+        key = getch();
+    } while (key != ERR && key != 'q' && key != 'Q' && key != CTRL_C);
+    return key != ERR;
 }

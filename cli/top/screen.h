@@ -20,4 +20,8 @@ enum weft_top_key { WEFT_TOP_KEY_NONE, WEFT_TOP_KEY_QUIT, WEFT_TOP_KEY_DRAW, WEF
 /* Wait for a key, a window resize, or timeout_ms. q and Ctrl-C quit, space refreshes. */
 enum weft_top_key weft_top_screen_wait(int timeout_ms);
 
+/* Has a key that quits been pressed? Other keys are discarded, so call it only before a new view is
+ * shown. */
+bool weft_top_screen_quits(void);
+
 #endif

@@ -36,6 +36,14 @@ weft_status weft_top_target_init(struct weft_top_target *target, const char *tex
     return WEFT_OK;
 }
 
+bool weft_top_target_same(const struct weft_top_target *a, const struct weft_top_target *b)
+{
+    if (a->file != NULL || b->file != NULL) {
+        return strcmp(a->name, b->name) == 0;
+    }
+    return a->port == b->port && strcmp(a->host, b->host) == 0;
+}
+
 void weft_top_target_fini(struct weft_top_target *target)
 {
     weft_samples_fini(&target->now);
@@ -45,11 +53,13 @@ void weft_top_target_fini(struct weft_top_target *target)
 /* ---- a scrape -------------------------------------------------------------------------------- */
 
 static weft_status fetch(const struct weft_top_target *target, const char *path,
-                         uint64_t timeout_ns, char **text_p, struct weft_error *error)
+                         uint64_t timeout_ns, bool (*stop)(void), char **text_p,
+                         struct weft_error *error)
 {
     size_t bytes;
     if (target->file == NULL) {
-        return weft_http_get(target->host, target->port, path, timeout_ns, text_p, error);
+        return weft_http_get_unless(target->host, target->port, path, timeout_ns, stop, text_p,
+                                    error);
     }
     weft_status status = weft_file_read(target->file, WEFT_HTTP_GET_BYTES_MAX, text_p, &bytes);
     return status == WEFT_OK ? WEFT_OK : weft_fail(error, status, "%s", strerror(errno));
@@ -73,11 +83,11 @@ static void take_hot(struct weft_top_target *target, const cJSON *object)
 }
 
 /* For a server; the samples determine which target is one. */
-static void poll_hot(struct weft_top_target *target, uint64_t timeout_ns)
+static void poll_hot(struct weft_top_target *target, uint64_t timeout_ns, bool (*stop)(void))
 {
     char *text = NULL;
     if (target->file != NULL || strcmp(target->role, "server") != 0 ||
-        fetch(target, "/hot?table=0&k=10", timeout_ns, &text, NULL) != WEFT_OK) {
+        fetch(target, "/hot?table=0&k=10", timeout_ns, stop, &text, NULL) != WEFT_OK) {
         return;
     }
     cJSON *object = cJSON_Parse(text);
@@ -94,12 +104,15 @@ static bool is_same_process(const struct weft_samples *a, const struct weft_samp
            weft_samples_sum(b, "process_start_time_seconds", NULL);
 }
 
-void weft_top_target_poll(struct weft_top_target *target, uint64_t timeout_ns)
+void weft_top_target_poll(struct weft_top_target *target, uint64_t timeout_ns, bool (*stop)(void))
 {
     char *text = NULL;
     struct weft_samples samples = {0};
     struct weft_error error = {.text = "no metrics of weft"};
-    weft_status status = fetch(target, "/metrics", timeout_ns, &text, &error);
+    weft_status status = fetch(target, "/metrics", timeout_ns, stop, &text, &error);
+    if (status == WEFT_STATE) {
+        return;
+    }
     status = status == WEFT_OK ? weft_samples_parse(text, &samples) : status;
     target->is_gone = status != WEFT_OK;
     if (status != WEFT_OK) {
@@ -117,7 +130,7 @@ void weft_top_target_poll(struct weft_top_target *target, uint64_t timeout_ns)
     target->now_ns = weft_clock_now_ns();
     (void)weft_samples_label(&samples, "weft_build_info", "role", target->role,
                              sizeof(target->role));
-    poll_hot(target, timeout_ns);
+    poll_hot(target, timeout_ns, stop);
 }
 
 /* ---- figures --------------------------------------------------------------------------------- */

@@ -35,8 +35,12 @@ struct weft_top_target {
 weft_status weft_top_target_init(struct weft_top_target *target, const char *text);
 void weft_top_target_fini(struct weft_top_target *target);
 
-/* Scrape again; the last scrape becomes `before`. */
-void weft_top_target_poll(struct weft_top_target *target, uint64_t timeout_ns);
+/* Do both name the same process, or the same file? "localhost" and "127.0.0.1" do. */
+bool weft_top_target_same(const struct weft_top_target *a, const struct weft_top_target *b);
+
+/* Scrape again; the last scrape becomes `before`. stop: as in io/http_get.h; when it returns true,
+ * the target may stay as it was. */
+void weft_top_target_poll(struct weft_top_target *target, uint64_t timeout_ns, bool (*stop)(void));
 
 /* Rate per second between the last two scrapes; since the start of the process if there is only
  * one. */

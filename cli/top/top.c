@@ -60,7 +60,7 @@ static bool add_target(struct top *top, const char *text)
         return false;
     }
     for (uint32_t i = 0; i < top->count; i++) {
-        if (strcmp(top->targets[i].name, target.name) == 0) {
+        if (weft_top_target_same(&top->targets[i], &target)) {
             return true;
         }
     }
@@ -100,6 +100,14 @@ static bool read_targets(struct top *top)
     return true;
 }
 
+/* A signal, or a key, ends the program; also while it waits for a process that does not reply. */
+static bool is_over(void)
+{
+    static bool has_quit;
+    has_quit = has_quit || weft_stop_requested() || weft_top_screen_quits();
+    return has_quit;
+}
+
 /* `weft train` and `weft run` serve /targets: the metrics addresses of their processes. */
 static bool serves_targets(const struct weft_top_target *target)
 {
@@ -110,8 +118,8 @@ static void discover_targets(struct top *top, const struct weft_top_target *targ
 {
     char *text = NULL;
     if (target->file == NULL && !target->is_gone && serves_targets(target) &&
-        weft_http_get(target->host, target->port, "/targets", SCRAPE_TIMEOUT_NS, &text, NULL) ==
-            WEFT_OK) {
+        weft_http_get_unless(target->host, target->port, "/targets", SCRAPE_TIMEOUT_NS, is_over,
+                             &text, NULL) == WEFT_OK) {
         weft_targets_parse(text, add_found, top);
         free(text);
     }
@@ -120,8 +128,8 @@ static void discover_targets(struct top *top, const struct weft_top_target *targ
 static void poll_all(struct top *top)
 {
     top->left_out = top->left_out_of_file;
-    for (uint32_t i = 0; i < top->count; i++) {
-        weft_top_target_poll(&top->targets[i], SCRAPE_TIMEOUT_NS);
+    for (uint32_t i = 0; i < top->count && !is_over(); i++) {
+        weft_top_target_poll(&top->targets[i], SCRAPE_TIMEOUT_NS, is_over);
         discover_targets(top, &top->targets[i]); /* its new targets are polled in the same pass */
     }
 }
@@ -172,6 +180,9 @@ static int show_live(struct top *top)
         if (key == WEFT_TOP_KEY_NEXT || now_ns >= next_ns) {
             poll_all(top);
             next_ns = now_ns + top->interval_ms * WEFT_NS_PER_MS;
+            if (is_over()) {
+                break;
+            }
         }
         draw(top);
         now_ns = weft_clock_now_ns();

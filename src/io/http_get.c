@@ -12,27 +12,34 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+/* Interval of the calls of `stop`. */
+static const uint64_t check_interval_ns = 100 * WEFT_NS_PER_MS;
+
 struct get {
     int fd;
+    bool (*stop)(void); /* NULL = none */
     uint64_t until_ns;
     char *text; /* the response with its head; a zero byte follows */
     size_t bytes;
     size_t room;
 };
 
-/* Errors:  WEFT_TIMEOUT. */
+/* Errors:  WEFT_TIMEOUT, WEFT_STATE. */
 static weft_status wait_for(const struct get *get, short events, struct weft_error *error)
 {
     struct pollfd fd = {.fd = get->fd, .events = events};
-    for (;;) {
+    while (get->stop == NULL || !get->stop()) {
         uint64_t now_ns = weft_clock_now_ns();
         if (now_ns >= get->until_ns) {
             return weft_fail(error, WEFT_TIMEOUT, "no answer in time");
         }
-        if (poll(&fd, 1, (int)((get->until_ns - now_ns) / WEFT_NS_PER_MS + 1)) > 0) {
+        uint64_t left_ns = get->until_ns - now_ns;
+        left_ns = get->stop != NULL ? weft_min_u64(left_ns, check_interval_ns) : left_ns;
+        if (poll(&fd, 1, (int)(left_ns / WEFT_NS_PER_MS + 1)) > 0) {
             return WEFT_OK;
         }
     }
+    return weft_fail(error, WEFT_STATE, "interrupted");
 }
 
 static weft_status connect_to(struct get *get, const struct addrinfo *info,
@@ -137,7 +144,15 @@ static weft_status take_body(struct get *get, struct weft_error *error)
 weft_status weft_http_get(const char *host, uint16_t port, const char *path, uint64_t timeout_ns,
                           char **body_p, struct weft_error *error)
 {
-    struct get get = {.fd = -1, .until_ns = weft_time_add(weft_clock_now_ns(), timeout_ns)};
+    return weft_http_get_unless(host, port, path, timeout_ns, NULL, body_p, error);
+}
+
+weft_status weft_http_get_unless(const char *host, uint16_t port, const char *path,
+                                 uint64_t timeout_ns, bool (*stop)(void), char **body_p,
+                                 struct weft_error *error)
+{
+    struct get get = {
+        .fd = -1, .stop = stop, .until_ns = weft_time_add(weft_clock_now_ns(), timeout_ns)};
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
                                    .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV};
     struct addrinfo *info;

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,5 +21,12 @@ enum { WEFT_HTTP_GET_BYTES_MAX = 16 << 20 };
  * Thread:  any; blocks for timeout_ns at most. */
 weft_status weft_http_get(const char *host, uint16_t port, const char *path, uint64_t timeout_ns,
                           char **body_p, struct weft_error *error);
+
+/* The same, with an end before timeout_ns: stop is called at the beginning of each wait, every 100
+ * ms of it, and after a signal.
+ * Errors:  also WEFT_STATE  stop returned true. */
+weft_status weft_http_get_unless(const char *host, uint16_t port, const char *path,
+                                 uint64_t timeout_ns, bool (*stop)(void), char **body_p,
+                                 struct weft_error *error);
 
 #endif

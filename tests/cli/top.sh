@@ -6,8 +6,8 @@
 cd "$tap_tmp" || exit 1
 here=$WEFT_SOURCE_ROOT/tests/cli/top
 cp "$here/server.prom" "$here/worker.prom" "$here/aggregate.prom" .
-one='' two='' three=''
-tap_at_exit 'kill $one $two $three 2>/dev/null; wait'
+one='' two='' three='' four='' five=''
+tap_at_exit 'kill $one $two $three $four $five 2>/dev/null; wait'
 
 # ---- as text -----------------------------------------------------------------------------------
 
@@ -117,6 +117,31 @@ exit 0"
 else
     tap_skip "weft top runs in a terminal" "python3 has no pty"
 fi
+
+tap_run "a process that is named by two addresses succeeds" "$WEFT_BIN" top --once "127.0.0.1:$port" "127.1:$port"
+tap_like "it is one process" "$(cat run.out)" "^weft top: 1 server, 0 workers, 0 gone"
+
+# A process that does not reply makes each scrape last for 5 s; a signal or a key ends it.
+python3 "$here/silent.py" silent.port connections & four=$!
+tap_until test -s silent.port
+silent=$(seq 1 30 | sed "s/.*/127.0.0.&:$(cat silent.port)/")
+# shellcheck disable=SC2086 # words
+"$WEFT_BIN" top --once $silent >ended.txt 2>&1 & five=$!
+tap_until test -s connections
+kill -TERM "$five"
+wait "$five"
+tap_is "SIGTERM ends --once during a scrape of 30 processes that do not reply" "$(wc -l <connections)" 1
+if python3 -c 'import pty' 2>/dev/null; then
+    rm connections
+    # shellcheck disable=SC2086
+    tap_run "q ends weft top during such a scrape" python3 "$here/quit.py" connections "$WEFT_BIN" top $silent
+    tap_is "its exit status is 0, after one connection" "$(cat run.out) $(wc -l <connections)" "exit 0 1"
+else
+    tap_skip "q ends weft top during such a scrape" "python3 has no pty"
+    tap_skip "its exit status is 0, after one connection" "python3 has no pty"
+fi
+kill "$four"
+wait "$four" 2>/dev/null
 
 kill "$two"
 wait "$two" 2>/dev/null

@@ -326,7 +326,15 @@ static void test_strangers(void **state)
     free(body);
 }
 
-/* The connection is never accepted: the call times out, not before its timeout. */
+static int stop_calls;
+
+static bool stops_at_the_third_call(void)
+{
+    return ++stop_calls == 3;
+}
+
+/* The connection is never accepted: the call times out, not before its timeout, or ends when the
+ * caller wants it. */
 static void test_silence(void **state)
 {
     (void)state;
@@ -340,6 +348,11 @@ static void test_silence(void **state)
     assert_int_equal(
         weft_http_get("127.0.0.1", ntohs(address.sin_port), "/", 20 * WEFT_NS_PER_MS, &body, NULL),
         WEFT_TIMEOUT);
+    stop_calls = 0;
+    assert_int_equal(weft_http_get_unless("127.0.0.1", ntohs(address.sin_port), "/", LONG_NS,
+                                          stops_at_the_third_call, &body, NULL),
+                     WEFT_STATE);
+    assert_int_equal(stop_calls, 3);
     (void)close(listener);
 }
 
