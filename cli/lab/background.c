@@ -135,7 +135,9 @@ static int show(const struct background *b)
     int status = weft_background_run(&b->config, &b->report, &error) == WEFT_OK
                      ? show(b)
                      : weft_cli_fail("lab background", "%s", error.text);
-    fflush(stdout);
+    if (status == WEFT_EXIT_OK && !weft_output_close("lab background", NULL, stdout, true)) {
+        status = WEFT_EXIT_FAILED;
+    }
     _exit(status);
 }
 

@@ -66,6 +66,14 @@ tap_is "at a load of 2 flows are refused, and every flow is accounted for" \
     "$(query '(.refused.flows > 0) and (.under_way_max == 10) and (.offered.flows ==
         .completion_ms.all.flows + .refused.flows + .failed_flows + .unfinished_flows)')" true
 
+if [ -w /dev/full ]; then
+    "$WEFT_BIN" lab background "$lab" --sizes "$tap_tmp/sizes" --load 0.1 --seconds 1 >/dev/full 2>"$tap_tmp/err"
+    tap_is "a report that cannot be written: exit status 1, and an error" "$? $(cat "$tap_tmp/err")" \
+        "1 weft lab background: standard output: No space left on device"
+else
+    tap_skip "a report that cannot be written: exit status 1, and an error" "no /dev/full"
+fi
+
 background --load 0.1 --seconds 1 --cc dctcp
 if grep -q 'no BPF' "$tap_tmp/err"; then
     tap_skip "dctcp" "this build has no BPF"
