@@ -190,6 +190,34 @@ bool weft_output_replaceable(const char *verb, const char *path)
     return false;
 }
 
+weft_status weft_output_check_inputs(const char *path, const char *const *inputs, uint32_t count,
+                                     struct weft_error *error)
+{
+    struct stat about, input;
+    if (path == NULL || stat(path, &about) != 0 || !S_ISREG(about.st_mode)) {
+        return WEFT_OK;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (inputs[i] != NULL && stat(inputs[i], &input) == 0 && input.st_dev == about.st_dev &&
+            input.st_ino == about.st_ino) {
+            return weft_fail(error, WEFT_IO,
+                             "cannot write %.400s: it is an input; name another file", path);
+        }
+    }
+    return WEFT_OK;
+}
+
+bool weft_output_distinct(const char *verb, const char *path, const char *const *inputs,
+                          uint32_t count)
+{
+    struct weft_error error;
+    if (weft_output_check_inputs(path, inputs, count, &error) == WEFT_OK) {
+        return true;
+    }
+    fprintf(stderr, "weft %s: %s\n", verb, error.text);
+    return false;
+}
+
 weft_status weft_output_check(const char *path, bool may_be_stream, struct weft_error *error)
 {
     if (path == NULL) {

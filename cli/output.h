@@ -57,6 +57,14 @@ int weft_output_given(const char *path);
 /* False: an error was printed, because a shell has opened the file for this process, so a file that
  * replaced it would not be seen. NULL is allowed. */
 bool weft_output_replaceable(const char *verb, const char *path);
+/* Check that the file to write is not one of the (count,) input files, by this name or another: it
+ * would be destroyed. NULL paths are allowed.
+ * Errors: WEFT_IO. */
+weft_status weft_output_check_inputs(const char *path, const char *const *inputs, uint32_t count,
+                                     struct weft_error *error);
+/* The same; false: the error was printed. */
+bool weft_output_distinct(const char *verb, const char *path, const char *const *inputs,
+                          uint32_t count);
 /* Check before a run that its output can be written. A file is replaced by a new one; a pipe or a
  * character device, if allowed, is written. NULL is allowed.
  * Errors: WEFT_IO. */

@@ -334,6 +334,10 @@ int weft_cli_sim_fabric(int argc, char **argv)
     if (status != WEFT_OPTIONS_RUN) {
         return status;
     }
+    const char *const inputs[] = {fabric.compute, fabric.network};
+    if (!weft_output_distinct("sim fabric", fabric.chrome, inputs, WEFT_ARRAY_COUNT(inputs))) {
+        return WEFT_EXIT_FAILED;
+    }
     const char *invalid = settle(&fabric, error);
     if (invalid != NULL) {
         return weft_options_usage(&command, "%s", invalid);

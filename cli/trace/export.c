@@ -178,5 +178,10 @@ int weft_cli_trace_export(int argc, char **argv)
     if (status == WEFT_OPTIONS_RUN && why != NULL) {
         status = weft_options_usage(&command, "%s", why);
     }
-    return status == WEFT_OPTIONS_RUN ? weft_trace_run(&command, &files, run, &q) : status;
+    if (status != WEFT_OPTIONS_RUN) {
+        return status;
+    }
+    return weft_output_distinct("trace export", q.out, files.paths, files.count)
+               ? weft_trace_run(&command, &files, run, &q)
+               : WEFT_EXIT_FAILED;
 }

@@ -7,6 +7,9 @@
 static int run(const char *path, const char *out_path)
 {
     struct weft_trace_doc doc;
+    if (!weft_output_distinct("trace qlog", out_path, &path, 1)) {
+        return WEFT_EXIT_FAILED;
+    }
     bool good = weft_trace_load(path, &doc);
     if (good) {
         FILE *out = weft_output_open(out_path);

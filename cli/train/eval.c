@@ -19,6 +19,7 @@ struct eval {
     const char *verb;
     const char *model_path;
     const char *data;
+    char data_path[WEFT_ML_PATH_BYTES];    /* where it was found */
     const char *format_name;               /* NULL = that of the model */
     const struct weft_ml_model_kind *kind; /* of a checkpoint; NULL = not given */
     bool is_checkpoint;
@@ -113,7 +114,7 @@ static weft_status name_model(struct eval *eval, struct weft_error *error)
 static weft_status load_data(struct eval *eval, struct weft_error *error)
 {
     const struct weft_ml_format *format = eval->format;
-    char path[WEFT_ML_PATH_BYTES];
+    char *path = eval->data_path;
     if (eval->format_name != NULL) {
         /* known: the option was parsed */
         (void)!weft_ml_format_find(eval->format_name, NULL, &format);
@@ -352,6 +353,10 @@ int weft_cli_eval(int argc, char **argv)
 static int predict(struct eval *eval)
 {
     bool is_rating = eval->model.kind->predicts_ratings;
+    const char *const inputs[] = {eval->model_path, eval->data_path};
+    if (!weft_output_distinct(eval->verb, eval->output, inputs, WEFT_ARRAY_COUNT(inputs))) {
+        return WEFT_EXIT_FAILED;
+    }
     if (eval->model.kind->counts_topics) {
         return weft_cli_fail(eval->verb, "lda does not predict a number per document; use `weft "
                                          "eval` for its perplexity");

@@ -354,6 +354,13 @@ static bool can_be_written(const char *path, bool may_be_stream)
     return false;
 }
 
+/* False: the output would replace the data. */
+static bool is_new(const struct train *train, const char *path)
+{
+    const char *data = train->data_path;
+    return weft_output_distinct("train", path, &data, 1);
+}
+
 /* The name of the file without its directory and compression suffix. */
 static void name_dataset(struct train *train)
 {
@@ -400,6 +407,10 @@ static int prepare_and_run(struct train *train)
         return weft_cli_fail("train", "%s", error->text);
     }
     if (!can_be_written(train->report, true) || !can_be_written(train->job.save, false)) {
+        return WEFT_EXIT_FAILED;
+    }
+    if (!is_new(train, train->report) || !is_new(train, train->job.save) ||
+        !is_new(train, records)) {
         return WEFT_EXIT_FAILED;
     }
     if (records != NULL && weft_records_check_path(records, true, error) != WEFT_OK) {

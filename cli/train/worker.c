@@ -560,9 +560,14 @@ static weft_status open_records(struct worker *worker, struct weft_error *error)
 /* Of a worker started by hand: `weft train` has checked its own. Rank 0 saves the model. */
 static weft_status check_output(const struct worker *worker, struct weft_error *error)
 {
-    return worker->channel.fd < 0 && worker->rank == 0
-               ? weft_output_check(worker->job.save, false, error)
-               : WEFT_OK;
+    char path[WEFT_ML_PATH_BYTES];
+    const char *data = path;
+    if (worker->channel.fd >= 0 || worker->rank != 0) {
+        return WEFT_OK;
+    }
+    weft_status status = weft_output_check(worker->job.save, false, error);
+    status = status == WEFT_OK ? weft_job_locate(&worker->job, error, path) : status;
+    return status == WEFT_OK ? weft_output_check_inputs(worker->job.save, &data, 1, error) : status;
 }
 
 static int run(struct worker *worker)

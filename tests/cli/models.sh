@@ -95,6 +95,20 @@ holds "unknown features are counted, and the RMSE is below 1.5" unknown '.featur
 train saved-fm fm clicks.csv --factors 4 --loss-bound 0 --save "$tap_tmp/fm.safetensors"
 tap_run "predict of clicks succeeds" "$WEFT_BIN" predict --model-file "$tap_tmp/fm.safetensors" \
     --data "$tap_tmp/clicks.csv" --rows test --output "$tap_tmp/clicks.out"
+cp "$tap_tmp/clicks.csv" "$tap_tmp/before.csv"
+cp "$tap_tmp/fm.safetensors" "$tap_tmp/before.safetensors"
+for file in clicks.csv fm.safetensors; do
+    tap_run_fails "predict does not write into its input $file" 1 "$WEFT_BIN" predict \
+        --model-file "$tap_tmp/fm.safetensors" --data "$tap_tmp/clicks.csv" --output "$tap_tmp/$file"
+    tap_like "the error says so" "$(cat "$tap_tmp/run.out")" "$file: it is an input"
+    tap_run "the input is unchanged" cmp "$tap_tmp/$file" "$tap_tmp/before.${file#*.}"
+done
+for option in report save records; do
+    tap_run_fails "train --$option does not replace the data" 1 "$WEFT_BIN" train --model fm --format movielens \
+        --data "$tap_tmp/clicks.csv" --epochs 1 "--$option" "$tap_tmp/clicks.csv"
+    tap_like "the error says so" "$(cat "$tap_tmp/run.out")" "clicks.csv: it is an input"
+    tap_run "the data are unchanged" cmp "$tap_tmp/clicks.csv" "$tap_tmp/before.csv"
+done
 tap_is "its predictions are probabilities" "$(awk '$1 < 0 || $1 > 1 { bad++ } END { print (NR > 7000), bad + 0 }' \
     "$tap_tmp/clicks.out")" "1 0"
 

@@ -152,4 +152,9 @@ tap_run "the report has nine cells" jq -e '(.cells | length) == 9 and (.row_time
     all(.cells[]; .speed_up > 0 and .best_baseline == "fair" and (.runs | keys) == ["fair", "order"])' json
 tap_like "the text has a row for each compute setting" "$(fabric --grid --policy order --mode sync)" '^CS3 .*[0-9]'
 
+echo '{}' >input.json
+tap_run_fails "--chrome does not write into an input" 1 "$WEFT_BIN" sim fabric --compute fixed --network input.json \
+    --chrome input.json
+tap_is "the input is unchanged" "$(cat input.json)" "{}"
+
 tap_done

@@ -42,6 +42,9 @@ done
 summary=$("$WEFT_BIN" trace summary incast.trace --json)
 records=$(echo "$summary" | jq '[.endpoints[].records] | add')
 tap_run "trace qlog -o succeeds" "$WEFT_BIN" trace qlog incast.trace -o incast.sqlog
+cp incast.trace before.trace
+tap_run_fails "-o of qlog is the input: exit status 1" 1 "$WEFT_BIN" trace qlog incast.trace -o incast.trace
+tap_run "the input is unchanged" cmp incast.trace before.trace
 tap_is "each line begins with a record separator" \
     "$(LC_ALL=C grep -c "^$(printf '\036'){" incast.sqlog)" "$((records + 1))"
 tr -d '\036' <incast.sqlog >incast.jsonl

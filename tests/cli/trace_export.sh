@@ -101,6 +101,14 @@ if [ -w /dev/full ]; then
 else
     tap_skip "a full disk: exit status 1" "no /dev/full"
 fi
+cp run.db before.db
+ln -s run.db link.db
+ln run.db hard.db
+for out in run.db "$PWD/run.db" link.db hard.db; do
+    tap_run_fails "-o $(basename "$out") is the input: exit status 1" 1 "$WEFT_BIN" trace export run.db --format csv -o "$out"
+    tap_like "the error says so" "$(cat run.out)" "^weft trace export: cannot write $out: it is an input; name another file"
+    tap_run "the input is unchanged" cmp run.db before.db
+done
 tap_run_fails "-o in a directory that does not exist: exit status 1" 1 "$WEFT_BIN" trace export run.db --format csv -o no/such/file
 tap_run_fails "a missing input file: exit status 1" 1 "$WEFT_BIN" trace export missing --format csv
 tap_run_fails "no --format: usage error" 2 "$WEFT_BIN" trace export run.db
