@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -430,15 +431,18 @@ weft_status weft_records_check_path(const char *path, bool replace, struct weft_
             return weft_fail(error, WEFT_IO,
                              "cannot write %.400s: it is not a regular file; name another", path);
         }
-        return replace ? WEFT_OK
-                       : weft_fail(error, WEFT_EXISTS,
-                                   "%.400s exists already; name another file, or remove it", path);
+        if (!replace) {
+            return weft_fail(error, WEFT_EXISTS,
+                             "%.400s exists already; name another file, or remove it", path);
+        }
     }
-    const char *slash = strrchr(path, '/');
-    char folder[WEFT_RECORDS_PATH_BYTES];
-    snprintf(folder, sizeof(folder), "%.*s", slash != NULL ? (int)(slash - path + 1) : 1,
-             slash != NULL ? path : ".");
-    return access(folder, W_OK | X_OK) == 0
-               ? WEFT_OK
-               : weft_fail(error, WEFT_IO, "cannot write %.400s: %s", path, strerror(errno));
+    /* A file at the end of a link is created, or replaced, in its own directory. */
+    char *target = NULL;
+    const bool good =
+        weft_file_target(path, &target) == WEFT_OK && access(dirname(target), W_OK | X_OK) == 0;
+    weft_status status =
+        good ? WEFT_OK
+             : weft_fail(error, WEFT_IO, "cannot write %.400s: %s", path, strerror(errno));
+    free(target);
+    return status;
 }

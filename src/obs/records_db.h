@@ -34,8 +34,8 @@ weft_status weft_records_make(const char *const *inputs, uint32_t count, const c
                               bool replace, const char *command, struct weft_records_sum *sum_p,
                               struct weft_error *error);
 
-/* Check before a run that records may be written there. An existing file is rejected unless it is
- * to be replaced.
+/* Check before a run that records may be written there, at the end of links. An existing file is
+ * rejected unless it is to be replaced.
  * Errors:  WEFT_EXISTS, WEFT_IO. */
 weft_status weft_records_check_path(const char *path, bool replace, struct weft_error *error);
 

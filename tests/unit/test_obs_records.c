@@ -514,6 +514,12 @@ static void files_in_the_way(void **state)
     assert_int_equal(weft_records_check_path(place->folder, true, &error), WEFT_IO);
     assert_int_equal(weft_records_check_path("/nowhere/r.db", true, &error), WEFT_IO);
     assert_int_equal(weft_records_check_path("/dev/null", true, &error), WEFT_IO);
+    char link[300]; /* its directory exists, the directory that it names does not */
+    snprintf(link, sizeof(link), "%s/link.db", place->folder);
+    assert_int_equal(symlink("no-folder/r.db", link), 0);
+    assert_int_equal(weft_records_check_path(link, true, &error), WEFT_IO);
+    assert_int_equal(weft_records_check_path(link, false, &error), WEFT_IO);
+    assert_int_equal(unlink(link), 0);
     record_some(place, 10);
     make(place, false);
     assert_int_equal(weft_records_check_path(place->file, false, &error), WEFT_EXISTS);
