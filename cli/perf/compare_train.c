@@ -393,7 +393,7 @@ int weft_perf_compare_train(int argc, char **argv)
         {"check-steps", "N", "steps between evaluations", WEFT_OPTION_U32,
          &t->check_steps, .min = 1, .max = 1000000},
         {"give-up", "S", "report a job that has not reached the target after S seconds of\n"
-         "training as DNF; 0 = never",
+         "training as DNF (did not finish); 0 = never",
          WEFT_OPTION_U32, &t->give_up_s, .max = 86400},
         {"background", "LIST", "other traffic, SIZES:LOAD or none", WEFT_OPTION_CUSTOM,
          &t->backgrounds, .fallback = "none", .parse = weft_compare_list_cut},

@@ -161,7 +161,7 @@ void weft_perf_outcome_text(const struct weft_perf_outcome *outcome)
     printf("%-12s %.3f s, %.2f s a GB; the machine was %.0f %% busy\n", "CPU",
            (double)result->cpu_ns / 1e9, cpu_s_per_gb(result), 100 * result->machine_busy);
     if (result->dnf) {
-        printf("DNF: a round did not complete within %u s; %u of %u rounds were measured\n",
+        printf("DNF (did not finish): a round did not complete within %u s; %u of %u rounds were measured\n",
                outcome->job->round_s, result->rounds, outcome->job->rounds);
     } else if (result->rounds < outcome->job->rounds) {
         printf("interrupted: %u of %u rounds were measured\n", result->rounds,

@@ -54,8 +54,9 @@ static const struct pattern patterns[] = {
      .summary = "measure round trips of a message and its reply",
      .description =
          "One participant sends a message; the other replies with one of the same size as soon as\n"
-         "it has received it. A trip lasts from the send to the reply. Contents are checked;\n"
-         "connections persist over all trips.",
+         "it has received it. This is a round; it lasts from the send until the reply is complete.\n"
+         "Contents are checked; connections are kept for all rounds. A round that does not complete\n"
+         "within --give-up seconds ends the run, which is reported as DNF (did not finish).",
      .example = "  weft perf pingpong --bytes 64 --transport weft\n"
                 "  weft perf pingpong --lab demo --transport tcp-raw --json",
      .bytes = 64,
@@ -374,9 +375,9 @@ int weft_perf_rounds(int argc, char **argv)
                                    WEFT_OPTION_U32, &o.senders, .min = 1, .max = 256},
         {"bytes", "N", "bytes of a message, a multiple of 4", WEFT_OPTION_U32, &o.job.bytes,
          .min = 4, .max = MESSAGE_BYTES_MAX},
-        {"rounds", "N", which == WEFT_PERF_PINGPONG ? "round trips" : "measured rounds",
+        {"rounds", "N", "measured rounds",
          WEFT_OPTION_U32, &o.job.rounds, .min = 1, .max = ROUNDS_MAX},
-        {"warmup", "N", "unmeasured rounds before them", WEFT_OPTION_U32, &o.job.warmup,
+        {"warmup", "N", "rounds before these, which are not measured", WEFT_OPTION_U32, &o.job.warmup,
          .max = ROUNDS_MAX},
         {"gap", "MS", "pause between rounds", WEFT_OPTION_U32, &o.job.gap_ms, .max = 10000},
         {"transport", "NAME",
@@ -403,9 +404,11 @@ int weft_perf_rounds(int argc, char **argv)
          WEFT_OPTION_U32, &o.job.busy_poll_us, .max = 10000},
         {"quiet", "MS", "udp-raw: end a round after MS milliseconds without a packet",
          WEFT_OPTION_U32, &o.job.quiet_ms, .min = 1, .max = 10000},
-        {"seed", "N", "seed of drops at the sender and of send orders", WEFT_OPTION_U64,
+        {"seed", "N", "seed of --drop-at-sender and of the order of messages", WEFT_OPTION_U64,
          .value = &o.job.seed},
-        {"give-up", "S", "time limit of a round; then the run ends as DNF",
+        {"give-up", "S",
+         "end the run, as DNF (did not finish), if a round takes longer than S\n"
+         "seconds",
          WEFT_OPTION_U32, &o.job.round_s, .min = 1, .max = 3600},
         {"lab", "NAME", "run on the hosts of this lab (`weft lab up`)", WEFT_OPTION_STRING, &o.lab,
          .fallback = "loopback"},

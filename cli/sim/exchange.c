@@ -223,19 +223,19 @@ int weft_cli_sim_exchange(int argc, char **argv)
     const struct weft_option options[] = {
         {"pattern", "NAME", "traffic pattern of a round", WEFT_OPTION_CHOICE, &config.pattern,
          .choices = patterns},
-        {"hosts", "N", "hosts of alltoall; receivers of outcast; mappers, and as many\n"
-                       "reducers, of shuffle; workers of step",
+        {"hosts", "N", "alltoall: hosts; outcast: receivers; shuffle: mappers, and as many\n"
+                       "reducers; step: workers",
          WEFT_OPTION_U32, &config.hosts, .min = 2, .max = WEFT_EXCHANGE_HOSTS_MAX},
         {"bytes", "N", "bytes of a message, or of a push in a step; a multiple of 4",
          WEFT_OPTION_U64, &config.message_bytes, .min = 4, .max = 100000000},
-        {"request-bytes", "N", "step: bytes of a pull's id list", WEFT_OPTION_U64,
+        {"request-bytes", "N", "step: bytes of a request", WEFT_OPTION_U64,
          &config.request_bytes, .min = 4, .max = 100000000},
-        {"reply-bytes", "N", "step: bytes of the reply to a pull", WEFT_OPTION_U64,
+        {"reply-bytes", "N", "step: bytes of a reply", WEFT_OPTION_U64,
          &config.reply_bytes,
          .min = 4, .max = 100000000},
         {"rate-mbps", "N", "rate of every link", WEFT_OPTION_U64, &rate_mbps, .min = 1,
          .max = 1000000},
-        {"rtt-us", "N", "base round trip", WEFT_OPTION_U64, &rtt_us, .max = 1000000},
+        {"rtt-us", "N", "round-trip time without queueing (base round trip)", WEFT_OPTION_U64, &rtt_us, .max = 1000000},
         {"host-us", "N", "delay from a packet's arrival until its host processes it",
          WEFT_OPTION_U64, &host_us, .max = 1000000},
         {"buffer-kb", "N", "buffer of each downlink, in 1,000 bytes", WEFT_OPTION_U64, &buffer_kb,
@@ -259,15 +259,22 @@ int weft_cli_sim_exchange(int argc, char **argv)
     };
     const struct weft_command command = {
         .name = "sim exchange",
-        .summary = "run rounds with bidirectional traffic or several receivers, in virtual time",
+        .summary = "measure rounds of all-to-all, one-to-many and training traffic, in virtual time",
         .description =
-        "alltoall: every host sends a message to every other host. outcast: one host sends to all\n"
-        "others. shuffle: every mapper sends to every reducer. step: the messages of a training\n"
-        "step with a parameter server: the reply, then push, request and CLOCK. A round lasts\n"
-        "from the start signal to all senders to the last completion at a receiver. ideal = wire\n"
-        "time of the data on the busiest link, headers included, + the base round trip; for a\n"
-        "step, + the wire time of the first reply, and one more round trip, because CLOCK follows\n"
-        "the acknowledgement of the push. Exit status 1 if a round does not complete.",
+        "All hosts are connected to one switch. A round begins when the previous one has ended, and\n"
+        "ends when every message of the pattern is complete at its receiver:\n"
+        "  alltoall  every host sends a message to every other host\n"
+        "  outcast   one host sends a message to each of the others\n"
+        "  shuffle   every mapper sends a message to every reducer\n"
+        "  step      a training step: a parameter server sends the model to each worker (the\n"
+        "            reply), and each worker sends its update (the push), the list of ids that it\n"
+        "            reads next (the request) and, when its push is acknowledged, the end of its\n"
+        "            step (CLOCK)\n"
+        "\n"
+        "Round times are printed in ms and divided by the ideal: the time that all data of a round,\n"
+        "with packet headers, takes on the busiest link, plus one base round trip; for a step also\n"
+        "the time of the first reply on the link, and another round trip before CLOCK. Exit status\n"
+        "1 if a round does not complete.",
         .example = "  weft sim exchange --hosts 8 --rate-mbps 25 --bytes 62500 --buffer-kb 450\n"
                    "  weft sim exchange --pattern step --rate-mbps 200 --bytes 148000",
         .options = options,

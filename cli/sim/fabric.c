@@ -245,9 +245,9 @@ int weft_cli_sim_fabric(int argc, char **argv)
     }
     const struct weft_option options[] = {
         {"level", "L",
-         "flow: transfers as rates on links, up to 1,000 workers. packet:\n"
-         "production endpoints on simulated links, up to 64 hosts; a large run\n"
-         "takes minutes",
+         "flow: a transfer is a rate on each link of its path, up to 1,000\n"
+         "workers. packet: packets of weft's endpoints on simulated links, up to\n"
+         "64 hosts; a large run takes minutes",
          WEFT_OPTION_CHOICE, &config->level, .choices = levels},
         {"workers", "N", "worker hosts", WEFT_OPTION_U32, &config->workers, .min = 1,
          .max = WEFT_FABRIC_WORKERS_MAX},
@@ -310,21 +310,26 @@ int weft_cli_sim_fabric(int argc, char **argv)
         .name = "sim fabric",
         .summary = "simulate a training job with the transfer scheduler, at flow or packet level",
         .description =
-            "Workers read the model, compute and push updates, in virtual time. --level flow:\n"
-            "transfers are rates on links. --level packet: messages of weft's endpoints on "
-            "simulated\n"
-            "links, each with the start and the rate that the planner grants.\n"
+            "Workers repeat, in virtual time: read the model from the servers, compute, push an\n"
+            "update. --policy selects who sends when:\n"
+            "  fair              all hosts send at once and share the links\n"
+            "  fifo              the transfer scheduler grants transfers in the order of requests\n"
+            "  order             it grants the transfer first that would complete first\n"
+            "  order+bound       and promotes or drops updates, so that no delay exceeds --tau-max\n"
+            "  +aggregation      and workers' hosts sum updates of other workers on the way\n"
+            "  +cut-through      and sums are forwarded chunk by chunk\n"
+            "  +admission        and at most --read-credits workers are between read and commit\n"
+            "  tree...           all-reduce without servers, planned by the scheduler; --mode sync\n"
+            "  ring, halving-doubling\n"
+            "                    all-reduce without servers and scheduler; --mode sync\n"
             "\n"
-            "Policies: with fair all hosts send at once and share links. With fifo and the five\n"
-            "policies that --policy lists after it the planner of the transfer scheduler grants\n"
-            "transfers. ring, halving-doubling and the planner's tree policies are all-reduce, for\n"
-            "--mode sync.\n"
+            "With --level flow transfers are rates on links; with --level packet they are messages of\n"
+            "weft's endpoints, each with the start and the rate that the planner grants.\n"
             "\n"
-            "The delay of an update is the number of other updates committed since its worker's "
-            "read.\n"
-            "The same seed gives the same result; only plan_us depends on this machine. Exit "
-            "status 1\n"
-            "if a check of the run fails.",
+            "The delay of an update is the number of other updates that were applied (committed)\n"
+            "between its worker's read and its own commit. The same seed gives the same result,\n"
+            "except for the times of planning, which are measured on this machine. Exit status 1 if\n"
+            "a check of the run fails. docs/SIMULATOR.md describes policies and settings.",
         .example = "  weft sim fabric --compute fixed --model-bytes 0 --policy order\n"
                    "  weft sim fabric --network NS2 --policy order+bound --tau-max 45 --json\n"
                    "  weft sim fabric --grid --mode sync --policy tree+cut-through",

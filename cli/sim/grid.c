@@ -244,19 +244,21 @@ int weft_cli_sim_grid(int argc, char **argv)
     static const char *const networks[] = {"1g", "40g", "both", NULL};
     uint32_t network = 2;
     const struct weft_option options[] = {
-        {"thin", NULL, "the part that fits in a test run", WEFT_OPTION_FLAG,
+        {"thin", NULL, "a subset of the cells, with fewer rounds", WEFT_OPTION_FLAG,
          .value = &grid.config.thin},
-        {"network", "NAME", "1g (250 KB, 50 us), 40g (10 MB, 10 us) or both", WEFT_OPTION_CHOICE,
+        {"network", "NAME",
+         "1g: 1 Gbit/s, 50 us round trip, messages of 250 KB; 40g: 40 Gbit/s,\n"
+         "10 us, 10 MB; or both", WEFT_OPTION_CHOICE,
          .value = &network, .choices = networks},
-        {"rounds", "N", "rounds of each cell; default 500, or as many as fit in the thin grid",
+        {"rounds", "N", "rounds of each cell; default 500, with --thin fewer",
          WEFT_OPTION_U32, .value = &grid.config.rounds, .min = 1, .max = WEFT_INCAST_ROUNDS_MAX,
          .fallback = ""},
-        {"senders", "N", "only the cells with N senders (1, 8, 16 or 64)", WEFT_OPTION_U32,
+        {"senders", "N", "only the cells with N senders: 1, 8, 16 or 64", WEFT_OPTION_U32,
          .value = &grid.config.senders, .min = 1, .max = 64, .fallback = "all"},
         {"seed", "N", "seed of every cell", WEFT_OPTION_U64, .value = &grid.config.seed},
         {"cc", "NAME", "congestion control", WEFT_OPTION_STRING, .value = &grid.config.cc_name,
          .fallback = ""},
-        {"jobs", "N", "concurrent processes", WEFT_OPTION_U32, .value = &grid.jobs, .min = 1,
+        {"jobs", "N", "number of cells that run at the same time", WEFT_OPTION_U32, .value = &grid.jobs, .min = 1,
          .max = JOBS_MAX},
         WEFT_METRICS_OPTIONS(&grid.metrics),
         {"json", NULL, "print the cells as one JSON object", WEFT_OPTION_FLAG,
@@ -267,10 +269,16 @@ int weft_cli_sim_grid(int argc, char **argv)
         .name = "sim grid",
         .summary = "run the incast grid: compare the round time of every cell with its limit",
         .description =
-            "Columns p50, p99 and max are round times divided by the ideal; limit is that of p99.\n"
-            "Cells with burst loss and those without a limit are only reported. Exit status 1 if "
-            "a\n"
-            "cell exceeds its limit or fails.",
+            "In an incast round W senders send a message each to one receiver at the same time\n"
+            "(`weft sim incast`). The grid is a fixed list of cells: each is one combination of\n"
+            "network, number of senders, switch buffer, packet loss and loss bound (the fraction of\n"
+            "a message that may be missing), and is run in a process of its own.\n"
+            "\n"
+            "One line is printed per cell. p50, p99 and max are round times divided by the ideal,\n"
+            "the time of a round whose packets cross the receiver's link without a gap. limit is\n"
+            "the highest p99 that the cell may have; a cell without one, such as those with burst\n"
+            "loss, is only reported. A cell that exceeds a limit, or whose run fails, is marked\n"
+            "OVER, and the exit status is then 1.",
         .example = "  weft sim grid --thin\n  weft sim grid --network 40g --senders 8 --jobs 2",
         .options = options,
     };
