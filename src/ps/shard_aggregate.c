@@ -37,11 +37,15 @@ enum aggregate_state {
 /* Buffer of one message, from posting it to the reply's SENT event. */
 struct shard_aggregate {
     enum aggregate_state state;
-    bool stale; /* OPEN, but its connection was replaced */
+    bool stale;   /* OPEN, but its connection was replaced */
+    bool stopped; /* OPEN, and others passed it: it has no part in the time any more */
     uint16_t table;
     weft_expect_id expect;
     weft_peer peer;
-    struct shard_part since; /* OPEN: at its first chunk */
+    struct shard_part since; /* OPEN: at its first chunk; also the next three */
+    uint64_t begun;          /* sequence number of its first chunk */
+    uint64_t bytes;
+    uint64_t passed; /* bytes of aggregates that began later and have ended */
     uint8_t *memory;         /* (WEFT_AGGREGATE_BYTES_MAX,) */
     uint8_t answer[WEFT_RPC_REPLY_BYTES];
 };
@@ -64,6 +68,8 @@ struct weft_shard_aggregates {
     struct shard_aggregator *aggregators; /* (aggregators_max,) */
     struct shard_aggregate *slots;        /* ordered by aggregator */
     uint32_t slot_count;
+    uint32_t arriving; /* OPEN, and not stopped */
+    uint64_t begun;
     bool ready; /* a reply waits for the transport */
     bool lacks; /* the transport had no room for an expectation */
 };
@@ -543,6 +549,43 @@ static void record(struct weft_shard *shard, uint16_t table, uint64_t at_ns,
     }
 }
 
+/* A part of the time for an aggregate that is not arriving would make the others look faster. How
+ * much of it has arrived is not known before its end; but its part is as large as that of others,
+ * so if others that began later had as many bytes and have ended, its sender has stopped. True: one
+ * is found to have stopped now, so the part of the aggregate that ends is not known. */
+static bool find_stopped(struct weft_shard *shard, const struct shard_aggregate *ends,
+                         uint64_t at_ns)
+{
+    struct weft_shard_aggregates *all = shard->aggregates;
+    bool any = false;
+    for (uint32_t i = 0; all->arriving > 0 && i < all->slot_count; i++) {
+        struct shard_aggregate *other = &all->slots[i];
+        if (other->state != AGGREGATE_OPEN || other->stopped || other->begun >= ends->begun) {
+            continue;
+        }
+        other->passed += ends->bytes;
+        if (other->passed >= other->bytes) {
+            other->stopped = any = true;
+            all->arriving--;
+            (void)weft_shard_sum_ends(shard, at_ns);
+        }
+    }
+    return any;
+}
+
+/* The part of the time up to the end of this aggregate; none if it had stopped. */
+static struct shard_part part_ends(struct weft_shard *shard, struct shard_aggregate *slot,
+                                   const struct weft_msg_event *event)
+{
+    if (slot->stopped) {
+        return slot->since;
+    }
+    const struct shard_part until = weft_shard_sum_ends(shard, event->at_ns);
+    shard->aggregates->arriving--;
+    const bool is_whole = event->outcome == WEFT_MSG_COMPLETE && !slot->stale;
+    return is_whole && find_stopped(shard, slot, event->at_ns) ? slot->since : until;
+}
+
 /* The arrival rate of the message is the rate of each update in it, and its size is reported for
  * each. */
 static void measure(struct weft_shard *shard, const struct shard_aggregate *slot,
@@ -565,7 +608,7 @@ static void received(struct weft_shard *shard, struct shard_aggregate *slot,
                      const struct weft_msg_event *event, uint64_t now_ns)
 {
     const uint64_t begin_ns = shard_clock_ns(shard);
-    const struct shard_part until = weft_shard_sum_ends(shard, event->at_ns);
+    const struct shard_part until = part_ends(shard, slot, event);
     const size_t bytes = (size_t)event->total * event->elem_bytes;
     struct weft_rpc_tag tag;
     struct weft_rpc_request request;
@@ -681,8 +724,12 @@ bool weft_shard_aggregate_event(struct weft_shard *shard, const struct weft_msg_
     if (event->type == WEFT_EVENT_OPEN) {
         WEFT_ASSERT(slot->state == AGGREGATE_POSTED);
         slot->state = AGGREGATE_OPEN;
-        slot->stale = false;
+        slot->stale = slot->stopped = false;
         slot->since = weft_shard_sum_begins(shard, event->at_ns);
+        slot->begun = ++all->begun;
+        slot->bytes = (uint64_t)event->total * event->elem_bytes;
+        slot->passed = 0;
+        all->arriving++;
         shard->workers[shard->config.workers_max + index_of(all, slot)].request_ns = now_ns;
         shard->busy_count++;
     } else if (event->type == WEFT_EVENT_RECEIVED) {

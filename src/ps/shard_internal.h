@@ -414,12 +414,13 @@ void weft_shard_update_applied(struct weft_shard *shard, const struct shard_slot
                                double squares);
 /* Time in which aggregates arrive, and bytes of updates that arrive directly meanwhile, since the
  * start. While several aggregates arrive each has an equal part of both: the time of all of them
- * together is then that of the link. */
+ * together is then that of the link. One whose sender has stopped has none (shard_aggregate.c). */
 struct shard_part {
     uint64_t ns;
     uint64_t came;
 };
-/* An aggregate begins to arrive, and ends, whether it is applied or not: the parts by then. */
+/* An aggregate begins to arrive, and ends or stops, whether it is applied or not: the parts by
+ * then. */
 struct shard_part weft_shard_sum_begins(struct weft_shard *shard, uint64_t at_ns);
 struct shard_part weft_shard_sum_ends(struct weft_shard *shard, uint64_t at_ns);
 /* An aggregate that was applied. */

@@ -39,11 +39,14 @@ struct came {
 };
 
 /* Arrival rate of an update. Bytes that arrived at the first instant, or at the first after a
- * pause, took an unknown time, and are not counted. */
+ * pause, took an unknown time, and are not counted. Nor are windows in which aggregates arrived:
+ * how many bytes of them is known only at their end. */
 struct arrival {
     uint64_t first_ns; /* since the last pause; 0 = nothing arrived */
     uint64_t last_ns;
     uint64_t came; /* total bytes at the shard, at last_ns */
+    uint64_t sums; /* aggregates that had begun or ended, at last_ns */
+    bool is_beside_sum; /* an aggregate arrived during the window */
     struct came window;
     struct came total; /* windows */
     struct came alone; /* windows in which almost nothing else arrived */
@@ -69,6 +72,7 @@ struct weft_shard_updates {
                        * pushes in the table; 0 = none */
     uint64_t came;    /* total bytes of updates */
     uint32_t sums;    /* aggregates that are arriving */
+    uint64_t sums_changed; /* times that one began or ended */
     struct shard_part part;
     struct shard_part until; /* time, and `came`, up to which `part` was computed */
     struct weft_shard_committed *ring;
@@ -130,13 +134,17 @@ static void add(struct came *to, const struct came *from)
 
 static void end_window(struct arrival *a)
 {
-    if (a->window.bytes >= WINDOW_BYTES) {
+    if (a->window.bytes < WINDOW_BYTES) {
+        return;
+    }
+    if (!a->is_beside_sum) {
         add(&a->total, &a->window);
         if (a->window.bytes * WEFT_PPM >= a->window.all * ALONE_PPM) {
             add(&a->alone, &a->window);
         }
-        a->window = (struct came){0};
     }
+    a->window = (struct came){0};
+    a->is_beside_sum = false;
 }
 
 static uint64_t rate_bps(uint64_t bytes, uint64_t took_ns)
@@ -316,13 +324,16 @@ void weft_shard_update_arrived(struct weft_shard *shard, const struct shard_slot
     if (a->first_ns == 0 || now_ns - a->last_ns > pause_ns) {
         a->first_ns = now_ns;
         a->window = (struct came){0};
+        a->is_beside_sum = false;
     } else if (now_ns > a->first_ns) {
         a->window.bytes += bytes;
         a->window.all += shard->updates->came - a->came;
         a->window.took_ns += now_ns - a->last_ns;
+        a->is_beside_sum |= shard->updates->sums > 0 || a->sums != shard->updates->sums_changed;
     }
     a->last_ns = now_ns;
     a->came = shard->updates->came;
+    a->sums = shard->updates->sums_changed;
 }
 
 static struct shard_part divide(struct weft_shard_updates *u, uint64_t at_ns)
@@ -340,6 +351,7 @@ struct shard_part weft_shard_sum_begins(struct weft_shard *shard, uint64_t at_ns
 {
     const struct shard_part part = divide(shard->updates, at_ns);
     shard->updates->sums++;
+    shard->updates->sums_changed++;
     return part;
 }
 
@@ -348,6 +360,7 @@ struct shard_part weft_shard_sum_ends(struct weft_shard *shard, uint64_t at_ns)
     const struct shard_part part = divide(shard->updates, at_ns);
     WEFT_ASSERT(shard->updates->sums > 0);
     shard->updates->sums--;
+    shard->updates->sums_changed++;
     return part;
 }
 

@@ -160,9 +160,11 @@ struct weft_shard_committed {
     uint64_t closed; /* of these, closed, this one included */
     bool late;       /* refused: delay_max; not counted in `closed` nor applied */
     double norm;     /* Euclidean, of the values that were applied, before the optimizer */
-    /* bit/s of messages, idle periods excluded; 0 = too little data. */
+    /* bit/s of messages, idle periods excluded; 0 = too little data. Of an update that arrived
+     * directly only the periods count in which no AGGREGATE arrived. */
     uint64_t rate_bps;  /* of this update */
-    uint64_t alone_bps; /* of this update, while no other update arrived */
+    uint64_t alone_bps; /* of this update, in periods in which at least nine tenths of the bytes
+                         * that arrived were its own; 0 also if it was only in AGGREGATEs */
     uint64_t all_bps;   /* of all updates, while this one arrived */
     uint32_t members;   /* updates in the AGGREGATE that contained its pushes, the most if they were
                          * in several; 0 = in none */

@@ -450,6 +450,75 @@ static void rates_of_sums_together(void **state)
     assert_true(two_bps > one_bps - one_bps / 16 && two_bps < one_bps + one_bps / 16);
 }
 
+/* Send an aggregate whose sender stops after the first chunk. */
+static struct fake_message *begin_sum(struct bench *b, uint32_t clock, const uint8_t *message,
+                                      size_t bytes)
+{
+    struct fake_message *m = b->net->messages;
+    send(b, BOX, WEFT_RPC_AGGREGATE, clock, message, bytes);
+    assert_true(fake_step(b->net));
+    poll_all(b);
+    while (!m->live || !m->open) {
+        m++;
+        assert_true(m < b->net->messages + FAKE_MESSAGES);
+    }
+    assert_int_equal(m->from, BOX);
+    m->held = true;
+    return m;
+}
+
+/* The report of worker 0's update of a clock, in a sum with worker 1's. */
+static struct weft_shard_committed sum_of(struct bench *b, uint32_t clock)
+{
+    static uint8_t message[WIDE_BYTES];
+    struct weft_shard_committed of[2];
+    const size_t bytes = lay_out_wide(b, clock, message);
+    send(b, BOX, WEFT_RPC_AGGREGATE, clock, message, bytes);
+    assert_int_equal(answer(b), WEFT_RPC_OK);
+    for (uint32_t i = 0; i < 2; i++) {
+        clock_of(b, WORKER + i, clock);
+        assert_true(weft_shard_take_committed(b->shard, &of[i]));
+    }
+    assert_int_equal(of[0].members, 2);
+    return of[0];
+}
+
+/* A sum has stopped when another one that began later, and is as long, has arrived. From then on it
+ * has no part of the time, so the others measure the rate of the link. */
+static void a_sum_that_stops_has_no_part(void **state)
+{
+    (void)state;
+    static uint8_t message[WIDE_BYTES];
+    enum { STOPPED_CLOCK = 4 };
+    const uint64_t link_bps = rate_of_two(false);
+    struct weft_table_spec spec = asp;
+    struct weft_shard_committed of;
+    spec.dim = WIDE;
+    struct bench *b = opened(spec);
+    b->net->packet_bytes = 1408;
+    const size_t bytes = lay_out_wide(b, STOPPED_CLOCK, message);
+    struct fake_message *stopped = begin_sum(b, STOPPED_CLOCK, message, bytes);
+    assert_int_equal(sum_of(b, 1).rate_bps, 0);
+    for (uint32_t clock = 2; clock <= 5; clock++) {
+        if (clock == STOPPED_CLOCK) { /* it continues; its own rate is not known */
+            stopped->held = false;
+            run(b);
+            assert_int_equal(weft_shard_counters(b->shard)->aggregates, STOPPED_CLOCK);
+            clock_of(b, WORKER, clock);
+            clock_of(b, OTHER, clock);
+            for (uint32_t i = 0; i < 2; i++) {
+                assert_true(weft_shard_take_committed(b->shard, &of));
+                assert_true(of.members == 2 && of.rate_bps == 0 && of.sum_bytes == bytes);
+            }
+            continue;
+        }
+        of = sum_of(b, clock);
+        assert_true(of.rate_bps > link_bps - link_bps / 16);
+        assert_true(of.rate_bps < link_bps + link_bps / 16);
+    }
+    bench_free(b);
+}
+
 /* Windows with requests since `before`, and the workers and connections in them. */
 static void check_active(struct bench *b, const struct weft_shard_counters *before,
                          uint64_t windows, uint64_t workers, uint64_t connections)
@@ -875,6 +944,37 @@ static uint16_t update(struct bench *b, uint32_t node, uint32_t clock, uint64_t 
     return answer(b);
 }
 
+/* The report of an update of many pushes. An aggregate may be arriving all the time. */
+static struct weft_shard_committed update_beside(bool is_beside_sum)
+{
+    enum { PUSHES = 300 };
+    static uint8_t message[4096];
+    struct bench *b = opened(asp);
+    struct weft_shard_committed of;
+    if (is_beside_sum) {
+        const size_t bytes = lay_out(b, &usual, message);
+        (void)begin_sum(b, 1, message, bytes);
+    }
+    for (uint32_t i = 1; i <= PUSHES; i++) {
+        assert_int_equal(update(b, WORKER, 1, usual.number + i), WEFT_RPC_OK);
+    }
+    clock_of(b, WORKER, 1);
+    assert_true(weft_shard_take_committed(b->shard, &of));
+    bench_free(b);
+    return of;
+}
+
+/* An update is not alone, and does not measure its uplink, while a sum arrives: the bytes of the
+ * sum are not known yet. */
+static void who_is_beside_a_sum_is_not_alone(void **state)
+{
+    (void)state;
+    const struct weft_shard_committed alone = update_beside(false), beside = update_beside(true);
+    assert_true(alone.rate_bps > 0);
+    assert_true(alone.alone_bps == alone.rate_bps && alone.all_bps == alone.rate_bps);
+    assert_true(beside.rate_bps == 0 && beside.alone_bps == 0 && beside.all_bps == 0);
+}
+
 /* A sum with a push of an update that was refused as late is refused, whatever its base. */
 static void a_late_update_is_in_no_sum(void **state)
 {
@@ -1158,6 +1258,8 @@ int main(void)
         cmocka_unit_test(counts_once_whichever_way),
         cmocka_unit_test(sizes_are_reported),
         cmocka_unit_test(rates_of_sums_together),
+        cmocka_unit_test(a_sum_that_stops_has_no_part),
+        cmocka_unit_test(who_is_beside_a_sum_is_not_alone),
         cmocka_unit_test(each_member_has_a_delay),
         cmocka_unit_test(unknown_bases_have_no_delay),
         cmocka_unit_test(a_late_update_is_in_no_sum),
