@@ -20,12 +20,22 @@ static void start_sum(struct weft_planner *planner, uint32_t group)
     }
 }
 
+/* End all transfers of a group. Sums that wait behind its sum follow it. */
 static void end_transfers(struct weft_planner *planner, uint32_t group)
 {
+    uint64_t servers = 0; /* bits: those whose links had a booking of the sum */
     for (uint32_t i = planner->active_count; i-- > 0;) {
         struct planner_transfer *transfer = &planner->transfers[planner->active[i]];
         if (transfer->group == group) {
+            servers |= transfer->kind == WEFT_PLANNER_GRANT_GROUP
+                           ? UINT64_C(1) << transfer->server
+                           : 0;
             planner_transfer_end(planner, transfer);
+        }
+    }
+    for (uint32_t s = 0; servers != 0; s++, servers >>= 1) {
+        if ((servers & 1) != 0) {
+            planner_sums_follow(planner, planner->config.server_host[s]);
         }
     }
 }

@@ -308,11 +308,11 @@ static uint32_t grant_two_groups(struct weft_planner_decision members[8])
 }
 
 /* Deliver the members of two sums. The planned transfers of both, the second behind the first, and
- * a member of the first. */
-static void make_two_sums(struct weft_planner_decision sums[2], uint32_t *member_p)
+ * the workers in the first; returns their number. */
+static uint32_t make_two_sums(struct weft_planner_decision sums[2], uint32_t workers[8])
 {
     struct weft_planner_decision d, members[8];
-    uint32_t sum_count = 0;
+    uint32_t sum_count = 0, first = 0;
     const uint32_t count = grant_two_groups(members);
     for (uint32_t i = 0; i < count; i++) {
         assert_int_equal(weft_planner_delivered(rig.planner, members[i].transfer, rig.now_ns),
@@ -331,36 +331,47 @@ static void make_two_sums(struct weft_planner_decision sums[2], uint32_t *member
         sums[1] = d;
     }
     for (uint32_t i = 0; i < count; i++) {
-        *member_p = members[i].group == sums[0].group ? members[i].worker : *member_p;
+        if (members[i].group == sums[0].group) {
+            workers[first++] = members[i].worker;
+        }
     }
     assert_int_equal(sum_count, 2);
+    assert_true(first >= 2);
     assert_true(sums[1].booking.start_ns >= sums[0].booking.end_ns);
+    return first;
 }
 
-/* A sum arrives, early or late, as reported for the first of its members: the sum that waits at
- * another aggregator is sent now, not at its planned time. A member that is committed without the
- * sum says nothing about it. */
-static void sums_follow(uint64_t numerator, bool is_direct)
+/* Let this many quarters of the planned time of a sum pass. */
+static void pass(const struct weft_booking *booking, uint64_t quarters)
 {
-    struct weft_planner_decision sums[2] = {{0}}, d = {0};
-    uint32_t member = 0;
-    make_two_sums(sums, &member);
-    const struct weft_booking *first = &sums[0].booking;
-    const uint64_t end_ns = first->start_ns + (first->end_ns - first->start_ns) * numerator / 4;
+    struct weft_planner_decision d;
+    const uint64_t end_ns =
+        booking->start_ns + (booking->end_ns - booking->start_ns) * quarters / 4;
     while (weft_planner_deadline(rig.planner) < end_ns) {
         rig.now_ns = weft_planner_deadline(rig.planner);
         (void)plan(WEFT_PLANNER_GRANT_GROUP, &d);
     }
     rig.now_ns = end_ns;
+}
+
+/* A sum arrives, early or late, as reported for the first of its members: the sum that waits at
+ * another aggregator is sent now, not at its planned time. A member that is committed without the
+ * sum says nothing about it. */
+static void sums_follow(uint64_t quarters, bool is_direct)
+{
+    struct weft_planner_decision sums[2] = {{0}}, d = {0};
+    uint32_t workers[8];
+    (void)make_two_sums(sums, workers);
+    pass(&sums[0].booking, quarters);
     if (is_direct) {
-        assert_int_equal(weft_planner_committed(rig.planner, member, -1, rig.now_ns), WEFT_OK);
+        assert_int_equal(weft_planner_committed(rig.planner, workers[0], -1, rig.now_ns), WEFT_OK);
         assert_int_equal(plan(WEFT_PLANNER_GRANT_GROUP, &d), 0);
         assert_int_equal(weft_planner_delivered(rig.planner, sums[0].transfer, rig.now_ns),
                          WEFT_OK);
         weft_planner_free(rig.planner);
         return;
     }
-    assert_int_equal(weft_planner_sum_arrived(rig.planner, member, 0, rig.now_ns), WEFT_OK);
+    assert_int_equal(weft_planner_sum_arrived(rig.planner, workers[0], 0, rig.now_ns), WEFT_OK);
     assert_true(plan(WEFT_PLANNER_GRANT_GROUP, &d) == 1 && d.is_revised);
     assert_int_equal(d.transfer, sums[1].transfer);
     assert_int_equal(d.booking.start_ns, rig.now_ns);
@@ -375,8 +386,32 @@ static void sums_follow_an_early_or_late_one(void **state)
     sums_follow(3, true);
 }
 
-/* The same, where the members of the second sum have arrived since the last plan: its transfer is
- * not announced yet. */
+/* All members of the first sum leave, or are committed without it: nothing of it will arrive, and
+ * the second sum is sent now. */
+static void a_sum_follows_a_group_that_ends(void **state)
+{
+    (void)state;
+    for (uint32_t leave = 0; leave < 2; leave++) {
+        struct weft_planner_decision sums[2] = {{0}}, d = {0};
+        uint32_t workers[8];
+        const uint32_t count = make_two_sums(sums, workers);
+        pass(&sums[0].booking, 1);
+        for (uint32_t i = 0; i < count; i++) {
+            assert_int_equal(plan(WEFT_PLANNER_GRANT_GROUP, &d), 0);
+            assert_int_equal(
+                leave ? weft_planner_worker_left(rig.planner, workers[i], rig.now_ns)
+                      : weft_planner_committed(rig.planner, workers[i], -1, rig.now_ns),
+                WEFT_OK);
+        }
+        assert_true(plan(WEFT_PLANNER_GRANT_GROUP, &d) == 1 && d.is_revised);
+        assert_int_equal(d.transfer, sums[1].transfer);
+        assert_int_equal(d.booking.start_ns, rig.now_ns);
+        weft_planner_free(rig.planner);
+    }
+}
+
+/* A sum arrives, and the members of the second one have arrived since the last plan: its transfer
+ * is not announced yet. */
 static void a_new_sum_follows(void **state)
 {
     enum { SECOND = 1, FIRST = 2 }; /* on the link */
@@ -417,6 +452,7 @@ int main(void)
         cmocka_unit_test(a_sum_is_told_of_members_that_left),
         cmocka_unit_test(a_group_without_members_ends),
         cmocka_unit_test(sums_follow_an_early_or_late_one),
+        cmocka_unit_test(a_sum_follows_a_group_that_ends),
         cmocka_unit_test(a_new_sum_follows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
