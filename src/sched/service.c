@@ -421,6 +421,7 @@ static void granted_in_group(struct weft_sched_service *service,
 {
     struct service_worker *w = &service->workers[d->worker];
     service->flying += w->state == UPDATE_WAITING;
+    w->is_regrouped |= w->state == UPDATE_FLYING && w->hop > 0;
     w->state = UPDATE_FLYING;
     w->position = d->position;
     w->revision++;
@@ -438,11 +439,6 @@ static void granted_in_group(struct weft_sched_service *service,
     }
 }
 
-static bool is_in_sum(const struct service_worker *w, const struct service_worker *of)
-{
-    return w->state == UPDATE_FLYING && w->hop == of->hop && w->group == of->group;
-}
-
 /* A member without bytes for a shard sends nothing to it, so the aggregator must not wait for it.
  * The decisions for all members of a group are made together; the numbers do not change when a
  * member leaves. */
@@ -452,8 +448,8 @@ static void count_members(struct weft_sched_service *service, struct service_wor
     uint64_t largest[WEFT_SCHED_SHARDS_MAX] = {0}, bytes[WEFT_SCHED_SHARDS_MAX] = {0};
     for (uint32_t i = 0; i < service->config.workers; i++) {
         const struct service_worker *other = &service->workers[i];
-        all += is_in_sum(other, w);
-        for (uint32_t s = 0; is_in_sum(other, w) && s < service->config.shards; s++) {
+        all += service_is_in_sum(other, w);
+        for (uint32_t s = 0; service_is_in_sum(other, w) && s < service->config.shards; s++) {
             members[s] += other->shares[s].bytes > 0;
             largest[s] = weft_max_u64(largest[s], other->shares[s].bytes);
             bytes[s] += other->shares[s].bytes;

@@ -41,6 +41,13 @@ struct service_grant {
     uint32_t members;    /* with a hop: of the sum, with bytes for this shard */
     uint64_t largest;    /* with a hop: the bytes of the largest of these members */
     uint64_t others;     /* with a hop: the bytes of all other members together */
+    /* With a hop: rates and bytes of the last sums of its group that were measured. Two, because an
+     * aggregator may send a group in two parts. */
+    struct {
+        uint64_t bps;
+        uint64_t bytes;
+    } measured[2];
+    uint32_t measured_next;
 };
 
 /* A worker's read, in a job with read credits. */
@@ -80,6 +87,7 @@ struct service_worker {
     uint64_t hop_transfer; /* to the aggregator, not delivered; 0 = none */
     bool is_new_member;    /* member of a group of which not all members' decisions have been
                             * processed */
+    bool is_regrouped;     /* FLYING: it was in another group before, whose sum may have arrived */
     uint64_t revision;
     uint64_t limited_ns; /* time of the first plan of this revision with a start that was limited to
                           * WEFT_SCHED_START_S_MAX; WEFT_NEVER = none */
@@ -98,7 +106,7 @@ struct service_sample {
     uint32_t worker;
     uint64_t sum_ns; /* of a sum: the time that it took; of an update: 0 */
     uint32_t group;  /* of a sum of several updates; else 0 */
-    uint32_t shard;  /* which measured it */
+    uint64_t shards; /* bits: which measured it */
 };
 
 struct service_link {
@@ -151,6 +159,13 @@ struct weft_sched_service {
 static inline bool service_has_update(const struct service_worker *w)
 {
     return w->state == UPDATE_WAITING || w->state == UPDATE_FLYING;
+}
+
+/* True if both are members of one group. */
+static inline bool service_is_in_sum(const struct service_worker *w,
+                                     const struct service_worker *of)
+{
+    return w->state == UPDATE_FLYING && w->hop == of->hop && w->group == of->group;
 }
 
 /* True if all updates of a BSP clock are sent at once, constrained only in order. */

@@ -90,16 +90,52 @@ static void set(struct weft_sched_service *service, struct service_link *link, u
     }
 }
 
-/* A sum is reported for each member, and counts once. */
-static bool is_known(const struct service_link *link, const struct service_sample *sample)
+/* A sum is reported for each member, and counts once: all members are marked at the first report,
+ * and the others may follow much later. */
+static bool is_first_report(struct weft_sched_service *service, uint32_t worker, uint32_t shard,
+                            const struct weft_sched_event *event)
 {
-    bool is_there = false;
-    for (uint32_t i = 0; i < weft_min_u64(link->count, SERVICE_SAMPLES); i++) {
-        const struct service_sample *at = &link->samples[i];
-        is_there |= at->group == sample->group && at->shard == sample->shard &&
-                    at->bps == sample->bps;
+    const struct service_worker *w = &service->workers[worker];
+    const struct service_grant *grant = &w->grants[shard];
+    for (uint32_t i = 0; i < WEFT_ARRAY_COUNT(grant->measured); i++) {
+        if (grant->measured[i].bps == event->all_bps &&
+            grant->measured[i].bytes == event->sum_bytes) {
+            return false;
+        }
     }
-    return sample->group != 0 && is_there;
+    for (uint32_t i = 0; i < service->config.workers; i++) {
+        struct service_grant *of = &service->workers[i].grants[shard];
+        if (service_is_in_sum(&service->workers[i], w)) {
+            of->measured[of->measured_next].bps = event->all_bps;
+            of->measured[of->measured_next].bytes = event->sum_bytes;
+            of->measured_next = (of->measured_next + 1) % WEFT_ARRAY_COUNT(of->measured);
+        }
+    }
+    return true;
+}
+
+/* The sums of a group at several shards of a host arrive over one link, mostly together. They are
+ * one sample, whose time is that in which at least one of them arrived: each ended when it was
+ * first reported. False: there is no sample of the group at another shard. */
+static bool merge(struct service_link *link, const struct service_sample *sample)
+{
+    for (uint32_t i = 0; i < weft_min_u64(link->count, SERVICE_SAMPLES); i++) {
+        struct service_sample *at = &link->samples[i];
+        if (sample->group == 0 || at->group != sample->group ||
+            (at->shards & sample->shards) != 0 || at->sum_ns == 0 || sample->sum_ns == 0) {
+            continue;
+        }
+        const uint64_t later_ns = weft_min_u64(sample->at_ns - at->at_ns, sample->sum_ns);
+        const uint64_t both_ns = weft_min_u64(sample->sum_ns - later_ns, at->sum_ns);
+        const u128 sent = (u128)at->bps * at->sum_ns + (u128)sample->bps * sample->sum_ns;
+        at->sum_ns += sample->sum_ns - both_ns;
+        at->bps = (uint64_t)(sent / at->sum_ns);
+        at->bps = weft_min_u64(at->bps, WEFT_TIMELINE_BPS_MAX);
+        at->at_ns = sample->at_ns;
+        at->shards |= sample->shards;
+        return true;
+    }
+    return false;
 }
 
 static void learn(struct weft_sched_service *service, struct service_link *link, uint32_t host,
@@ -108,10 +144,9 @@ static void learn(struct weft_sched_service *service, struct service_link *link,
     uint64_t found_bps = 0, sums_ns = 0;
     u128 sums = 0; /* bit/s x ns */
     bool is_of_two = is_up || sample.group != 0;
-    if (is_known(link, &sample)) {
-        return;
+    if (!merge(link, &sample)) {
+        link->samples[link->count++ % SERVICE_SAMPLES] = sample;
     }
-    link->samples[link->count++ % SERVICE_SAMPLES] = sample;
     for (uint32_t i = 1; i <= weft_min_u64(link->count, SERVICE_SAMPLES); i++) {
         const struct service_sample *at = &link->samples[(link->count - i) % SERVICE_SAMPLES];
         const bool is_recent = sample.at_ns - at->at_ns < recent_ns;
@@ -169,17 +204,20 @@ void service_rate_measured(struct weft_sched_service *service, uint32_t worker, 
                            const struct weft_sched_event *event, uint64_t now_ns)
 {
     uint64_t booked_bps = service->workers[worker].grants[shard].booked_bps;
+    const struct service_worker *w = &service->workers[worker];
     struct service_link *up = &service->up[worker], *down = down_of(service, shard);
-    if (service->workers[worker].hop > 0 && event->all_bps > 0) { /* a sum: it does not measure a
-                                                                   * worker's uplink */
+    if (w->hop > 0 && event->all_bps > 0) { /* a sum: it does not measure a worker's uplink */
+        const bool is_sum = event->members >= 2;
+        if (is_sum && (w->is_regrouped || !is_first_report(service, worker, shard, event))) {
+            return;
+        }
         learn(service, down, service->shards[shard].host_index, false,
-              (struct service_sample){
-                  .at_ns = now_ns,
-                  .bps = event->all_bps,
-                  .worker = worker,
-                  .sum_ns = sum_ns(event),
-                  .group = event->members >= 2 ? service->workers[worker].group : 0,
-                  .shard = shard});
+              (struct service_sample){.at_ns = now_ns,
+                                      .bps = event->all_bps,
+                                      .worker = worker,
+                                      .sum_ns = sum_ns(event),
+                                      .group = is_sum ? w->group : 0,
+                                      .shards = UINT64_C(1) << shard});
         return;
     }
     if (booked_bps == 0 || service_sends_at_once(service)) {
@@ -210,7 +248,7 @@ void service_sum_measured(struct weft_sched_service *service, uint32_t worker, u
     const struct service_worker *w = &service->workers[worker];
     const struct service_grant *grant = &w->grants[shard];
     const uint32_t members = event->members;
-    if (w->hop == 0 || members < 2 || members > WEFT_PLANNER_WINDOW_MAX ||
+    if (w->hop == 0 || w->is_regrouped || members < 2 || members > WEFT_PLANNER_WINDOW_MAX ||
         members != grant->members || grant->others == 0) {
         return;
     }

@@ -149,6 +149,7 @@ static void new_update(struct weft_sched_service *service, uint32_t worker,
     w->limited_ns = WEFT_NEVER;
     w->hop = w->group = w->members = 0;
     w->hop_transfer = 0;
+    w->is_regrouped = false;
     w->why = 0;
     memcpy(w->shares, q->shares, q->count * sizeof(w->shares[0]));
     memset(w->grants, 0, sizeof(w->grants));
@@ -261,7 +262,9 @@ static void take_event(struct weft_sched_service *service, uint32_t shard,
         event->norm < 0 || w->norm_square < 0 ? -1 : w->norm_square + event->norm * event->norm;
     service_rate_measured(service, event->worker, shard, event, now_ns);
     service_sum_measured(service, event->worker, shard, event);
-    if (w->hop > 0 && event->members > 0) {
+    /* After a failure of the first aggregator the sum may be that of the former group, which says
+     * nothing about the current one. */
+    if (w->hop > 0 && event->members > 0 && !w->is_regrouped) {
         (void)weft_planner_sum_arrived(service->planner, event->worker, shard, now_ns);
     }
     delivered(service, event->worker, shard, now_ns);

@@ -650,7 +650,7 @@ struct trio {
     uint32_t hop[TRIO];
 };
 
-static void trio_new(struct trio *t)
+static void trio_new(struct trio *t, uint32_t aggregators)
 {
     struct weft_sched_service_config config;
     memset(t, 0, sizeof(*t));
@@ -672,7 +672,7 @@ static void trio_new(struct trio *t)
         weft_sched_daemon_connected(t->daemons[i], 0);
     }
     for (uint32_t i = 0; i < TRIO; i++) {
-        weft_sched_daemon_aggregators(t->daemons[i], 1, 1);
+        weft_sched_daemon_aggregators(t->daemons[i], aggregators, (1u << aggregators) - 1);
     }
     sched_exchange(t->service, t->daemons, TRIO + 1, 0);
 }
@@ -750,7 +750,7 @@ static void a_sum_counts_once(void **state)
 {
     (void)state;
     struct trio t;
-    trio_new(&t);
+    trio_new(&t, 1);
     trio_round(&t, 2, MBIT);
     assert_int_equal(trio_bps(&t), MBIT);
     trio_round(&t, 1, 2 * MBIT);
@@ -758,12 +758,244 @@ static void a_sum_counts_once(void **state)
     trio_free(&t);
 }
 
+/* The shard reports the ends of all updates but that of a member of the group, which it returns;
+ * not of worker 0. Another member's was in a sum with this rate. */
+static uint32_t trio_all_but_one(struct trio *t, uint64_t bps)
+{
+    const uint32_t last = t->hop[TRIO - 1] > 0 ? TRIO - 1 : TRIO - 2;
+    assert_true(t->hop[last] > 0);
+    for (uint32_t i = 0; i < TRIO; i++) {
+        if (i != last) {
+            trio_commit(t, i, t->hop[i] > 0, t->hop[i] > 0 ? bps : 0);
+        }
+    }
+    return last;
+}
+
+/* A member of a sum is reported long after the other, when many updates were measured since. The
+ * sum was counted, and is no news. */
+static void a_late_report_of_a_sum_is_no_news(void **state)
+{
+    (void)state;
+    enum { UPDATES = 20 };
+    struct trio t;
+    trio_new(&t, 1);
+    trio_ask(&t, TRIO);
+    const uint32_t late = trio_all_but_one(&t, MBIT);
+    assert_int_equal(trio_bps(&t), MBIT);
+    const uint64_t clock = t.clock;
+    for (uint32_t i = 0; i < UPDATES; i++) {
+        t.now_ns += 50 * WEFT_NS_PER_MS;
+        trio_ask(&t, 1);
+        assert_int_equal(t.hop[0], 0);
+        trio_commit(&t, 0, false, 2 * MBIT);
+    }
+    assert_int_equal(trio_bps(&t), 2 * MBIT);
+    t.clock = clock;
+    trio_commit(&t, late, true, MBIT);
+    assert_int_equal(trio_bps(&t), 2 * MBIT);
+    trio_free(&t);
+}
+
+/* The aggregator of a group fails, and its members are in another group when the shard reports that
+ * one of them arrived in a sum: that of the first group. The sum of the second one is still to
+ * come, and stays booked. */
+static void a_former_groups_sum_ends_nothing(void **state)
+{
+    (void)state;
+    struct trio t;
+    uint32_t hop = 0, member = 0;
+    trio_new(&t, 2);
+    trio_ask(&t, TRIO);
+    for (uint32_t i = 0; i < TRIO; i++) {
+        if (t.hop[i] == 0) {
+            trio_commit(&t, i, false, 0);
+        } else {
+            hop = t.hop[i];
+            member = i;
+        }
+    }
+    const struct weft_planner *planner = weft_sched_service_planner(t.service);
+    const uint64_t end_ns = t.now_ns + 2 * WEFT_NS_PER_S;
+    assert_int_equal(weft_planner_counters(planner)->groups, 1);
+    for (uint32_t i = 0; i < TRIO; i++) {
+        weft_sched_daemon_aggregators(t.daemons[i], 2, hop == 1 ? 2 : 1);
+    }
+    while (weft_planner_counters(planner)->groups < 2) {
+        assert_true(t.now_ns < end_ns);
+        t.now_ns += WEFT_NS_PER_MS;
+        sched_exchange(t.service, t.daemons, TRIO + 1, t.now_ns);
+    }
+    trio_commit(&t, member, true, MBIT); /* nor is it measured */
+    const struct weft_timeline *down = weft_planner_link(planner, TRIO, false);
+    assert_true(down->steps[down->count - 1].from_ns > t.now_ns);
+    assert_int_equal(trio_bps(&t), 2 * MBIT);
+    trio_free(&t);
+}
+
+/* An update whose base version is above the number that its shard has reported waits for the
+ * shard's report, which may be on its way. If none arrives, the update is refused, counted, and
+ * sent without a grant. */
+static void a_version_of_the_future_is_refused(void **state)
+{
+    (void)state;
+    const uint64_t hold_ns = 500 * WEFT_NS_PER_MS;
+    for (uint32_t is_reported = 0; is_reported < 2; is_reported++) {
+        const struct weft_sched_share share = {.bytes = BYTES, .base = 5};
+        struct weft_sched_answer answer;
+        struct trio t;
+        trio_new(&t, 1);
+        const struct weft_sched_service_counters *c = weft_sched_service_counters(t.service);
+        t.now_ns = WEFT_NS_PER_MS;
+        weft_sched_daemon_ask(t.daemons[0], 1, 1, &share, t.now_ns);
+        for (const uint64_t end_ns = t.now_ns + hold_ns; t.now_ns < end_ns - WEFT_NS_PER_MS;) {
+            sched_exchange(t.service, t.daemons, TRIO + 1, t.now_ns);
+            assert_false(weft_sched_daemon_answer(t.daemons[0], t.now_ns, &answer));
+            t.now_ns += WEFT_NS_PER_MS;
+        }
+        assert_int_equal(c->refused_version, 0);
+        if (is_reported) {
+            weft_sched_daemon_counts(t.daemons[TRIO], 5, 5);
+        }
+        for (uint32_t i = 0; i < 400; i++) { /* the scheduler looks at it every 100 ms */
+            sched_exchange(t.service, t.daemons, TRIO + 1, t.now_ns);
+            t.now_ns += WEFT_NS_PER_MS;
+        }
+        assert_true(weft_sched_daemon_answer(t.daemons[0], t.now_ns, &answer));
+        assert_int_equal(answer.kind, is_reported ? WEFT_SCHED_SEND : WEFT_SCHED_SEND_DIRECT);
+        assert_int_equal(c->refused_version, !is_reported);
+        assert_int_equal(c->unplanned, !is_reported);
+        trio_free(&t);
+    }
+}
+
+/* ---- two shards on one host ------------------------------------------------------------------ */
+
+enum { HOST_SHARDS = 2 };
+
+struct host {
+    struct weft_sched_service *service;
+    struct weft_sched_daemon *daemons[TRIO + HOST_SHARDS];
+    uint64_t now_ns, clock, closed[HOST_SHARDS];
+    uint32_t hop[TRIO];
+};
+
+static void host_new(struct host *h)
+{
+    struct weft_sched_service_config config;
+    memset(h, 0, sizeof(*h));
+    weft_sched_service_config_default(&config);
+    config.life = 1;
+    config.link_bps = 100 * MBIT;
+    assert_int_equal(weft_sched_service_new(&config, &h->service), WEFT_OK);
+    for (uint32_t i = 0; i < TRIO + HOST_SHARDS; i++) {
+        struct weft_sched_daemon_config daemon;
+        weft_sched_daemon_config_default(&daemon);
+        daemon.role = i < TRIO ? WEFT_SCHED_WORKER : WEFT_SCHED_SERVER;
+        daemon.index = i < TRIO ? i : i - TRIO;
+        daemon.workers = TRIO;
+        daemon.shards = HOST_SHARDS;
+        daemon.mode = i < TRIO ? WEFT_SCHED_ASP : WEFT_SCHED_BSP;
+        daemon.tau_max = WEFT_NEVER;
+        daemon.host = i < TRIO ? 0 : 7;
+        daemon.down_bps = i < TRIO ? 0 : 4 * MBIT;
+        assert_int_equal(weft_sched_daemon_new(&daemon, &h->daemons[i]), WEFT_OK);
+        weft_sched_service_connected(h->service, i, daemon.role, daemon.index, 1);
+        weft_sched_daemon_connected(h->daemons[i], 0);
+    }
+    for (uint32_t i = 0; i < TRIO; i++) {
+        weft_sched_daemon_aggregators(h->daemons[i], 1, 1);
+    }
+}
+
+static void host_free(struct host *h)
+{
+    for (uint32_t i = 0; i < TRIO + HOST_SHARDS; i++) {
+        weft_sched_daemon_free(h->daemons[i]);
+    }
+    weft_sched_service_free(h->service);
+}
+
+static void host_exchange(struct host *h)
+{
+    sched_exchange(h->service, h->daemons, TRIO + HOST_SHARDS, h->now_ns);
+}
+
+/* All workers ask, and get their answers. */
+static void host_ask(struct host *h)
+{
+    const struct weft_sched_share shares[HOST_SHARDS] = {
+        {.bytes = BYTES, .base = h->closed[0]}, {.bytes = BYTES, .base = h->closed[1]}};
+    uint32_t answers = 0;
+    host_exchange(h);
+    h->clock++;
+    for (uint32_t i = 0; i < TRIO; i++) {
+        weft_sched_daemon_ask(h->daemons[i], h->clock, 1, shares, h->now_ns);
+    }
+    for (const uint64_t end_ns = h->now_ns + 20 * WEFT_NS_PER_S; answers < TRIO * HOST_SHARDS;) {
+        struct weft_sched_answer answer;
+        assert_true(h->now_ns < end_ns);
+        h->now_ns += WEFT_NS_PER_MS;
+        host_exchange(h);
+        for (uint32_t i = 0; i < TRIO; i++) {
+            while (weft_sched_daemon_answer(h->daemons[i], h->now_ns, &answer)) {
+                answers++;
+                h->hop[i] = answer.hop;
+            }
+        }
+    }
+}
+
+/* A shard reports the ends of all updates; those of the group in a sum that took 0.1 s. */
+static void host_commit(struct host *h, uint32_t shard, uint64_t bps)
+{
+    for (uint32_t i = 0; i < TRIO; i++) {
+        const bool is_in_sum = h->hop[i] > 0;
+        const struct weft_sched_event event = {.worker = i,
+                                               .clock = h->clock,
+                                               .norm = 1,
+                                               .rate_bps = is_in_sum ? bps : 0,
+                                               .all_bps = is_in_sum ? bps : 0,
+                                               .members = is_in_sum ? 2 : 0,
+                                               .sum_bytes = is_in_sum ? bps / 80 : 0};
+        h->closed[shard]++;
+        weft_sched_daemon_counts(h->daemons[TRIO + shard], h->closed[shard], h->closed[shard]);
+        weft_sched_daemon_committed(h->daemons[TRIO + shard], &event);
+    }
+    host_exchange(h);
+}
+
+/* The sums of a group at two shards of a host arrive together, each at half of the rate of their
+ * link; then one after the other, at all of it. */
+static void sums_of_a_host_share_its_link(void **state)
+{
+    (void)state;
+    struct host h;
+    host_new(&h);
+    for (uint32_t apart = 0; apart < 2; apart++) {
+        host_ask(&h);
+        assert_int_equal((h.hop[0] > 0) + (h.hop[1] > 0) + (h.hop[2] > 0), 2);
+        for (uint32_t s = 0; s < HOST_SHARDS; s++) {
+            h.now_ns += apart ? 100 * WEFT_NS_PER_MS : 0;
+            host_commit(&h, s, apart ? 2 * MBIT : MBIT);
+        }
+        for (uint32_t i = 0; i < TRIO; i++) {
+            weft_sched_daemon_ended(h.daemons[i]);
+        }
+        for (uint32_t s = 0; s < HOST_SHARDS; s++) {
+            const uint64_t bps = weft_sched_service_capacity(h.service, WEFT_SCHED_SERVER, s);
+            assert_int_equal(bps, 2 * MBIT);
+        }
+    }
+    host_free(&h);
+}
+
 /* A sum of long ago does not decide against a direct update of now. */
 static void an_old_sum_decides_nothing(void **state)
 {
     (void)state;
     struct trio t;
-    trio_new(&t);
+    trio_new(&t, 1);
     trio_round(&t, 2, MBIT);
     assert_int_equal(trio_bps(&t), MBIT);
     t.now_ns += 2 * WEFT_NS_PER_S;
@@ -782,7 +1014,7 @@ static void a_sum_is_over_where_it_arrived(void **state)
     for (uint32_t is_in_sum = 0; is_in_sum < 2; is_in_sum++) {
         struct trio t;
         uint32_t member = TRIO;
-        trio_new(&t);
+        trio_new(&t, 1);
         trio_ask(&t, TRIO);
         for (uint32_t i = 0; i < TRIO; i++) {
             if (t.hop[i] == 0) {
@@ -813,6 +1045,10 @@ int main(void)
         cmocka_unit_test(who_is_reached),
         cmocka_unit_test(who_has_nothing_for_a_shard),
         cmocka_unit_test(a_sum_counts_once),
+        cmocka_unit_test(a_late_report_of_a_sum_is_no_news),
+        cmocka_unit_test(a_former_groups_sum_ends_nothing),
+        cmocka_unit_test(a_version_of_the_future_is_refused),
+        cmocka_unit_test(sums_of_a_host_share_its_link),
         cmocka_unit_test(an_old_sum_decides_nothing),
         cmocka_unit_test(a_sum_is_over_where_it_arrived),
     };
