@@ -12,11 +12,12 @@
  *     weft_fabric_server_address          for weft_ps_config.servers of the workers
  *     ...                                 weft_fabric_server_close
  *
+ *     set replicas, div_max, replica_of   weft_fabric_server_open -> a replica of a server
+ *     the server has ended:               weft_fabric_server_promote(replica)
+ *
  *     weft_ps_config_init; set scheduler, tau_max   weft_ps_connect -> ps; weft_table_open
  *     in each step:   weft_fabric_get               the model
  *                     weft_fabric_push              the update, with its norm: COMMITTED or DROPPED
- *
- * The paper's registerAsReplica is not implemented: servers opened here have no replicas.
  *
  * Structs with a `size` field may grow; see docs/API.md. Initialise them with their _init function,
  * then set the fields that differ. Structs passed to callbacks may get new fields at their end.
@@ -179,6 +180,18 @@ struct weft_fabric_server_config {
                                    * update is closed, for workers with a scheduler or
                                    * update_bytes_min. NULL (default) = not called */
     void *user;                   /* first argument of all three callbacks */
+    double div_max;               /* with replicas: the divergence bound. A reply to a worker waits
+                                   * while the state behind it differs from that of the replicas
+                                   * by more than this, as a Euclidean norm over all weights of
+                                   * the job. 0 (default) = until the replica has every update
+                                   * behind it. The same at all servers and replicas */
+    const char *replica_of;       /* run as a replica of the server with this address, as
+                                   * weft_fabric_server_address returned it. It has the same
+                                   * shards, limits and callbacks as the server, and sends no
+                                   * replies before weft_fabric_server_promote. NULL (default) =
+                                   * run as a server */
+    uint64_t replicas;            /* 1: each shard accepts a replica; also needed with replica_of,
+                                   * for the time after the promotion. 0 (default) = none */
 };
 
 WEFT_API void weft_fabric_server_config_init(struct weft_fabric_server_config *config_p,
@@ -198,12 +211,13 @@ struct weft_fabric_server;
 WEFT_API weft_status weft_fabric_server_open(const struct weft_fabric_server_config *config,
                                              struct weft_fabric_server **server_p);
 
-/* The cause of this thread's last failed weft_fabric_server_open: one sentence, "" if none has
- * failed.
- * Owns:    valid until this thread's next weft_fabric_server_open. */
+/* The cause of this thread's last failed weft_fabric_server_open or weft_fabric_server_promote: one
+ * sentence, "" if none has failed.
+ * Owns:    valid until this thread's next call of one of them. */
 WEFT_API const char *weft_fabric_server_error(void);
 
-/* "127.0.0.1:7700,127.0.0.1:7701": this server's part of weft_ps_config.servers.
+/* "127.0.0.1:7700,127.0.0.1:7701": this server's part of weft_ps_config.servers; of a replica: its
+ * part of weft_ps_config.replicas.
  * Owns:    valid until weft_fabric_server_close. */
 WEFT_API const char *weft_fabric_server_address(const struct weft_fabric_server *server);
 
@@ -225,6 +239,52 @@ struct weft_fabric_server_counters {
  * Thread:  any, except a shard's. */
 WEFT_API weft_status weft_fabric_server_counters_get(struct weft_fabric_server *server,
                                                      struct weft_fabric_server_counters *counters_p);
+
+/* ---- replicas -------------------------------------------------------------------------------- */
+
+/* The replication of a server's shards, all together. */
+struct weft_fabric_replication {
+    size_t size;           /* the caller sets it to sizeof(replication) before the call */
+    uint32_t shards;       /* of this server */
+    uint32_t ready;        /* of these: of a server, those whose replica could be promoted; of a
+                            * replica, those that could be */
+    uint32_t is_replica;   /* 1: it was not promoted yet */
+    uint32_t reserved;     /* 0 */
+    double divergence;     /* at most this far are the replicas behind, as a Euclidean norm; 0 of a
+                            * replica */
+    double divergence_max; /* the largest at which a reply was sent while the replicas were ready */
+    uint64_t transfers;    /* confirmed by the replicas; of a replica: applied */
+    uint64_t bytes;        /* of a server: sent to its replicas; of a replica: received */
+    uint64_t holds;        /* times that replies began to wait for a replica */
+};
+
+/* Errors:  WEFT_TIMEOUT  a shard did not reply within 5 s, because a callback has not returned.
+ * Thread:  any, except a shard's. */
+WEFT_API weft_status
+weft_fabric_server_replication_get(struct weft_fabric_server *server,
+                                   struct weft_fabric_replication *replication_p);
+
+/* Let a replica serve instead of the server that it replicates. Workers that have its address in
+ * weft_ps_config.replicas connect to it and continue as after a restart of the server. From then on
+ * it may have a replica itself. No effect if it was promoted before.
+ *
+ * The caller must know that the server has ended, and ensure that it does not start again: two
+ * processes that serve one shard would both apply updates. (Under `weft run` the lease of the
+ * coordinator ensures that; servers opened here have no coordinator.)
+ *
+ * Loss:    updates that were acknowledged and that the replica lacks are lost. They have changed
+ *          the weights by at most div_max; in "bsp" those of the clock in progress, which changed
+ *          none yet, are lost as well. Workers count them (pushes_lost). Updates that were not
+ *          acknowledged are sent again, and count once.
+ * Units:   dead_for_ns: time since the server has sent nothing to any worker; 0 = it ended just
+ *          now. A replica is too old if it had received nothing from the server for 2 s by then.
+ * Errors:  WEFT_STATE    it is not a replica, or one of its shards may not replace the server's:
+ *                        weft_fabric_server_error returns the reason. Nothing has changed.
+ *          WEFT_TIMEOUT  a shard did not reply within 10 s.   WEFT_PEER  the server still runs.
+ *                        After these two close this server: some of its shards may serve.
+ * Thread:  any, except a shard's; one at a time for each server. */
+WEFT_API weft_status weft_fabric_server_promote(struct weft_fabric_server *server,
+                                                uint64_t dead_for_ns);
 
 /* Close the connections to the workers, join the threads, and free the server, including the
  * model. No callback runs after it returns. NULL is allowed.

@@ -200,6 +200,12 @@ struct weft_ps_config {
                                    * 65,536: if a server has selected more rows, pushes are not
                                    * split. Not with a scheduler or update_bytes_min. 0 (default) =
                                    * send whole pushes through the aggregator */
+    const char *replicas;         /* the replicas of all shards, in the order of `servers`: servers
+                                   * of <weft/fabric.h> with replica_of. While a server is
+                                   * disconnected, the worker tries its replica too, which serves
+                                   * once it was promoted. Needs reconnect_timeout_ns. Not with a
+                                   * coordinator, which lists the servers that were promoted. NULL
+                                   * (default) = none */
 };
 
 /* Write the defaults. Shape: size is sizeof(*config_p) in the caller's version of this header. */

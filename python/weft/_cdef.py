@@ -64,6 +64,7 @@ struct weft_ps_config {
     uint64_t update_bytes_min;
     const char *rack;
     uint64_t hot_rows;
+    const char *replicas;
 };
 void weft_ps_config_init(struct weft_ps_config *config_p, size_t size);
 weft_status weft_ps_connect(const struct weft_ps_config *config, struct weft_ps **ps_p);

@@ -647,6 +647,8 @@ def connect(servers=None, *, security="auth", timeout=60.0, key=None, **config):
     with scheduler or update_bytes_min.
     scheduler: "host:port" of the job's `weft scheduler`, with consistency="bsp", "ssp:N" or "asp" of all
     tables, and tau_max, the delay bound; see Result.dropped. None = WEFT_SCHEDULER, "" = no scheduler.
+    replicas: the replicas of servers, as servers, of a job without coordinator (docs/FABRIC.md, "Replicas"):
+    tried while a server is disconnected. With reconnect_timeout_ns.
     """
     struct = ffi.new("struct weft_ps_config *")
     lib.weft_ps_config_init(struct, ffi.sizeof("struct weft_ps_config"))

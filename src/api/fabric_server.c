@@ -1,11 +1,13 @@
 /* <weft/fabric.h>, a server written by its user: shards in threads (node/shard_thread.h), which
  * call the user's functions for rows, replies and closed updates. */
 #include "api/ps_internal.h"
+#include "io/clock.h"
 #include "io/random.h"
 #include "node/shard_thread.h"
 
 #include <weft/fabric.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +17,7 @@ enum {
     CONFIG_BYTES_MIN = offsetof(struct weft_fabric_server_config, user) + sizeof(void *),
     COUNTERS_BYTES_MIN =
         offsetof(struct weft_fabric_server_counters, updates_late) + sizeof(uint64_t),
+    REPLICATION_BYTES_MIN = offsetof(struct weft_fabric_replication, holds) + sizeof(uint64_t),
     SHARDS_MAX = 64,
     ADDRESS_BYTES = WEFT_LAUNCH_ADDRESS_BYTES + 10,
 };
@@ -33,6 +36,8 @@ struct weft_fabric_server {
     struct weft_fabric_server_config config;
     struct weft_security security;
     struct weft_launch_address scheduler;
+    struct weft_launch_address *replicated; /* (shards,): of a replica; else NULL */
+    bool is_promoted;
     struct weft_credit_share credit_share; /* of the host's link */
     uint64_t host;                         /* identifies the host for the scheduler */
     uint32_t started;
@@ -70,8 +75,23 @@ static weft_status check_ranges(const struct weft_fabric_server_config *c)
         {"dim_max", c->dim_max, 1, WEFT_RPC_DIM_MAX},
         {"tau_max", c->tau_max, 0, WEFT_PS_TAU_MAX_MAX},
         {"reserved", c->reserved, 0, 0},
+        {"replicas", c->replicas, 0, 1},
     };
     return weft_api_ranges_check(fields, WEFT_ARRAY_COUNT(fields), &last_error);
+}
+
+static weft_status check_replicas(const struct weft_fabric_server_config *c)
+{
+    if (!isfinite(c->div_max) || c->div_max < 0) {
+        return weft_fail(&last_error, WEFT_INVALID,
+                         "div_max is %g; it must be finite and not negative", c->div_max);
+    }
+    if (c->replicas == 0 && (c->div_max > 0 || c->replica_of != NULL)) {
+        return weft_fail(&last_error, WEFT_INVALID,
+                         "%s needs replicas 1, at the server and at its replica",
+                         c->replica_of != NULL ? "replica_of" : "div_max");
+    }
+    return WEFT_OK;
 }
 
 static weft_status read_config(const struct weft_fabric_server_config *theirs,
@@ -87,6 +107,7 @@ static weft_status read_config(const struct weft_fabric_server_config *theirs,
         ours_p->shards_total = ours_p->shard_first + ours_p->shards;
     }
     status = status == WEFT_OK ? check_ranges(ours_p) : status;
+    status = status == WEFT_OK ? check_replicas(ours_p) : status;
     status = status == WEFT_OK ? weft_api_network_check(ours_p->host, NULL, &last_error) : status;
     ours_p->scheduler = weft_api_environment(ours_p->scheduler, "WEFT_SCHEDULER");
     return status == WEFT_OK && ours_p->scheduler != NULL
@@ -162,6 +183,8 @@ static void set_shard(struct weft_fabric_server *server, struct fabric_shard *sh
     config->shard.rows_max = c->rows_max;
     config->shard.dim_max = c->dim_max;
     config->shard.delay_max = (uint32_t)c->tau_max;
+    config->shard.replicas_max = (uint32_t)c->replicas;
+    config->shard.div_max = c->div_max / sqrt(c->shards_total);
     if (c->update != NULL || c->request != NULL) {
         shard->hooks = (struct weft_row_hooks){.step = c->update != NULL ? step : NULL,
                                                .read = c->request != NULL ? answer : NULL,
@@ -194,6 +217,7 @@ static weft_status start_shard(struct weft_fabric_server *server, uint32_t i)
     weft_shard_thread_config_default(&config);
     set_shard(server, shard, &config);
     config.driver.kind = tcp ? WEFT_DRIVER_TCP : WEFT_DRIVER_UDP;
+    config.replica_of = server->replicated != NULL ? &server->replicated[i] : NULL;
     udp->host = c->host;
     udp->port = (uint16_t)(c->port != 0 ? c->port + i : 0);
     udp->ep.credit_share = &server->credit_share;
@@ -221,11 +245,36 @@ static weft_status write_address(struct weft_fabric_server *server)
     return WEFT_OK;
 }
 
+/* The addresses of the shards that a replica replicates. */
+static weft_status read_replicated(struct weft_fabric_server *server)
+{
+    const struct weft_fabric_server_config *c = &server->config;
+    uint32_t count;
+    if (c->replica_of == NULL) {
+        return WEFT_OK;
+    }
+    server->replicated = calloc(c->shards, sizeof(*server->replicated));
+    if (server->replicated == NULL) {
+        return weft_fail(&last_error, WEFT_NOMEM, "no memory for the list of addresses");
+    }
+    if (weft_launch_servers_parse(c->replica_of, server->replicated, c->shards, &count) != NULL ||
+        count != c->shards) {
+        return weft_fail(&last_error, WEFT_INVALID,
+                         "replica_of is \"%.80s\"; it must be the address of the server, as "
+                         "weft_fabric_server_address returns it: a numeric host:port for each of "
+                         "the %u shards",
+                         c->replica_of, c->shards);
+    }
+    return WEFT_OK;
+}
+
 static weft_status start(struct weft_fabric_server *server)
 {
     const struct weft_fabric_server_config *c = &server->config;
     const struct weft_api_security from = {c->security, c->key_file, c->key};
-    weft_status status = weft_api_security_load(&from, &server->security, &last_error);
+    weft_status status = read_replicated(server);
+    status = status == WEFT_OK ? weft_api_security_load(&from, &server->security, &last_error)
+                               : status;
     weft_os_random(&server->host, sizeof(server->host));
     server->host |= 1; /* 0 = each shard has a link of its own */
     for (uint32_t i = 0; status == WEFT_OK && i < c->shards; i++) {
@@ -267,7 +316,7 @@ weft_status weft_fabric_server_open(const struct weft_fabric_server_config *conf
     }
     /* The caller's memory is not used after this. */
     server->config.host = server->config.key_file = server->config.transport = NULL;
-    server->config.scheduler = NULL;
+    server->config.scheduler = server->config.replica_of = NULL;
     server->config.key = NULL;
     *server_p = server;
     return WEFT_OK;
@@ -308,6 +357,97 @@ weft_status weft_fabric_server_counters_get(struct weft_fabric_server *server,
     return WEFT_OK;
 }
 
+/* ---- replicas -------------------------------------------------------------------------------- */
+
+/* On the shard's thread. The divergences are sums of squares until all shards are added. */
+static void add_replication(void *arg, void *object)
+{
+    struct weft_fabric_replication *sum = arg;
+    const struct weft_shard_serving *serving = object;
+    const struct weft_standby *standby = serving->standby;
+    if (standby != NULL && !weft_standby_has_ended(standby)) {
+        const struct weft_replica *replica = weft_standby_replica(standby);
+        sum->is_replica = 1;
+        sum->ready += weft_standby_may_end(standby, weft_clock_now_ns()) == WEFT_REPLICA_GOOD;
+        sum->transfers += replica != NULL ? weft_replica_state(replica)->transfers : 0;
+        sum->bytes += replica != NULL ? weft_replica_state(replica)->bytes : 0;
+        return;
+    }
+    struct weft_replication of;
+    weft_shard_replication(serving->shard, &of);
+    sum->ready += of.ready;
+    sum->divergence += of.divergence * of.divergence;
+    sum->divergence_max += of.divergence_max * of.divergence_max;
+    sum->transfers += of.transfers;
+    sum->bytes += of.bytes;
+    sum->holds += of.holds;
+}
+
+weft_status weft_fabric_server_replication_get(struct weft_fabric_server *server,
+                                               struct weft_fabric_replication *replication_p)
+{
+    struct weft_fabric_replication sum = {.size = sizeof(sum), .shards = server->started};
+    for (uint32_t i = 0; i < server->started; i++) {
+        if (!weft_stats_query_ask(&server->shards[i].thread.query, add_replication, &sum,
+                                  patience_ns)) {
+            return WEFT_TIMEOUT;
+        }
+    }
+    sum.divergence = sqrt(sum.divergence);
+    sum.divergence_max = sqrt(sum.divergence_max);
+    weft_api_struct_out(replication_p, &sum, sizeof(sum), REPLICATION_BYTES_MIN);
+    return WEFT_OK;
+}
+
+typedef weft_status ask_fn(struct weft_shard_thread *thread, uint64_t at_ns,
+                           enum weft_replica_why *why_p);
+
+static weft_status ask_all(struct weft_fabric_server *server, ask_fn *ask, uint64_t at_ns)
+{
+    for (uint32_t i = 0; i < server->started; i++) {
+        enum weft_replica_why why = WEFT_REPLICA_GOOD;
+        if (ask(&server->shards[i].thread, at_ns, &why) != WEFT_OK) {
+            return weft_fail(&last_error, WEFT_TIMEOUT,
+                             "shard %u did not reply; close this server, because some of its "
+                             "shards may serve",
+                             server->shards[i].number);
+        }
+        if (why != WEFT_REPLICA_GOOD) {
+            return weft_fail(&last_error, WEFT_STATE,
+                             "the replica of shard %u is not promoted: %s",
+                             server->shards[i].number, weft_replica_why_text(why));
+        }
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_fabric_server_promote(struct weft_fabric_server *server, uint64_t dead_for_ns)
+{
+    const uint64_t now_ns = weft_clock_now_ns();
+    const uint64_t at_ns = now_ns - weft_min_u64(dead_for_ns, now_ns);
+    if (server->is_promoted) {
+        return WEFT_OK;
+    }
+    if (server->replicated == NULL) {
+        return weft_fail(&last_error, WEFT_STATE,
+                         "this server is not a replica: it was opened without replica_of");
+    }
+    weft_status status = ask_all(server, weft_shard_thread_may_be_promoted, at_ns);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = ask_all(server, weft_shard_thread_promote, at_ns);
+    if (status == WEFT_STATE) { /* a shard began to receive everything again since the check */
+        return weft_fail(&last_error, WEFT_PEER,
+                         "the replicated server still runs; end it, and close this server, because "
+                         "some of its shards serve");
+    }
+    server->is_promoted = status == WEFT_OK;
+    return status;
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
 void weft_fabric_server_close(struct weft_fabric_server *server)
 {
     if (server == NULL || server->pid != getpid()) {
@@ -320,6 +460,7 @@ void weft_fabric_server_close(struct weft_fabric_server *server)
         weft_shard_thread_join(&server->shards[i].thread);
     }
     weft_security_fini(&server->security);
+    free(server->replicated);
     free(server->address);
     free(server);
 }

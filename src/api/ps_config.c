@@ -202,6 +202,22 @@ static weft_status reconnect_read(struct weft_ps_config *c, struct weft_error *e
     return status;
 }
 
+static weft_status replicas_check(const struct weft_ps_config *c, const struct weft_launch *launch,
+                                  struct weft_error *error)
+{
+    if (c->replicas != NULL && c->reconnect_timeout_ns == 0) {
+        return weft_fail(error, WEFT_INVALID,
+                         "replicas needs reconnect_timeout_ns above 0: operations wait for that "
+                         "time until a replica was promoted");
+    }
+    if (c->replicas != NULL && launch->coordinator_port != 0) {
+        return weft_fail(error, WEFT_INVALID,
+                         "replicas does not go with a coordinator, which lists the servers that "
+                         "were promoted; leave out one of them (coordinator \"\" = none)");
+    }
+    return WEFT_OK;
+}
+
 static weft_status rank_check(const struct weft_ps_config *c, struct weft_error *error)
 {
     if (c->workers == 0 || c->worker == WEFT_PS_WORKER_ENVIRONMENT || c->worker < c->workers) {
@@ -286,6 +302,9 @@ weft_status weft_api_ps_config_read(const struct weft_ps_config *theirs,
     }
     if (status == WEFT_OK) {
         status = reconnect_read(ours_p, error);
+    }
+    if (status == WEFT_OK) {
+        status = replicas_check(ours_p, launch_p, error);
     }
     if (status == WEFT_OK) {
         bool on;
@@ -388,15 +407,16 @@ weft_status weft_api_ps_scheduler_read(const struct weft_ps_config *c,
 
 /* ---- the list of servers --------------------------------------------------------------------- */
 
-weft_status weft_api_ps_servers_parse(const char *text, struct weft_launch_address **servers_p,
-                                      uint32_t *count_p, struct weft_error *error)
+weft_status weft_api_ps_servers_parse(const char *name, const char *text,
+                                      struct weft_launch_address **servers_p, uint32_t *count_p,
+                                      struct weft_error *error)
 {
     size_t count = 1;
     for (const char *at = text; *at != '\0'; at++) {
         count += *at == ',';
     }
     if (count > WEFT_PS_SHARDS_MAX) {
-        return weft_fail(error, WEFT_INVALID, "servers names %zu shards; at most %d", count,
+        return weft_fail(error, WEFT_INVALID, "%s names %zu shards; at most %d", name, count,
                          WEFT_PS_SHARDS_MAX);
     }
     struct weft_launch_address *servers = calloc(count, sizeof(*servers));
@@ -407,9 +427,9 @@ weft_status weft_api_ps_servers_parse(const char *text, struct weft_launch_addre
     if (bad != NULL) {
         free(servers);
         return weft_fail(error, WEFT_INVALID,
-                         "\"%.*s\" in servers is not host:port; write \"10.0.0.1:7700\", "
+                         "\"%.*s\" in %s is not host:port; write \"10.0.0.1:7700\", "
                          "separated by commas, shard 0 first",
-                         (int)weft_min_u64(strcspn(bad, ","), 60), bad);
+                         (int)weft_min_u64(strcspn(bad, ","), 60), bad, name);
     }
     *servers_p = servers;
     return WEFT_OK;

@@ -132,6 +132,27 @@ static weft_status set_scheduler(struct weft_ps *ps, const struct weft_ps_config
     return status;
 }
 
+/* Owns: gives *replicas_p (shards,), to be freed; NULL = none. */
+static weft_status read_replicas(const struct weft_ps_config *config, uint32_t shards,
+                                 struct weft_launch_address **replicas_p, struct weft_error *error)
+{
+    uint32_t count = shards;
+    *replicas_p = NULL;
+    if (config->replicas == NULL) {
+        return WEFT_OK;
+    }
+    weft_status status =
+        weft_api_ps_servers_parse("replicas", config->replicas, replicas_p, &count, error);
+    if (status == WEFT_OK && count != shards) {
+        free(*replicas_p);
+        *replicas_p = NULL;
+        return weft_fail(error, WEFT_INVALID,
+                         "replicas names %u shards, and servers %u; name one replica of each",
+                         count, shards);
+    }
+    return status;
+}
+
 static weft_status open_worker(struct weft_ps *ps, const struct weft_ps_config *config,
                                const struct weft_launch_address *servers, uint32_t shards)
 {
@@ -157,12 +178,16 @@ static weft_status open_worker(struct weft_ps *ps, const struct weft_ps_config *
                          "is more than 65535; lower one of them",
                          worker.client.rows_per_rpc_max);
     }
-    struct weft_launch_address *via = NULL;
-    status = config->via == NULL ? WEFT_OK
-                                 : weft_worker_via_read(&worker, "config.via or WEFT_VIA",
-                                                        config->via, &via, &ps->worker.error);
+    struct weft_launch_address *via = NULL, *replicas;
+    status = read_replicas(config, shards, &replicas, &ps->worker.error);
+    worker.replicas = replicas;
+    if (status == WEFT_OK && config->via != NULL) {
+        status = weft_worker_via_read(&worker, "config.via or WEFT_VIA", config->via, &via,
+                                      &ps->worker.error);
+    }
     status = status == WEFT_OK ? weft_worker_open(&ps->worker, &worker) : status;
     free(via);
+    free(replicas);
     return status;
 }
 
@@ -208,7 +233,8 @@ static weft_status ps_init(struct weft_ps *ps, struct weft_ps_config *config)
     struct weft_error *error = &ps->worker.error;
     bool joins = weft_membership_has_coordinator(&ps->membership);
     weft_status status =
-        joins ? WEFT_OK : weft_api_ps_servers_parse(config->servers, &servers, &shards, error);
+        joins ? WEFT_OK
+              : weft_api_ps_servers_parse("servers", config->servers, &servers, &shards, error);
     if (status == WEFT_OK) {
         status = weft_api_security_load(&security, &ps->security, error);
     }

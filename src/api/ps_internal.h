@@ -86,9 +86,11 @@ weft_status weft_api_ps_config_read(const struct weft_ps_config *theirs,
 weft_status weft_api_ps_options_read(const struct weft_table_options *theirs,
                                      struct weft_table_options *ours_p, struct weft_error *error);
 
-/* "host:port,host:port". Owns: gives *servers_p (count,), to be freed. */
-weft_status weft_api_ps_servers_parse(const char *text, struct weft_launch_address **servers_p,
-                                      uint32_t *count_p, struct weft_error *error);
+/* "host:port,host:port", the field `name` of a configuration. Owns: gives *servers_p (count,), to
+ * be freed. */
+weft_status weft_api_ps_servers_parse(const char *name, const char *text,
+                                      struct weft_launch_address **servers_p, uint32_t *count_p,
+                                      struct weft_error *error);
 
 weft_status weft_api_ps_op_options_read(const struct weft_op_options *theirs,
                                         struct weft_op_options *ours_p, struct weft_error *error);

@@ -179,6 +179,7 @@ static weft_status connect_one(struct weft_worker *worker, uint32_t s)
     if (worker->membership != NULL) { /* it may have moved since the list was written */
         (void)weft_membership_locate(worker->membership, s, worker->shards, &server->address);
     }
+    weft_worker_select_address(server);
     server->is_up = server->is_down = server->was_up = false;
     server->retry_ns = weft_time_add(weft_clock_now_ns(), retry_ns);
     weft_status status = weft_endpoint_connect(&worker->endpoint, address->host, address->port,
@@ -393,7 +394,10 @@ weft_status weft_worker_open(struct weft_worker *worker, const struct weft_worke
         memcpy(worker->vias, config->via, worker->via_total * sizeof(*worker->vias));
     }
     for (uint32_t s = 0; s < shards; s++) {
-        worker->servers[s].address = config->servers[s];
+        worker->servers[s].address = worker->servers[s].first = config->servers[s];
+        if (config->replicas != NULL) {
+            worker->servers[s].replica = config->replicas[s];
+        }
     }
     weft_status status = open_endpoint(worker, config);
     if (status == WEFT_OK) {

@@ -30,6 +30,9 @@ struct weft_worker_config {
                            * pushes are sent to the servers */
     struct weft_membership *membership; /* gives the new address of a server that disappeared; NULL
                                          * = none */
+    const struct weft_launch_address
+        *replicas; /* (client.shards,): of the servers' replicas, which are tried as well while a
+                    * server is disconnected; without a coordinator. NULL = none; copied */
     /* > 0: open returns when all servers are connected, and fails when one does not answer in this
      * time, or is not the shard in the list. 0: operations wait for the connections, and fail when
      * a server has not answered for the endpoint's peer timeout. */
@@ -50,6 +53,9 @@ struct weft_worker_sched;
 
 struct weft_worker_server {
     struct weft_launch_address address; /* address of the current or last connection */
+    struct weft_launch_address first;   /* with a replica: the address in the list of servers */
+    struct weft_launch_address replica; /* port 0 = none */
+    uint32_t attempts;                  /* with a replica: connections begun */
     weft_peer peer;
     uint64_t name;           /* name of the process that answered */
     uint64_t incarnation;    /* incarnation of that process */
@@ -115,6 +121,10 @@ void weft_worker_config_default(struct weft_worker_config *config_p);
  *          WEFT_TIMEOUT  a server does not answer.   WEFT_PEER  it refused the connection.
  *          WEFT_INVALID  what answers is not that shard. */
 weft_status weft_worker_open(struct weft_worker *worker, const struct weft_worker_config *config);
+
+/* Select the address of the next connection to a server that has a replica. Internal to
+ * node/worker. */
+void weft_worker_select_address(struct weft_worker_server *server);
 
 /* Connect to servers that are away and due; sleep until something happens, at most timeout_ns, and
  * feed it to the client. */

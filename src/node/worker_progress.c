@@ -1,8 +1,9 @@
 /* Progress: events to the client, and reconnections to servers that disappeared.
  *
  * The client keeps unfinished operations and requests a connection to the shard. This file makes
- * it: to the previous address or, in a job with a coordinator, to the shard's current address. A
- * failed attempt is retried after a pause, which the client chooses, until the client gives up.
+ * it: to the previous address, to the shard's current address in a job with a coordinator, or to
+ * the shard's replica. A failed attempt is retried after a pause, which the client chooses, until
+ * the client gives up.
  */
 #include "io/clock.h"
 #include "node/worker_sched.h"
@@ -100,12 +101,24 @@ static void handle(void *arg, uint64_t now_ns)
 
 /* ---- servers that are away ------------------------------------------------------------------- */
 
+/* A replica that was not promoted closes a connection at once, while an attempt to reach a dead
+ * server lasts for the whole peer timeout: three of four attempts are made at the replica. */
+void weft_worker_select_address(struct weft_worker_server *server)
+{
+    enum { FIRST_EVERY = 4 };
+    if (server->replica.port != 0) {
+        const bool is_first = server->attempts++ % FIRST_EVERY == 0;
+        server->address = is_first ? server->first : server->replica;
+    }
+}
+
 static void connect_to(struct weft_worker *worker, uint32_t s, uint64_t now_ns)
 {
     struct weft_worker_server *server = &worker->servers[s];
     if (worker->membership != NULL) {
         (void)weft_membership_locate(worker->membership, s, worker->shards, &server->address);
     }
+    weft_worker_select_address(server);
     if (weft_endpoint_connect(&worker->endpoint, server->address.host, server->address.port,
                               &server->peer, &worker->error) != WEFT_OK ||
         weft_ps_client_reconnect(worker->client, s, server->peer, now_ns) != WEFT_OK) {

@@ -134,7 +134,8 @@ static void structs_of_the_parameter_server(void **state)
     AT(weft_ps_config, update_bytes_min, 208);
     AT(weft_ps_config, rack, 216);
     AT(weft_ps_config, hot_rows, 224);
-    SIZE(weft_ps_config, 232);
+    AT(weft_ps_config, replicas, 232);
+    SIZE(weft_ps_config, 240);
 
     AT(weft_table_options, name, 8);
     AT(weft_table_options, optimizer, 16);
@@ -253,7 +254,10 @@ static void structs_of_servers_of_users(void **state)
     AT(weft_fabric_server_config, request, 104);
     AT(weft_fabric_server_config, committed, 112);
     AT(weft_fabric_server_config, user, 120);
-    SIZE(weft_fabric_server_config, 128);
+    AT(weft_fabric_server_config, div_max, 128);
+    AT(weft_fabric_server_config, replica_of, 136);
+    AT(weft_fabric_server_config, replicas, 144);
+    SIZE(weft_fabric_server_config, 152);
 
     AT(weft_fabric_update, id, 0);
     AT(weft_fabric_update, shard, 8);
@@ -276,6 +280,15 @@ static void structs_of_servers_of_users(void **state)
     AT(weft_fabric_server_counters, pushes, 8);
     AT(weft_fabric_server_counters, updates_late, 64);
     SIZE(weft_fabric_server_counters, 72);
+    AT(weft_fabric_replication, shards, 8);
+    AT(weft_fabric_replication, ready, 12);
+    AT(weft_fabric_replication, is_replica, 16);
+    AT(weft_fabric_replication, divergence, 24);
+    AT(weft_fabric_replication, divergence_max, 32);
+    AT(weft_fabric_replication, transfers, 40);
+    AT(weft_fabric_replication, bytes, 48);
+    AT(weft_fabric_replication, holds, 56);
+    SIZE(weft_fabric_replication, 64);
 }
 
 /* Programs of other releases: fields that they lack are not written, fields unknown here are

@@ -119,11 +119,8 @@ static void open_tables(struct site *site, uint32_t worker, const char *consiste
     }
 }
 
-static void site_start(struct site *site, uint32_t shards, const char *consistency)
+static void join(struct site *site, const char *consistency, const char *replicas)
 {
-    *site = (struct site){.seen = {.lock = PTHREAD_MUTEX_INITIALIZER}};
-    const struct weft_fabric_server_config config = server_config(site, shards);
-    must(weft_fabric_server_open(&config, &site->server), weft_fabric_server_error());
     for (uint32_t w = 0; w < WORKERS; w++) {
         struct weft_ps_config worker;
         weft_ps_config_init(&worker, sizeof(worker));
@@ -134,10 +131,20 @@ static void site_start(struct site *site, uint32_t shards, const char *consisten
         worker.dim_max = DIM;
         worker.rows_max = 100;
         worker.update_bytes_min = 1;
+        worker.replicas = replicas;
+        worker.reconnect_timeout_ns = replicas != NULL ? JOB_TIMEOUT_NS : 0;
         worker.peer_timeout_ns = JOB_TIMEOUT_NS * 3; /* one thread runs both workers */
         must(weft_ps_connect(&worker, &site->ps[w]), weft_ps_error(NULL));
         open_tables(site, w, consistency);
     }
+}
+
+static void site_start(struct site *site, uint32_t shards, const char *consistency)
+{
+    *site = (struct site){.seen = {.lock = PTHREAD_MUTEX_INITIALIZER}};
+    const struct weft_fabric_server_config config = server_config(site, shards);
+    must(weft_fabric_server_open(&config, &site->server), weft_fabric_server_error());
+    join(site, consistency, NULL);
 }
 
 /* After this returns, the counts are complete. */
@@ -286,6 +293,103 @@ static void an_update_is_committed_or_dropped(void **state)
     assert_int_equal(site.seen.steps, (TAU_MAX + 2) * 2 * N);
 }
 
+/* ---- replicas -------------------------------------------------------------------------------- */
+
+static struct weft_fabric_replication replication_of(struct weft_fabric_server *server)
+{
+    struct weft_fabric_replication of = {.size = sizeof(of)};
+    must(weft_fabric_server_replication_get(server, &of), "replication");
+    return of;
+}
+
+/* Let the workers make progress until every shard has a replica that could be promoted. */
+static void wait_for_replica(struct site *site, struct weft_fabric_server *replica)
+{
+    const uint64_t part_ns = 1000000;
+    uint64_t parts = 0;
+    while (replication_of(site->server).ready < 2 || replication_of(replica).ready < 2) {
+        assert_true(parts++ * part_ns < JOB_TIMEOUT_NS);
+        weft_ps_progress(site->ps[parts % WORKERS], part_ns);
+    }
+}
+
+static void promote_fails(struct weft_fabric_server *server, const char *words)
+{
+    assert_int_equal(weft_fabric_server_promote(server, 0), WEFT_STATE);
+    if (strstr(weft_fabric_server_error(), words) == NULL) {
+        fail_msg("\"%s\" does not contain \"%s\"", weft_fabric_server_error(), words);
+    }
+}
+
+static uint64_t pushes_lost(struct weft_ps *ps)
+{
+    struct weft_ps_counters counters = {.size = sizeof(counters)};
+    weft_ps_counters_get(ps, &counters);
+    return counters.pushes_lost;
+}
+
+/* A server with two shards ends after two updates, and its replica is promoted. With a bound of 0
+ * it has both, and the functions that step and reply are those of the replica's program. With a
+ * bound that is never reached it has neither, and the workers know that. */
+static void takes_over(double div_max)
+{
+    static struct site site;
+    static struct seen seen;
+    struct weft_fabric_server *replica;
+    struct weft_result result;
+    const bool keeps = div_max == 0;
+    site = (struct site){.seen = {.lock = PTHREAD_MUTEX_INITIALIZER}};
+    seen = (struct seen){.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct weft_fabric_server_config config = server_config(&site, 2);
+    config.replicas = 1;
+    config.div_max = div_max;
+    must(weft_fabric_server_open(&config, &site.server), weft_fabric_server_error());
+    config.replica_of = weft_fabric_server_address(site.server);
+    config.user = &seen;
+    must(weft_fabric_server_open(&config, &replica), weft_fabric_server_error());
+    promote_fails(site.server, "not a replica");
+    join(&site, "asp", weft_fabric_server_address(replica));
+    wait_for_replica(&site, replica);
+    const uint64_t before = replication_of(replica).transfers;
+    must(push(&site, 0, 2, &result), weft_ps_error(site.ps[0]));
+    must(push(&site, 1, 3, &result), weft_ps_error(site.ps[1]));
+    reads(&site, 0, OURS, 0, 2050);
+    const struct weft_fabric_replication server = replication_of(site.server);
+    const struct weft_fabric_replication of = replication_of(replica);
+    assert_true(server.shards == 2 && of.shards == 2 && server.ready == 2 && of.ready == 2);
+    assert_true(server.is_replica == 0 && of.is_replica == 1);
+    assert_true(server.divergence <= div_max && server.divergence_max <= div_max);
+    assert_int_equal(of.transfers > before, keeps);
+    assert_true(of.bytes > 0 && server.bytes >= of.bytes);
+    assert_true(seen.steps == 0 && seen.requests == 0);
+    weft_fabric_server_close(site.server);
+    must(weft_fabric_server_promote(replica, 0), weft_fabric_server_error());
+    must(weft_fabric_server_promote(replica, 0), "again");
+    assert_int_equal(replication_of(replica).is_replica, 0);
+    site.server = replica;
+    reads(&site, 0, OURS, 0, keeps ? 2050 : -1);
+    reads(&site, 1, THEIRS, 0, keeps ? 5 : 0);
+    must(push(&site, 1, 1, &result), weft_ps_error(site.ps[1]));
+    reads(&site, 0, OURS, 0, keeps ? 3060 : 1010);
+    reads(&site, 1, THEIRS, 0, keeps ? 6 : 1);
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        assert_int_equal(pushes_lost(site.ps[w]) > 0, !keeps);
+    }
+    site_stop(&site);
+    assert_int_equal(seen.bad, 0);
+    assert_int_equal(seen.steps, 2 * N);
+    assert_int_equal(seen.requests, 4 * N);
+}
+
+static void a_replica_takes_over(void **state)
+{
+    (void)state;
+    takes_over(0);
+    takes_over(1e9);
+}
+
+/* ---- refusals -------------------------------------------------------------------------------- */
+
 static void must_fail(const struct weft_fabric_server_config *config, weft_status wanted,
                       const char *words)
 {
@@ -324,6 +428,27 @@ static void what_does_not_fit_is_refused(void **state)
     config = server_config(&site, 1);
     config.size = 8;
     must_fail(&config, WEFT_INVALID, "weft_fabric_server_config_init");
+    config = server_config(&site, 1);
+    config.div_max = 1;
+    must_fail(&config, WEFT_INVALID, "div_max needs replicas 1");
+    config.replica_of = "127.0.0.1:9";
+    must_fail(&config, WEFT_INVALID, "replica_of needs replicas 1");
+    config.replicas = 2;
+    must_fail(&config, WEFT_INVALID, "replicas is 2");
+    config.replicas = 1;
+    config.div_max = NAN;
+    must_fail(&config, WEFT_INVALID, "div_max is nan");
+    config.div_max = -1;
+    must_fail(&config, WEFT_INVALID, "div_max is -1");
+    config.div_max = 0;
+    config.replica_of = "127.0.0.1:9,127.0.0.1:10";
+    must_fail(&config, WEFT_INVALID, "for each of the 1 shards");
+    config.replica_of = "here";
+    must_fail(&config, WEFT_INVALID, "replica_of is \"here\"");
+    config.replica_of = "127.0.0.1:9";
+    must(weft_fabric_server_open(&config, &server), weft_fabric_server_error());
+    promote_fails(server, "it has not received all of its shard yet");
+    weft_fabric_server_close(server);
     config = server_config(&site, 1);
     must(weft_fabric_server_open(&config, &server), weft_fabric_server_error());
     config.port = (uint32_t)strtoul(strchr(weft_fabric_server_address(server), ':') + 1, NULL, 10);
@@ -365,6 +490,7 @@ int main(void)
         cmocka_unit_test(steps_and_answers_are_the_users),
         cmocka_unit_test(a_sum_is_one_step),
         cmocka_unit_test(an_update_is_committed_or_dropped),
+        cmocka_unit_test(a_replica_takes_over),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(workers_without_a_server_sum),
     };

@@ -288,6 +288,17 @@ static void what_does_not_fit_is_refused(void **state)
     config.hot_rows = 65537;
     must_fail(&config, "hot_rows is 65537");
     config = config_for(&job, 0);
+    config.reconnect_timeout_ns = 0;
+    config.replicas = "127.0.0.1:9";
+    must_fail(&config, "replicas needs reconnect_timeout_ns");
+    config.reconnect_timeout_ns = 1;
+    config.replicas = "127.0.0.1:9";
+    must_fail(&config, "replicas names 1 shards, and servers 2");
+    config.replicas = "here";
+    must_fail(&config, "\"here\" in replicas is not host:port");
+    config.coordinator = "127.0.0.1:9";
+    must_fail(&config, "replicas does not go with a coordinator");
+    config = config_for(&job, 0);
     config.via = "nowhere"; /* also with tau_max */
     must_fail(&config, "config.via or WEFT_VIA is \"nowhere\"");
     config.via = "127.0.0.1:9//127.0.0.1:8";
