@@ -95,6 +95,12 @@ enum { WEFT_TAU_MAX_MAX = (1 << 23) - 1 };
                                WEFT_OPTION_STRING, .value = (text_p),                              \
      .fallback = (otherwise)}
 
+#define WEFT_LINK_MBPS_ROW(value_p)                                                                \
+    {"link-mbps", "MBPS", "with a scheduler: rate of this host's links, in Mbit/s; the plan\n"     \
+                          "uses the measured rate of a link that is slower",                       \
+                          WEFT_OPTION_U32, .value = (value_p), .max = 10000000,                    \
+     .fallback = "that of `weft scheduler`"}
+
 #define WEFT_TAU_MAX_HELP                                                                          \
     "with a scheduler and --mode ssp or asp: drop an update, or reject it\n"                       \
     "at the servers, if more than N other updates would be applied between\n"                      \

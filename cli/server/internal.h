@@ -34,6 +34,7 @@ struct server {
     struct weft_membership membership;
     const char *scheduler; /* HOST:PORT; NULL = none */
     struct weft_launch_address scheduler_address;
+    uint32_t link_mbps; /* of this host's links; 0 = not known */
     bool replicate;         /* accept replicas */
     double div_max;         /* divergence bound of the job */
     bool has_reported;      /* this replica has reported that it can be promoted */

@@ -45,6 +45,9 @@ static int check_rest(const struct weft_command *command, struct server *server)
     } else if (server->each.shard.delay_max > 0) {
         status = weft_options_usage(command, "--tau-max requires --scheduler: only workers with a "
                                              "scheduler send the model version of an update");
+    } else if (server->link_mbps > 0) {
+        status = weft_options_usage(command, "--link-mbps requires --scheduler, which plans with "
+                                             "it");
     }
     if (status != WEFT_OPTIONS_RUN) {
         return status;
@@ -187,6 +190,7 @@ int weft_cli_server(int argc, char **argv)
          .fallback = "from the coordinator, else 16"},
         WEFT_MEMBERSHIP_ROWS(&server.membership),
         WEFT_SCHEDULER_ROW(&server.scheduler, "none"),
+        WEFT_LINK_MBPS_ROW(&server.link_mbps),
         {"tau-max", "N",
          "with a scheduler: reject an update if more than N other updates would\n"
          "be applied between its base version (the model that it is computed\n"

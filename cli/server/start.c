@@ -75,6 +75,7 @@ static void complete(struct server *server)
         each->scheduler_workers = is_known ? each->shard.workers_max : each->scheduler_workers;
         weft_os_random(&each->scheduler_host, sizeof(each->scheduler_host));
         each->scheduler_host |= 1; /* 0 = its own link */
+        each->scheduler_link_bps = server->link_mbps * UINT64_C(1000000);
     }
     if (server->replicate) {
         each->shard.replicas_max = 1;

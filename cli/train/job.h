@@ -60,6 +60,7 @@ struct weft_job {
     const char *scheduler; /* HOST:PORT; `weft train`: or "on"; NULL = none */
     struct weft_launch_address scheduler_address;
     uint32_t tau_max;         /* 0 = no bound */
+    uint32_t link_mbps;       /* of a worker's host; 0 = not known */
     uint32_t no_key_caching;  /* 1: pushes always send their ids */
     uint32_t progress_thread; /* 1, engine: the endpoint has its own thread */
     struct weft_until until;

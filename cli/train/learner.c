@@ -231,6 +231,7 @@ static void set_scheduler(const struct weft_job *job, struct weft_worker_config 
         config->workers = job->workers;
         config->mode = modes[job->mode.kind];
         config->tau_max = job->tau_max > 0 ? job->tau_max : WEFT_NEVER;
+        config->link_bps = job->link_mbps * UINT64_C(1000000);
     }
 }
 

@@ -658,6 +658,9 @@ static int check(const struct weft_command *command, struct worker *worker)
     if (worker->job.scheduler == NULL && scheduler != NULL && scheduler[0] != '\0') {
         worker->job.scheduler = scheduler;
     }
+    if (worker->job.link_mbps > 0 && worker->job.scheduler == NULL) {
+        return weft_options_usage(command, "--link-mbps requires --scheduler, which plans with it");
+    }
     status = worker->job.scheduler != NULL ? weft_scheduler_address(command, worker->job.scheduler,
                                                                     &worker->job.scheduler_address)
                                            : WEFT_OPTIONS_RUN;
@@ -696,6 +699,7 @@ int weft_cli_worker(int argc, char **argv)
          "send whole pushes through the aggregator",
          WEFT_OPTION_U32, .value = &worker.job.hot_rows, .max = WEFT_HOT_ROWS_MAX},
         WEFT_SCHEDULER_ROW(&worker.job.scheduler, "WEFT_SCHEDULER, else none"),
+        WEFT_LINK_MBPS_ROW(&worker.job.link_mbps),
         {"rank", "R", "this worker's number, from 0", WEFT_OPTION_U32, .value = &worker.rank,
          .max = WEFT_JOB_WORKERS_MAX - 1,
          .fallback = "from the launcher's environment or the coordinator, else 0"},

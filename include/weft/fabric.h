@@ -192,6 +192,7 @@ struct weft_fabric_server_config {
                                    * run as a server */
     uint64_t replicas;            /* 1: each shard accepts a replica; also needed with replica_of,
                                    * for the time after the promotion. 0 (default) = none */
+    uint64_t link_mbps;           /* as in struct weft_ps_config: rate of this host's links */
 };
 
 WEFT_API void weft_fabric_server_config_init(struct weft_fabric_server_config *config_p,

@@ -206,6 +206,9 @@ struct weft_ps_config {
                                    * once it was promoted. Needs reconnect_timeout_ns. Not with a
                                    * coordinator, which lists the servers that were promoted. NULL
                                    * (default) = none */
+    uint64_t link_mbps;           /* with a scheduler: rate of this host's links, in Mbit/s, at most
+                                   * 10^7. The plan uses a lower one if it measures that. 0
+                                   * (default) = not known: `weft scheduler --link-mbps` */
 };
 
 /* Write the defaults. Shape: size is sizeof(*config_p) in the caller's version of this header. */

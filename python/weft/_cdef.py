@@ -65,6 +65,7 @@ struct weft_ps_config {
     const char *rack;
     uint64_t hot_rows;
     const char *replicas;
+    uint64_t link_mbps;
 };
 void weft_ps_config_init(struct weft_ps_config *config_p, size_t size);
 weft_status weft_ps_connect(const struct weft_ps_config *config, struct weft_ps **ps_p);

@@ -76,6 +76,7 @@ static weft_status check_ranges(const struct weft_fabric_server_config *c)
         {"tau_max", c->tau_max, 0, WEFT_PS_TAU_MAX_MAX},
         {"reserved", c->reserved, 0, 0},
         {"replicas", c->replicas, 0, 1},
+        {"link_mbps", c->link_mbps, 0, WEFT_PS_LINK_MBPS_MAX},
     };
     return weft_api_ranges_check(fields, WEFT_ARRAY_COUNT(fields), &last_error);
 }
@@ -198,6 +199,7 @@ static void set_shard(struct weft_fabric_server *server, struct fabric_shard *sh
         config->scheduler = &server->scheduler;
         config->scheduler_workers = c->workers;
         config->scheduler_host = server->host;
+        config->scheduler_link_bps = c->link_mbps * 1000000;
     }
 }
 

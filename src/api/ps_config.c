@@ -275,6 +275,7 @@ static weft_status range_check(const struct weft_ps_config *c, struct weft_error
         {"keepalive_ns", c->keepalive_ns, WEFT_NS_PER_MS, WEFT_NEVER},
         {"inject_loss_ppm", c->inject_loss_ppm, 0, WEFT_PPM},
         {"hot_rows", c->hot_rows, 0, WEFT_HOT_ROWS_MAX},
+        {"link_mbps", c->link_mbps, 0, WEFT_PS_LINK_MBPS_MAX},
     };
     weft_status status = weft_api_ranges_check(fields, WEFT_ARRAY_COUNT(fields), error);
     bool tcp;

@@ -129,6 +129,7 @@ static weft_status set_scheduler(struct weft_ps *ps, const struct weft_ps_config
     worker->workers = config->workers;
     worker->mode = modes[ps->scheduled_mode];
     worker->tau_max = config->tau_max > 0 ? config->tau_max : WEFT_NEVER;
+    worker->link_bps = config->link_mbps * 1000000;
     return status;
 }
 

@@ -24,6 +24,7 @@
 
 enum { WEFT_PS_SHARDS_MAX = 4096, WEFT_PS_NAME_BYTES = 64 };
 enum { WEFT_PS_TAU_MAX_MAX = (1 << 23) - 1 }; /* the base of an update is sent modulo 2^24 */
+enum { WEFT_PS_LINK_MBPS_MAX = 10000000 };
 
 /* Rows missed by the last completed operation, or so far by an operation in parts. */
 struct ps_missed_rows {

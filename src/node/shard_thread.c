@@ -436,6 +436,7 @@ static weft_status make_link(struct weft_shard_thread *thread, struct serving *s
     daemon.workers = config->scheduler_workers;
     daemon.shards = config->shard.shards;
     daemon.host = config->scheduler_host;
+    daemon.up_bps = daemon.down_bps = config->scheduler_link_bps;
     weft_status status = weft_sched_link_new(&daemon, serving->msgr, &serving->link);
     return status == WEFT_OK ? status
                              : weft_fail(&thread->error, status,

@@ -51,6 +51,7 @@ struct weft_shard_thread_config {
     const struct weft_launch_address *scheduler;
     uint32_t scheduler_workers; /* of the job; 0 = not known */
     uint64_t scheduler_host;    /* names the host whose link the shards of this process share */
+    uint64_t scheduler_link_bps; /* of its links; 0 = not known */
     /* Not NULL: this is a replica of the shard at this address until weft_shard_thread_promote. Not
      * with checkpoint. Borrowed until join. */
     const struct weft_launch_address *replica_of;

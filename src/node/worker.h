@@ -44,6 +44,7 @@ struct weft_worker_config {
     uint32_t workers;          /* of the job; this and the next ones only with a scheduler */
     enum weft_sched_mode mode; /* of its tables */
     uint64_t tau_max;          /* delay bound; WEFT_NEVER = none */
+    uint64_t link_bps;         /* of this host's links; 0 = not known */
     /* After each batch of events, within a step; NULL = none. */
     void (*on_progress)(void *arg, uint64_t now_ns);
     void *arg;

@@ -42,6 +42,7 @@ weft_status weft_worker_sched_new(const struct weft_worker_config *config, struc
     daemon.shards = config->client.shards;
     daemon.mode = config->mode;
     daemon.tau_max = config->tau_max;
+    daemon.up_bps = daemon.down_bps = config->link_bps;
     weft_status status = weft_sched_link_new(&daemon, msgr, &sched->link);
     if (status != WEFT_OK) {
         free(sched);

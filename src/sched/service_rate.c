@@ -62,6 +62,21 @@ void service_rate_init(struct weft_sched_service *service)
     }
 }
 
+void service_rate_given(struct weft_sched_service *service, uint32_t worker, uint64_t up_bps,
+                        uint64_t now_ns)
+{
+    if (up_bps == service->worker_up_bps[worker]) {
+        return;
+    }
+    service->worker_up_bps[worker] = up_bps;
+    if (service->planner != NULL) { /* else service_rate_init uses it */
+        const uint64_t bps = given(up_bps, service->config.link_bps);
+        service->up[worker] = (struct service_link){.given_bps = bps, .now_bps = bps};
+        (void)weft_planner_capacity(service->planner, worker, true, bps, now_ns);
+        (void)weft_planner_capacity(service->planner, worker, false, bps, now_ns);
+    }
+}
+
 /* Shards of a host share its downlink, whose state is stored at the first shard. */
 static struct service_link *down_of(struct weft_sched_service *service, uint32_t shard)
 {

@@ -194,7 +194,7 @@ static bool worker_says(struct weft_sched_service *service, uint32_t worker,
         service->counters.refused_version++;
         return false;
     }
-    service->worker_up_bps[worker] = q->up_bps;
+    service_rate_given(service, worker, q->up_bps, now_ns);
     if (w->reached != q->reached || w->aggregators != q->aggregators) {
         w->aggregators = q->aggregators;
         w->reached = q->reached;

@@ -262,6 +262,9 @@ wrong "an invalid --scheduler" 'must be the HOST:PORT printed by .weft scheduler
 wrong "--tau-max without a scheduler" 'tau-max requires --scheduler' train --mode asp --tau-max 3
 wrong "--tau-max of a server without a scheduler" 'tau-max requires --scheduler' server --tau-max 3
 wrong "--tau-max with bsp" 'requires --mode ssp or asp' train --scheduler on --tau-max 3
+wrong "--link-mbps of a server without a scheduler" 'link-mbps requires --scheduler' server --link-mbps 3
+wrong "--link-mbps of a worker without a scheduler" 'link-mbps requires --scheduler' worker \
+    --servers 127.0.0.1:9 --link-mbps 3
 wrong "--tau-max with lda" 'counts must not be dropped' train --model lda --format docword --data d \
     --scheduler on --tau-max 3 --mode asp
 wrong "--scheduler with --via coordinator" 'cannot be used with --via coordinator' worker \

@@ -23,6 +23,7 @@ struct ps_server_options {
     uint32_t clocks_max;                         /* CLOCKs above this are refused; 0 = no limit */
     const struct weft_launch_address *scheduler; /* NULL = none; borrowed until stop */
     uint32_t delay_max;                          /* 0 = none */
+    uint64_t link_bps;                           /* reported to the scheduler; 0 = none is */
 };
 
 struct test_server {
@@ -94,6 +95,7 @@ static inline void test_server_start(struct test_server *server, struct ps_serve
     config.scheduler = options.scheduler;
     config.scheduler_workers = options.workers;
     config.scheduler_host = 1;
+    config.scheduler_link_bps = options.link_bps;
     config.driver.kind = options.tcp ? WEFT_DRIVER_TCP : WEFT_DRIVER_UDP;
     config.driver.udp.port = options.port;
     config.driver.udp.loopback_packet_bytes = 0; /* many packets, as on a network */

@@ -135,7 +135,8 @@ static void structs_of_the_parameter_server(void **state)
     AT(weft_ps_config, rack, 216);
     AT(weft_ps_config, hot_rows, 224);
     AT(weft_ps_config, replicas, 232);
-    SIZE(weft_ps_config, 240);
+    AT(weft_ps_config, link_mbps, 240);
+    SIZE(weft_ps_config, 248);
 
     AT(weft_table_options, name, 8);
     AT(weft_table_options, optimizer, 16);
@@ -257,7 +258,8 @@ static void structs_of_servers_of_users(void **state)
     AT(weft_fabric_server_config, div_max, 128);
     AT(weft_fabric_server_config, replica_of, 136);
     AT(weft_fabric_server_config, replicas, 144);
-    SIZE(weft_fabric_server_config, 152);
+    AT(weft_fabric_server_config, link_mbps, 152);
+    SIZE(weft_fabric_server_config, 160);
 
     AT(weft_fabric_update, id, 0);
     AT(weft_fabric_update, shard, 8);

@@ -21,6 +21,7 @@ enum { SHARDS = 2, WORKERS = 2, DIM = 4, N = 500, TAU_MAX = 2 };
 
 static uint32_t loss_ppm; /* loss of packets sent by servers */
 static uint32_t read_credits;
+static uint64_t worker_mbps[WORKERS], server_bps; /* reported rates of links; 0 = none is */
 
 static const struct weft_security none = {.mode = WEFT_MODE_NONE};
 
@@ -49,6 +50,7 @@ static struct weft_ps_config config_for(const struct job *job, uint32_t worker)
     config.consistency = "asp";
     config.tau_max = TAU_MAX;
     config.update_bytes_min = 1000;
+    config.link_mbps = worker_mbps[worker];
     return config;
 }
 
@@ -81,7 +83,8 @@ static void job_start(struct job *job, uint32_t feedback_rows)
                                                                        .workers = WORKERS,
                                                                        .loss_ppm = loss_ppm,
                                                                        .scheduler = &job->at,
-                                                                       .delay_max = TAU_MAX});
+                                                                       .delay_max = TAU_MAX,
+                                                                       .link_bps = server_bps});
         snprintf(job->list + used, sizeof(job->list) - used, "%s127.0.0.1:%u", s > 0 ? "," : "",
                  (unsigned)job->servers[s].port);
     }
@@ -244,6 +247,52 @@ static void what_is_dropped_comes_with_the_next_push(void **state)
     job_stop(&job);
 }
 
+struct rate {
+    enum weft_sched_role role;
+    uint32_t index;
+    uint64_t bps;
+};
+
+static void look_at_rate(void *arg, void *object)
+{
+    const struct weft_scheduler *scheduler = object;
+    struct rate *rate = arg;
+    rate->bps = weft_sched_service_capacity(scheduler->service, rate->role, rate->index);
+}
+
+/* Wait until the scheduler plans with this rate of a link. Nothing is measured. */
+static void is_planned(struct job *job, enum weft_sched_role role, uint32_t index, uint64_t bps)
+{
+    struct rate rate = {.role = role, .index = index};
+    for (uint32_t i = 0; rate.bps != bps; i++) {
+        if (i == 60 * 1000) {
+            fail_msg("%llu bit/s are planned", (unsigned long long)rate.bps);
+        }
+        weft_ps_progress(job->ps[i % WORKERS], WEFT_NS_PER_MS);
+        assert_true(weft_stats_query_ask(&job->scheduler.query, look_at_rate, &rate,
+                                         60 * WEFT_NS_PER_S));
+    }
+}
+
+/* Hosts that know the rates of their links report them; the others have the scheduler's. */
+static void rates_of_links_are_reported(void **state)
+{
+    (void)state;
+    static struct job job;
+    struct weft_sched_service_config config;
+    weft_sched_service_config_default(&config);
+    worker_mbps[0] = 3000;
+    server_bps = 2000000000;
+    job_start(&job, 0);
+    is_planned(&job, WEFT_SCHED_WORKER, 0, 3000000000);
+    is_planned(&job, WEFT_SCHED_WORKER, 1, config.link_bps);
+    for (uint32_t s = 0; s < SHARDS; s++) {
+        is_planned(&job, WEFT_SCHED_SERVER, s, 2000000000);
+    }
+    job_stop(&job);
+    worker_mbps[0] = server_bps = 0;
+}
+
 static void must_fail(const struct weft_ps_config *config, const char *words)
 {
     struct weft_ps *ps = NULL;
@@ -287,6 +336,9 @@ static void what_does_not_fit_is_refused(void **state)
     config.update_bytes_min = 0;
     config.hot_rows = 65537;
     must_fail(&config, "hot_rows is 65537");
+    config = config_for(&job, 0);
+    config.link_mbps = 10000001;
+    must_fail(&config, "link_mbps is 10000001");
     config = config_for(&job, 0);
     config.reconnect_timeout_ns = 0;
     config.replicas = "127.0.0.1:9";
@@ -427,6 +479,7 @@ int main(void)
         cmocka_unit_test(the_last_commit_is_reported),
         cmocka_unit_test(servers_alone_keep_a_bound),
         cmocka_unit_test(reads_are_admitted),
+        cmocka_unit_test(rates_of_links_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
