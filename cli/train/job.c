@@ -203,10 +203,11 @@ static int check_scheduler(const struct weft_command *command, const struct weft
         return weft_options_usage(command, "--tau-max requires --mode ssp or asp; bsp waits for "
                                            "every update");
     }
-    if (job->tau_max > 0 && job->kind->counts_topics) {
+    if (job->tau_max > 0 && job->kind->counts_topics && job->mode.kind != WEFT_JOB_ASP) {
         return weft_options_usage(command,
-                                  "--tau-max cannot be used with --model lda, whose counts "
-                                  "must not be dropped");
+                                  "--tau-max with --model lda requires --mode asp: counts that "
+                                  "were dropped are pushed in additional clocks, for which ssp "
+                                  "would wait");
     }
     if (job->scheduler != NULL && via != NULL && strcmp(via, "coordinator") == 0) {
         return weft_options_usage(command, "--scheduler cannot be used with --via coordinator: it "

@@ -134,10 +134,17 @@ static void set_client(const struct weft_learner *learner, uint32_t rank, uint32
     client->can &= learner->job->no_key_caching ? ~WEFT_RPC_CAN_LIST : WEFT_RPC_CAN_ALL;
 }
 
+/* lda under a delay bound: the counts of updates that are dropped must not be lost. */
+static bool keeps_counts(const struct weft_job *job)
+{
+    return job->kind->counts_topics && job->tau_max > 0;
+}
+
 /* Allocate the residuals of error feedback, for at most as many rows as the table has. */
 static weft_status keep_remainders(struct weft_learner *learner, const struct weft_table_spec *spec)
 {
-    uint32_t rows = (uint32_t)weft_min_u64(weft_ps_feedback_rows(spec), learner->row_count);
+    const uint64_t most = keeps_counts(learner->job) ? UINT32_MAX : weft_ps_feedback_rows(spec);
+    const uint32_t rows = (uint32_t)weft_min_u64(most, learner->row_count);
     if (rows == 0) {
         return WEFT_OK;
     }
@@ -321,11 +328,10 @@ static struct weft_ps_list pull_list(const struct weft_learner *learner,
     };
 }
 
-/* Pull all weights of a batch completely, for tests. */
-static weft_status pull_all(struct weft_learner *learner, const struct weft_ml_batch *batch,
-                            float *weights)
+/* Pull all weights of a batch completely. Such pulls are for tests, and not part of a step. */
+static weft_status pull_rows(struct weft_learner *learner, const struct weft_ml_batch *batch,
+                             float *weights)
 {
-    copy_seen(learner, batch, weights, false);
     for (uint32_t at = 0; at < rows_of(learner, batch); at += part_max()) {
         const struct weft_ps_list list = pull_list(learner, batch, weights, at);
         weft_ps_op op;
@@ -343,8 +349,18 @@ static weft_status pull_all(struct weft_learner *learner, const struct weft_ml_b
         learner->test_elements += result.elements_sent;
         learner->test_elements_delivered += result.elements_delivered;
     }
-    copy_seen(learner, batch, weights, true);
     return WEFT_OK;
+}
+
+static weft_status pull_all(struct weft_learner *learner, const struct weft_ml_batch *batch,
+                            float *weights)
+{
+    copy_seen(learner, batch, weights, false);
+    weft_status status = pull_rows(learner, batch, weights);
+    if (status == WEFT_OK) {
+        copy_seen(learner, batch, weights, true);
+    }
+    return status;
 }
 
 /* Wait for the push in flight, if any, and check its result. */
@@ -557,11 +573,38 @@ static weft_status check_loss(struct weft_learner *learner, double loss)
                      "training diverged: the loss is not finite; a lower --lr may help");
 }
 
-weft_status weft_learner_settle(struct weft_learner *learner)
+static weft_status finish_clock(struct weft_learner *learner)
 {
     weft_status status = finish_push(learner);
     while (status == WEFT_OK && !weft_ps_clock_accepted(learner->worker.client, TABLE)) {
         status = progress(learner, step_timeout_ns);
+    }
+    return status;
+}
+
+/* Push the counts kept of dropped updates, as an update of zeros to which they are added, with the
+ * version that it pulls as its base. */
+static weft_status push_kept(struct weft_learner *learner)
+{
+    const struct weft_ml_batch kept = {
+        .ids = learner->ids,
+        .id_count = weft_ps_client_kept(learner->worker.client, TABLE, learner->ids, NULL,
+                                        learner->row_count)};
+    weft_status status = pull_rows(learner, &kept, learner->steps[learner->step_at].weights);
+    memset(learner->gradient, 0, (size_t)kept.id_count * learner->model.dim * sizeof(float));
+    status = status == WEFT_OK ? push(learner, &kept) : status;
+    status = status == WEFT_OK ? end_clock(learner) : status;
+    learner->kept_clocks++;
+    return status == WEFT_OK ? finish_clock(learner) : status;
+}
+
+weft_status weft_learner_settle(struct weft_learner *learner)
+{
+    const struct weft_ps_client_counters *counters =
+        weft_ps_client_counters(learner->worker.client);
+    weft_status status = finish_clock(learner);
+    while (status == WEFT_OK && keeps_counts(learner->job) && counters->feedback_rows_now > 0) {
+        status = push_kept(learner);
     }
     return status;
 }
@@ -571,16 +614,21 @@ static uint32_t steps_of(const struct weft_learner *learner)
     return weft_ml_share_steps(learner->dataset, learner->job->workers, learner->job->batch_rows);
 }
 
+/* One clock per step, apart from those that pushed what was kept. */
+static uint32_t steps_done(const struct weft_learner *learner)
+{
+    return weft_ps_clock_now(learner->worker.client, TABLE) - learner->kept_clocks;
+}
+
 uint32_t weft_learner_first_epoch(const struct weft_learner *learner)
 {
-    return weft_ps_clock_now(learner->worker.client, TABLE) / steps_of(learner);
+    return steps_done(learner) / steps_of(learner);
 }
 
 weft_status weft_learner_epoch(struct weft_learner *learner, uint32_t epoch, double *loss_p)
 {
     uint32_t steps = steps_of(learner);
-    /* One clock per step: the difference is the number of finished steps of this epoch. */
-    uint32_t first = weft_ps_clock_now(learner->worker.client, TABLE) - epoch * steps;
+    uint32_t first = steps_done(learner) - epoch * steps; /* finished steps of this epoch */
     double loss_sum = 0.0;
     uint32_t s = first;
     weft_ml_share_begin_epoch(&learner->share, epoch);

@@ -13,7 +13,8 @@
  *
  * A weight that is lost in a pull keeps the value that this worker saw last. A gradient that is
  * lost in a push is not resent. If gradients are rounded (--value-type), lost gradients and
- * rounding errors are added to the next gradient of the row.
+ * rounding errors are added to the next gradient of the row. So are the counts of lda that the
+ * scheduler or a server drops (--tau-max); what is left of them is pushed when the workers stop.
  *
  * The model (ml/model.h) defines the width of a table row, its initial values and the gradient.
  * Connections are managed by node/worker.h.
@@ -52,7 +53,8 @@ struct weft_learner {
     float *seen;        /* (row_count, model.dim): the weights as last pulled, by column */
     float *gradient;    /* (row_count, model.dim): gradient of a batch */
     uint64_t *ids;      /* (row_count,): ids of a saved model */
-    void *kept;         /* residuals of error feedback; NULL: gradients are not rounded */
+    void *kept;         /* residuals of error feedback; NULL = none */
+    uint32_t kept_clocks; /* ended to push residuals, in no step */
     bool is_pushing;    /* a push is in flight; its result was not checked yet */
     weft_ps_op push;
     /* Called after each step, unless NULL. If it sets is_over, no step follows. */
@@ -86,7 +88,8 @@ uint32_t weft_learner_first_epoch(const struct weft_learner *learner);
  * mean loss over steps, each before its update. Errors: as init. */
 weft_status weft_learner_epoch(struct weft_learner *learner, uint32_t epoch, double *loss_p);
 
-/* Wait until all pushes and clocks are acknowledged, as at the end of an epoch. Errors: as init. */
+/* Wait until all pushes and clocks are acknowledged, as at the end of an epoch; for lda, until all
+ * counts are committed. Errors: as init. */
 weft_status weft_learner_settle(struct weft_learner *learner);
 
 /* Evaluate the servers' weights, pulled without loss, on the test rows. Errors: as init. */

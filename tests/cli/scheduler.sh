@@ -48,6 +48,16 @@ holds "the other updates are closed, or rejected as late" asp '.counters |
 holds "no planned delay exceeds tau_max" asp '.scheduler | .tau_max == 1 and .planned.delay_max <= 1'
 holds "the AUC is above 0.7" asp '.test_auc > 0.7'
 
+# lda: the counts of updates that were dropped are pushed later. The job itself fails unless the
+# servers count every token once.
+awk 'BEGIN { srand(1); print 400; print 600; print 20000
+    for (d = 1; d <= 400; d++) for (i = 0; i < 50; i++) print d, 1 + (d * 7 + i * 11) % 600, 1 }' >docword.txt
+tap_run "lda with tau_max 1 succeeds" "$WEFT_BIN" train --model lda --format docword --data docword.txt --factors 64 \
+    --mode asp --tau-max 1 --scheduler on --workers 4 --servers 2 --batch 64 --epochs 6 --report lda.json --quiet
+holds "lda: updates were dropped, and what was kept of them was pushed in updates of no step" lda '.counters |
+    .client_updates_dropped > 5 and .client_updates > 48'
+holds "lda: no planned delay exceeds tau_max" lda '.scheduler.planned.delay_max <= 1'
+
 # Read admission: the delay is at most the number of other workers between read and commit, so it is
 # below the number of credits.
 tap_run "asp with eight workers succeeds" train all --mode asp --scheduler on --workers 8 --servers 1 --batch 256
@@ -265,8 +275,8 @@ wrong "--tau-max with bsp" 'requires --mode ssp or asp' train --scheduler on --t
 wrong "--link-mbps of a server without a scheduler" 'link-mbps requires --scheduler' server --link-mbps 3
 wrong "--link-mbps of a worker without a scheduler" 'link-mbps requires --scheduler' worker \
     --servers 127.0.0.1:9 --link-mbps 3
-wrong "--tau-max with lda" 'counts must not be dropped' train --model lda --format docword --data d \
-    --scheduler on --tau-max 3 --mode asp
+wrong "--tau-max with lda and ssp" 'lda requires --mode asp' train --model lda --format docword --data d \
+    --scheduler on --tau-max 3 --mode ssp:1
 wrong "--scheduler with --via coordinator" 'cannot be used with --via coordinator' worker \
     --coordinator 127.0.0.1:9 --scheduler 127.0.0.1:9 --via coordinator --mode asp
 wrong "--read-credits without a scheduler" 'read-credits requires --scheduler on' train --mode asp --read-credits 2
