@@ -192,6 +192,19 @@ tap_is "the job exits with 0" $? 0
 holds "updates were sent without a grant meanwhile" frozen '.counters | .sched_silences > 0 and .sched_direct > 0'
 holds "each update is closed once" frozen '.counters |
     .sched_asked == 2880 and .shard_updates_closed == 5760'
+
+# A job with another key: the scheduler refuses its processes, and it continues without a scheduler.
+before=$(granted)
+tap_run "another key is made" "$WEFT_BIN" keygen other.key
+(
+    WEFT_JOB_KEY=$(cat other.key)
+    export WEFT_JOB_KEY
+    train stranger --mode asp --scheduler "$(sed -n 's/^scheduler: //p' scheduler.out)"
+)
+tap_is "a job with another key than the scheduler's exits with 0" $? 0
+holds "none of its updates is granted" stranger '.counters | .sched_granted == 0 and .sched_direct == .sched_asked and
+    .sched_asked > 10'
+tap_is "the scheduler granted nothing" "$(granted)" "$before"
 kill "$scheduler"
 wait "$scheduler"
 tap_is "the scheduler exits with 0" $? 0
