@@ -615,10 +615,38 @@ static void a_base_is_never_the_one_that_means_none(void **state)
     rig_free(r);
 }
 
-/* In a job without a scheduler messages have no update fields. */
+/* Messages of workers that are under way; *updates_p: those with the tag of an update. */
+static uint32_t pushes_sent(const struct rig *r, uint32_t *updates_p)
+{
+    uint32_t pushes = 0;
+    *updates_p = 0;
+    for (uint32_t i = 0; i < FAKE_MESSAGES; i++) {
+        const struct fake_message *m = &r->c.net->messages[i];
+        const uint64_t op = m->send.tag >> 56;
+        pushes += m->live && (op == WEFT_RPC_PUSH || op == WEFT_RPC_UPDATE);
+        *updates_p += m->live && op == WEFT_RPC_UPDATE;
+    }
+    return pushes;
+}
+
+/* In a job without a scheduler messages have no update fields, and a client has no memory for
+ * updates. */
 static void without_a_scheduler_nothing_is_counted(void **state)
 {
     (void)state;
+    uint32_t updates;
+    for (uint32_t counts = 0; counts < 2; counts++) {
+        struct rig *with = rig_new(WEFT_TABLE_ASP, 1, 1, counts ? 1000000 : 0);
+        pull(with, 0, 0);
+        (void)push(with, 0, 0, 1);
+        cluster_clock(&with->c, 0, 0);
+        cluster_poll(&with->c);
+        const uint32_t pushes = pushes_sent(with, &updates);
+        assert_true(pushes >= SHARDS);
+        assert_int_equal(updates, counts ? pushes : 0);
+        assert_int_equal(with->c.client[0]->updates != NULL, counts);
+        rig_free(with);
+    }
     struct rig *r = rig_new(WEFT_TABLE_ASP, 1, 1, 0);
     struct weft_ps_update_event event;
     weft_ps_op op = push(r, 0, 0, 1);
