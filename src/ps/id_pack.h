@@ -46,4 +46,9 @@ size_t weft_ids_pack_block(const uint64_t *ids, uint32_t count, uint64_t before,
 [[nodiscard]] bool weft_ids_unpack(const uint8_t *bytes, size_t size, uint32_t count,
                                    uint64_t *ids);
 
+/* The same one id after the other, on any processor. Not for callers: weft_ids_unpack uses it where
+ * the processor has no AVX2, and for blocks that it cannot unpack eight ids at a time. */
+[[nodiscard]] bool weft_ids_unpack_plain(const uint8_t *bytes, size_t size, uint32_t count,
+                                         uint64_t *ids);
+
 #endif

@@ -47,8 +47,9 @@ may_include() {
 
 # Headers of the C library that a layer may include. None of these headers declares a system call, a
 # clock or a thread, except <stdio.h> and <stdlib.h>: pure.sh checks which of their functions are
-# called. <assert.h> is for static_assert, <endian.h> for byte order.
-layer_headers="assert.h endian.h float.h inttypes.h limits.h math.h stdalign.h stdarg.h stdbool.h \
+# called. <assert.h> is for static_assert, <endian.h> for byte order, <immintrin.h> for vector
+# instructions; pure.sh looks for those of them that read a clock or random numbers.
+layer_headers="assert.h endian.h float.h immintrin.h inttypes.h limits.h math.h stdalign.h stdarg.h stdbool.h \
 stdatomic.h stddef.h stdint.h stdio.h stdlib.h stdnoreturn.h string.h"
 freestanding_headers="stdalign.h stdbool.h stddef.h stdint.h"
 

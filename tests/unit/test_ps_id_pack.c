@@ -147,6 +147,85 @@ static void few_bytes(void **state)
     assert_true(round_trip(ids, 128) < 128);
 }
 
+/* Ascending ids with gaps of about this many bits; some are much longer. */
+static uint32_t random_ids(struct weft_prng *prng, uint64_t *ids)
+{
+    const uint32_t n = (uint32_t)weft_prng_range(prng, 2, IDS_MAX);
+    const uint32_t bits = (uint32_t)weft_prng_range(prng, 1, 24);
+    uint64_t at = weft_prng_u64(prng) >> weft_prng_below(prng, 64);
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t more = weft_prng_below(prng, 200) == 0 ? 8 : 0;
+        const uint64_t gap = weft_prng_u64(prng) >> (64 - bits - more) >> weft_prng_below(prng, 3);
+        at += gap < UINT64_MAX - at ? gap : 0;
+        ids[i] = at;
+    }
+    return n;
+}
+
+/* Eight ids at a time or one, from good bytes and from damaged ones: the same ids, or none. */
+static void at_once_like_one_by_one(void **state)
+{
+    (void)state;
+    static uint64_t ids[IDS_MAX], one[IDS_MAX], at_once[IDS_MAX];
+    static uint8_t bytes[BYTES_MAX];
+    struct weft_prng prng;
+    uint32_t good = 0, bad = 0;
+    weft_prng_init(&prng, 3);
+    for (int round = 0; round < 3000; round++) {
+        const uint32_t n = random_ids(&prng, ids);
+        const uint32_t damages = (uint32_t)weft_prng_below(&prng, 4);
+        const size_t size = pack(ids, n, bytes);
+        for (uint32_t i = 0; i < damages; i++) {
+            bytes[weft_prng_below(&prng, size)] ^= (uint8_t)(1 << weft_prng_below(&prng, 8));
+        }
+        const bool fits = weft_ids_unpack_plain(bytes, size, n, one);
+        assert_int_equal(unpack(bytes, size, n, at_once), fits);
+        if (fits) {
+            assert_memory_equal(at_once, one, n * sizeof(*one));
+        }
+        assert_true(damages > 0 || (fits && memcmp(one, ids, n * sizeof(*ids)) == 0));
+        good += fits;
+        bad += !fits;
+    }
+    assert_true(good > 500 && bad > 500);
+}
+
+/* A block of many ids whose last one is 2^64 - 1, and then one above that; another block
+ * follows. */
+static void last_of_many(void **state)
+{
+    (void)state;
+    enum { MANY = 20, MORE = 100, VARINT = 10 };
+    uint64_t ids[MANY], more[MORE], out[MANY + MORE];
+    uint8_t block[WEFT_IDS_BLOCK_BYTES_MAX], bytes[2 * WEFT_IDS_BLOCK_BYTES_MAX];
+    for (uint32_t i = 0; i < MORE; i++) {
+        more[i] = UINT64_MAX;
+    }
+    for (uint32_t bits = 1; bits < 56; bits++) {
+        uint32_t n;
+        for (uint32_t i = 0; i < MANY; i++) {
+            ids[i] = i * (UINT64_C(3) << bits) + i;
+        }
+        const size_t size = weft_ids_pack_block(ids, MANY, 0, block, &n);
+        assert_true(n == MANY && block[2] == 0);
+        for (uint64_t above = 0; above < 2; above++) {
+            uint64_t first = UINT64_MAX - ids[MANY - 1] + above;
+            memcpy(bytes, block, 2);
+            for (uint32_t i = 0; i < VARINT; i++) {
+                bytes[2 + i] = (uint8_t)((first >> 7 * i & 0x7f) | (i < VARINT - 1 ? 0x80 : 0));
+            }
+            memcpy(bytes + 2 + VARINT, block + 3, size - 3);
+            const size_t behind = 2 + VARINT + size - 3;
+            const size_t all =
+                behind + weft_ids_pack_block(more, MORE, UINT64_MAX, bytes + behind, &n);
+            assert_int_equal(n, MORE);
+            assert_int_equal(unpack(bytes, all, MANY + MORE, out), above == 0);
+            assert_int_equal(weft_ids_unpack_plain(bytes, all, MANY + MORE, out), above == 0);
+            assert_true(above > 0 || out[MANY - 1] == UINT64_MAX);
+        }
+    }
+}
+
 static void hostile(void **state)
 {
     (void)state;
@@ -202,6 +281,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_by_hand), cmocka_unit_test(ends_of_the_range),
         cmocka_unit_test(any_ids),       cmocka_unit_test(few_bytes),
+        cmocka_unit_test(at_once_like_one_by_one), cmocka_unit_test(last_of_many),
         cmocka_unit_test(hostile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
