@@ -442,8 +442,9 @@ static uint64_t give_up_ns(const struct weft_coll_box *b, bool *slow_p)
     uint64_t left_ns = urgent->deadline_ns > begun_ns ? urgent->deadline_ns - begun_ns : 0;
     uint64_t slow_ns =
         urgent->deadline_ns == WEFT_NEVER ? WEFT_NEVER : weft_time_add(begun_ns, left_ns / 2);
-    uint64_t silent_ns =
-        weft_time_add(weft_max_u64(from_ns, b->heard_ns), b->config.silence_ns);
+    uint64_t silence_ns =
+        is_trial(b, b->head) ? weft_coll_box_trial_silence(b) : b->config.silence_ns;
+    uint64_t silent_ns = weft_time_add(weft_max_u64(from_ns, b->heard_ns), silence_ns);
     *slow_p = slow_ns < silent_ns;
     return weft_min_u64(slow_ns, silent_ns);
 }

@@ -66,7 +66,7 @@ struct weft_coll_box_config {
     uint32_t values;          /* of a chunk */
     uint64_t bytes_min;       /* shorter vectors do not go through the box */
     uint64_t silence_ns;      /* without a sum, with all ranks in the operation: the box failed. In
-                               * a later trial at most 16 s */
+                               * a trial at most 16 s */
     uint64_t retry_ns;        /* a box that has failed is tried again after this time, or more, at
                                * most once a second; NEVER = it is not */
     uint32_t epoch;           /* this rank's clock in seconds, at epoch_ns. The latest clock of all

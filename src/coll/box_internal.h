@@ -94,6 +94,7 @@ struct weft_coll_box {
     struct weft_coll_box_counters counters;
     enum weft_coll_box_state state;
     enum weft_coll_box_reason reason;
+    bool reason_of_trial; /* a trial found it, not a vector */
     uint32_t group;
     uint32_t ops_max;
     struct entry *entry;  /* (ops_max + 1,), the last one is the trial */
@@ -190,7 +191,9 @@ void weft_coll_box_plain_done(struct weft_coll_box *b, enum what what, uint32_t 
                               const struct weft_coll_done *done, uint64_t now_ns);
 /* The entry of a trial, which is the last one, with new numbers. */
 struct entry *weft_coll_box_trial_make(struct weft_coll_box *b, uint64_t now_ns);
-/* When a trial's sum is given up; NEVER: not yet known, or none is in progress. */
+/* Without a sum for this time a trial has failed. */
+uint64_t weft_coll_box_trial_silence(const struct weft_coll_box *b);
+/* When a later trial's sum is given up; NEVER: not yet known, or none is in progress. */
 uint64_t weft_coll_box_retry_deadline(const struct weft_coll_box *b);
 
 /* ---- box_sums.c ------------------------------------------------------------------------------ */

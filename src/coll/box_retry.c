@@ -34,8 +34,8 @@ enum { COST = 16, PAUSES_MAX = 64 };
  * job's epoch is later than all of this one. */
 static const uint64_t epoch_ns_min = WEFT_NS_PER_S;
 
-/* Without a sum for this time a later trial has failed, whatever the silence that a vector allows:
- * there may be no limit to that but the vector's deadline, and a trial has none. */
+/* Without a sum for this time a trial has failed, whatever the silence that a vector allows: there
+ * may be no limit to that but the vector's deadline, and a trial has none. */
 static const uint64_t trial_silence_ns = 16 * WEFT_NS_PER_S;
 
 enum { NOT_YET = 0 }; /* an outcome; others are reasons, or REASONS: passed */
@@ -71,6 +71,7 @@ void weft_coll_box_epoch(struct weft_coll_box *b, uint64_t now_ns)
 void weft_coll_box_off(struct weft_coll_box *b, enum weft_coll_box_reason reason, uint64_t now_ns)
 {
     uint64_t used_ns = b->state == WEFT_COLL_BOX_ON ? now_ns - b->retry.on_ns : 0;
+    b->reason_of_trial = b->state != WEFT_COLL_BOX_ON;
     b->state = WEFT_COLL_BOX_OFF;
     b->reason = reason;
     b->retry.plain = 0;
@@ -124,6 +125,11 @@ static int64_t outcome(const struct weft_coll_box *b)
     return reason == WEFT_COLL_BOX_FINE ? WEFT_COLL_BOX_REASONS : (int64_t)reason;
 }
 
+uint64_t weft_coll_box_trial_silence(const struct weft_coll_box *b)
+{
+    return weft_min_u64(b->config.silence_ns, trial_silence_ns);
+}
+
 uint64_t weft_coll_box_retry_deadline(const struct weft_coll_box *b)
 {
     const struct entry *e = &b->entry[b->ops_max];
@@ -131,7 +137,7 @@ uint64_t weft_coll_box_retry_deadline(const struct weft_coll_box *b)
         return WEFT_NEVER;
     }
     return weft_time_add(weft_max_u64(e->entered_ns, b->heard_ns),
-                         weft_min_u64(b->config.silence_ns, trial_silence_ns));
+                         weft_coll_box_trial_silence(b));
 }
 
 static bool is_trying(const struct weft_coll_box *b)
@@ -187,6 +193,7 @@ static void answered(struct weft_coll_box *b, uint64_t now_ns)
     } else if (r->state == RETRY_TRIAL && v[0] != NOT_YET) {
         bool known = v[0] > NOT_YET && v[0] < WEFT_COLL_BOX_REASONS;
         b->reason = known ? (enum weft_coll_box_reason)v[0] : WEFT_COLL_BOX_DIFFERS;
+        b->reason_of_trial = true;
         begin_pause(b, 0, 0, now_ns);
     }
 }

@@ -174,10 +174,13 @@ void weft_coll_box_reason_text(const struct weft_coll_box *b, char *text, size_t
     case WEFT_COLL_BOX_FINE:
     case WEFT_COLL_BOX_REASONS:
         break;
-    case WEFT_COLL_BOX_SILENT:
-        snprintf(text, bytes, "a rank got no sum from it for %u ms",
-                 (unsigned)(b->config.silence_ns / WEFT_NS_PER_MS));
+    case WEFT_COLL_BOX_SILENT: {
+        const uint64_t ns =
+            b->reason_of_trial ? weft_coll_box_trial_silence(b) : b->config.silence_ns;
+        snprintf(text, bytes, "a rank got no sum from it for %" PRIu64 " ms",
+                 ns / WEFT_NS_PER_MS);
         return;
+    }
     case WEFT_COLL_BOX_SLOW:
         snprintf(text, bytes, "a vector took half of its operation's timeout there");
         return;

@@ -1098,6 +1098,26 @@ static void test_slow_for_another(void **state)
     }
 }
 
+/* If neither its silence nor an operation has a limit, a box that is not there still fails its
+ * first trial, and the ranks sum. */
+static void test_first_trial_ends_without_silence(void **state)
+{
+    (void)state;
+    for (seed = 1; seed <= 20; seed++) {
+        struct tally tally = {0};
+        char text[256];
+        eligible_job(FAULT_NEVER, WEFT_NEVER);
+        run();
+        assert_in_range(*now(), 16 * WEFT_NS_PER_S, 20 * WEFT_NS_PER_S);
+        check_results();
+        check_box(&tally);
+        assert_int_equal(tally.reasons[WEFT_COLL_BOX_SILENT], 1);
+        weft_coll_box_reason_text(rig.node[0].box, text, sizeof(text));
+        assert_string_equal(text, "a rank got no sum from it for 16000 ms");
+        rig_close();
+    }
+}
+
 /* A rank that closes while all wait for the box is noticed, however long that may be silent. */
 static void test_rank_leaves(void **state)
 {
@@ -1148,6 +1168,7 @@ int main(void)
         cmocka_unit_test(test_epoch_is_of_the_first_vector),
         cmocka_unit_test(test_trials_do_not_outrun_the_clock),
         cmocka_unit_test(test_trials_end_without_silence),
+        cmocka_unit_test(test_first_trial_ends_without_silence),
         cmocka_unit_test(test_others_are_tried_again),
         cmocka_unit_test(test_flaps),
         cmocka_unit_test(test_pauses),
