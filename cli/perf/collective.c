@@ -547,9 +547,9 @@ static int check_box(const struct weft_command *command, const struct options *o
         return weft_options_usage(command, "--ranks %u: a box has at most %d members", o->ranks,
                                   (int)WEFT_AGG_MEMBERS_MAX);
     }
-    if (o->box.floats && o->box.exponent != 0) {
+    if (o->box.floats + o->box.block_floats + (o->box.exponent != 0) > 1) {
         return weft_options_usage(command,
-                                  "--exponent is for integers; --float32 packets have none");
+                                  "give one of --exponent, --float32 and --block-float");
     }
     return WEFT_OPTIONS_RUN;
 }

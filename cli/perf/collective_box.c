@@ -7,6 +7,7 @@
 #include "metrics/serve.h"
 #include "node/box_link.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { NET_OVERHEAD_BYTES = 42 }; /* Ethernet, IPv4, UDP */
@@ -83,10 +84,15 @@ static weft_status check(const struct weft_perf_box *box, uint32_t rank, struct 
                          box->options->slots, box->options->job, box->epoch);
     }
     if (state->counters.direct > 0) {
+        const struct weft_perf_box_options *o = box->options;
+        char with[32] = "";
+        if (!o->floats && !o->block_floats) {
+            snprintf(with, sizeof(with), " with exponent %d", o->exponent);
+        }
         return weft_fail(error, WEFT_DATA,
-                         "%llu chunks have no valid sum: the box does not sum %s with exponent %d",
+                         "%llu chunks have no valid sum: the box does not sum %s%s",
                          (unsigned long long)state->counters.direct,
-                         box->options->floats ? "float32" : "int32", box->options->exponent);
+                         o->floats ? "float32" : "int32", with);
     }
     return WEFT_OK;
 }
@@ -153,7 +159,9 @@ static bool open_member(struct weft_perf_box *box, const struct weft_perf_layout
     member->members = box->ranks;
     member->slots = o->slots;
     member->epoch = box->epoch;
-    member->element = o->floats ? WEFT_AGG_FLOATS : WEFT_AGG_FIXED;
+    member->element = o->floats         ? WEFT_AGG_FLOATS
+                      : o->block_floats ? WEFT_AGG_BLOCK_FLOATS
+                                        : WEFT_AGG_FIXED;
     member->exponent = (int8_t)o->exponent;
     if (!weft_perf_netns_enter(layout, rank, &home, error)) {
         return false;

@@ -13,6 +13,7 @@ struct weft_perf_box_options {
     uint32_t epoch; /* 0 = the time in seconds */
     int32_t exponent;
     bool floats;
+    bool block_floats;
 };
 
 const char *weft_perf_box_parse_exponent(const char *text, void *value);
@@ -34,7 +35,11 @@ const char *weft_perf_box_parse_exponent(const char *text, void *value);
     {"exponent", "E", "with --box: the box's exponent", WEFT_OPTION_CUSTOM,                        \
      .value = &(box)->exponent, .parse = weft_perf_box_parse_exponent, .fallback = "0"},           \
     {"float32", NULL, "with --box: send floats, to a box with --float32", WEFT_OPTION_FLAG,        \
-     .value = &(box)->floats}
+     .value = &(box)->floats},                                                                     \
+    {"block-float", NULL,                                                                          \
+     "with --box: send floats as int32, with an exponent for each packet, to a box\n"              \
+     "without --float32",                                                                          \
+     WEFT_OPTION_FLAG, .value = &(box)->block_floats}
 
 struct weft_perf_box;
 

@@ -49,6 +49,9 @@ tap_like "the error names missing sums and members" "$(cat run.out)" "3 of 3 chu
 tap_run_fails "fails with an exponent other than the box's" 1 "$WEFT_BIN" perf allreduce --ranks 3 --security none --box "$at" \
     --from 4096 --to 4096 --exponent 3
 tap_like "the error names the exponent" "$(cat run.out)" 'the box does not sum int32 with exponent 3'
+# shellcheck disable=SC2086
+tap_is "allreduce with block exponents" "$(json '[.sizes[].bytes] | @text' \
+    allreduce --ranks 3 --security none --box "$at" --block-float $small)" '[100,50000]'
 kill "$box"
 wait "$box"
 tap_is "the box exits with 0" $? 0
@@ -70,7 +73,9 @@ refused 'needs --security none' allreduce --box 127.0.0.1:1
 refused '--box requires allreduce' allgather --box 127.0.0.1:1 --security none
 refused 'without --loss-bound' allreduce --box 127.0.0.1:1 --security none --loss-bound 0.1
 refused 'at most 64 members' allreduce --box 127.0.0.1:1 --security none --ranks 65
-refused 'have none' allreduce --box 127.0.0.1:1 --security none --float32 --exponent 1
+refused 'give one of' allreduce --box 127.0.0.1:1 --security none --float32 --exponent 1
+refused 'give one of' allreduce --box 127.0.0.1:1 --security none --float32 --block-float
+refused 'give one of' allreduce --box 127.0.0.1:1 --security none --block-float --exponent 1
 tap_run_fails "an invalid --box address is rejected" 1 "$WEFT_BIN" perf allreduce --box nowhere: --security none
 tap_like "the error names the address" "$(cat run.out)" '--box nowhere: is not HOST:PORT'
 status=0
