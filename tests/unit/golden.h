@@ -37,6 +37,7 @@ void golden_folder_make(char path_p[64]);
 void golden_folder_remove(const char *path);
 
 /* The tests, each in golden_NAME.c. */
+void golden_agg(void **state);
 void golden_wire(void **state);
 void golden_handshake(void **state);
 void golden_rpc(void **state);

@@ -14,6 +14,7 @@ int main(void)
         cmocka_unit_test(golden_checkpoint), cmocka_unit_test(golden_journal),
         cmocka_unit_test(golden_members),    cmocka_unit_test(golden_trace),
         cmocka_unit_test(golden_records),    cmocka_unit_test(golden_pcap),
+        cmocka_unit_test(golden_agg),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
