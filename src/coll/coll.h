@@ -111,7 +111,8 @@ struct weft_coll_config {
     uint32_t bcast_bytes;   /* longest vector that the root of a broadcast sends to all others */
     uint32_t receivers_max; /* ranks that this rank sends to concurrently; 0 = no limit */
     uint64_t abort_ns;      /* maximum time to notify other ranks of a failure before connections
-                             * are closed. After a CLOSE, half of this time is the wait for such a
+                             * are closed; two fifths of it if the failure is that of a
+                             * connection. After a CLOSE, half of this time is the wait for such a
                              * notification. After twice this time an operation queries the ranks
                              * that it waits for */
     uint32_t settings;      /* hash of further settings that must be equal at all ranks; 0 = none */

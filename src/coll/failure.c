@@ -1,6 +1,11 @@
 /* Failure of the object. The first failure that is detected or received is kept. All ranks are
  * notified; then connections are closed, so that the transport returns the buffers of all
- * operations. */
+ * operations.
+ *
+ * A rank that does not respond is detected within the keep-alive interval and the peer timeout of
+ * its connection, 0.5 s and 5 s (coll_thread.c). If several ranks died, ABORT to the others is not
+ * acknowledged either. The wait for that is shorter after such a failure, so that operations end
+ * within 6 s of the death of the first. */
 #include "coll/internal.h"
 
 void weft_coll_fail(struct weft_coll *c, const struct weft_coll_failure *failure)
@@ -8,10 +13,12 @@ void weft_coll_fail(struct weft_coll *c, const struct weft_coll_failure *failure
     if (coll_failed(c)) {
         return;
     }
+    bool down = failure->reason == WEFT_COLL_DOWN;
+    uint64_t wait_ns = down ? c->config.abort_ns / 5 * 2 : c->config.abort_ns;
     c->failure = *failure;
     c->failure.text[sizeof(c->failure.text) - 1] = '\0';
     weft_coll_abort_pack(c);
-    c->abort_ns = weft_time_add(c->now_ns, c->config.abort_ns);
+    c->abort_ns = weft_time_add(c->now_ns, wait_ns);
     for (uint32_t i = 0; i < c->config.ranks; i++) {
         c->rank[i].abort_due = c->rank[i].state == RANK_UP;
     }

@@ -205,5 +205,6 @@ void weft_core_life_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     if (keepalive_at(ep, p) <= now_ns) {
         p->conn.ping_ns = now_ns;
         p->conn.need_ping = true;
+        recovery_silence_begin(&p->recovery, now_ns); /* not only from the first probe on */
     }
 }

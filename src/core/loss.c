@@ -652,10 +652,8 @@ void weft_core_pto_fire(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
         recovery_silence_end(
             &p->recovery); /* after a pause of this process: probe once more first */
     }
-    if (p->recovery.wait_since_ns == WEFT_NEVER) {
-        /* Count from the first probe: a pause of this process does not count. */
-        p->recovery.wait_since_ns = now_ns;
-    }
+    /* Count from the first probe: a pause of this process does not count. */
+    recovery_silence_begin(&p->recovery, now_ns);
     if (ep->config.peer_timeout_ns != WEFT_NEVER &&
         now_ns - p->recovery.wait_since_ns >= ep->config.peer_timeout_ns) {
         weft_core_peer_down(ep, p, WEFT_DOWN_SILENT, now_ns);

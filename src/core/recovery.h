@@ -102,6 +102,11 @@ static inline void recovery_wait(struct recovery *r, uint64_t now_ns)
 {
     r->pto_base_ns = now_ns;
 }
+/* A reply is outstanding from now on: start the time of silence, unless it has started already. */
+static inline void recovery_silence_begin(struct recovery *r, uint64_t now_ns)
+{
+    r->wait_since_ns = weft_min_u64(r->wait_since_ns, now_ns);
+}
 /* End the time of silence: the peer is alive, or is allowed to be silent. This is not progress. */
 static inline void recovery_silence_end(struct recovery *r)
 {

@@ -10,13 +10,17 @@
 /* Peers beyond the ranks: for example of an earlier start of the job, until they are refused. */
 enum { CHUNKS_MAX = 65536, PEERS_SPARE = 8 };
 
+/* With the peer timeout of 5 s and the wait of coll/failure.c, a dead rank ends the operations of
+ * the others within 6 s. */
+static const uint64_t keepalive_ns = 500 * WEFT_NS_PER_MS;
+
 void weft_coll_thread_config_default(struct weft_coll_thread_config *config_p)
 {
     *config_p = (struct weft_coll_thread_config){.security = NULL};
     weft_coll_config_default(&config_p->coll);
     weft_driver_config_default(&config_p->driver);
     config_p->driver.udp.ep.chunks_max = CHUNKS_MAX;
-    config_p->driver.udp.ep.keepalive_ns = WEFT_NS_PER_S;
+    config_p->driver.udp.ep.keepalive_ns = keepalive_ns;
     config_p->driver.udp.busy_poll_us = WEFT_COLL_THREAD_BUSY_POLL_US;
     struct weft_coll_box_config box;
     weft_coll_box_config_default(&box);

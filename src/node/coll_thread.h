@@ -57,9 +57,9 @@ struct weft_coll_thread_counters {
     uint64_t box_packets_resent;
 };
 
-/* Keepalive of 1 s, messages of up to 65,536 chunks, WEFT_COLL_THREAD_BUSY_POLL_US; no box, but the
- * defaults of coll/box.h for slots, bytes_min, silence_ns and retry_ns; otherwise the defaults of
- * both. The caller sets rank, ranks, epoch and security. */
+/* Keepalive of 0.5 s, messages of up to 65,536 chunks, WEFT_COLL_THREAD_BUSY_POLL_US; no box, but
+ * the defaults of coll/box.h for slots, bytes_min, silence_ns and retry_ns; otherwise the defaults
+ * of both. The caller sets rank, ranks, epoch and security. */
 void weft_coll_thread_config_default(struct weft_coll_thread_config *config_p);
 
 /* Open the socket and start the thread. Ranks connect when join passes them each other's addresses.
