@@ -193,6 +193,18 @@ static bool send_to(struct weft_coll *c, const struct outgoing *o, uint32_t inde
     return true;
 }
 
+/* Segment number i in the order of sending. The fraction of a chunk that the bound of one message
+ * leaves goes to the next message, of the next segment (core/bound.h). With the same order in each
+ * operation, and a bound of half a chunk for each of two segments, all losses were those of the
+ * second segment, at twice the bound. So where parts may be missing, each operation begins with
+ * another segment, the same at all ranks. */
+static uint32_t segment_at(const struct op *op, uint32_t phase, uint32_t i)
+{
+    bool varies = phase == PHASE_1 && op->lossy;
+    uint64_t first = varies ? weft_mix64(op->number) % op->shape.segments : 0;
+    return (uint32_t)((first + i) % op->shape.segments);
+}
+
 static bool send_op(struct weft_coll *c, struct op *op, uint32_t age)
 {
     const struct shape *s = &op->shape;
@@ -200,7 +212,8 @@ static bool send_op(struct weft_coll *c, struct op *op, uint32_t age)
         struct outgoing o = {.op = op, .slot = (uint32_t)(op - c->op), .phase = phase};
         uint32_t priority = PRIORITY_FIRST + 2 * age + (phase == PHASE_2);
         o.priority = (uint8_t)weft_min_u64(priority, PRIORITY_LAST);
-        for (o.segment = 0; o.segment < s->segments; o.segment++) {
+        for (uint32_t i = 0; i < s->segments; i++) {
+            o.segment = segment_at(op, phase, i);
             if (op->unsent[phase][o.segment] == 0 || (phase == PHASE_2 && !op->ready[o.segment])) {
                 continue;
             }

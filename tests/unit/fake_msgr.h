@@ -63,6 +63,9 @@ struct fake_net {
     uint64_t seq;
     uint64_t expect_id;
     uint32_t loss_ppm;        /* loss of chunks, within the bound */
+    bool carries;             /* the rest of a message's bound goes to the next message of its
+                               * sender to this receiver; all are one stream */
+    uint64_t rest[FAKE_NODES][FAKE_NODES]; /* in 10^-6 elements */
     uint32_t packet_bytes;    /* room for a chunk */
     uint32_t chunk_bytes_max; /* limit of the chunks of a caller's layout; 0 = none */
     uint8_t invalid_op;       /* sends with this op return INVALID; 0 = none */
@@ -162,7 +165,12 @@ static inline weft_status fake_send(void *self, const struct weft_msg_send *send
     elems = m->chunk_elems;
     m->chunks = (send->total + elems - 1) / elems;
     WEFT_ASSERT(m->chunks <= FAKE_WORDS * 64);
-    uint64_t lose = (uint64_t)send->bound_ppm * send->total / elems / WEFT_PPM;
+    uint64_t parts = (uint64_t)send->bound_ppm * send->total;
+    if (net->carries && send->bound_ppm > 0) {
+        parts += net->rest[node->index][to];
+        net->rest[node->index][to] = parts % ((uint64_t)elems * WEFT_PPM);
+    }
+    uint64_t lose = parts / elems / WEFT_PPM;
     lose = lose >= m->chunks ? m->chunks - 1 : lose;
     for (uint32_t c = 0; c < m->chunks; c++) {
         bool must = c < send->critical ||

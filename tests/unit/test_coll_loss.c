@@ -137,6 +137,38 @@ static void test_feedback_conserves(void **state)
     rig_free(r);
 }
 
+/* Half a chunk of each of two segments may be missing, so one chunk of an operation: over many
+ * operations about as many of the one segment as of the other. */
+static void test_segments_share_the_bound(void **state)
+{
+    (void)state;
+    enum { OPS = 64, CHUNK = 352, SEGMENT = 16 * CHUNK, ALL = N * 2 * SEGMENT };
+    struct weft_coll_config config = rig_config(N);
+    config.segment_bytes = 32768;
+    struct rig *r = rig_new_with(&config, 19);
+    r->net->packet_bytes = CHUNK * sizeof(float);
+    r->net->loss_ppm = WEFT_PPM; /* all that the bound allows */
+    r->net->carries = true;
+    uint64_t missing[2] = {0, 0};
+    for (uint32_t step = 0; step < OPS; step++) {
+        for (uint32_t k = 0; k < N; k++) {
+            for (uint32_t i = 0; i < ALL; i++) {
+                in[k][i] = (float)(1 << k);
+            }
+        }
+        struct weft_coll_call call = reduce_call(WEFT_COLL_SUM, WEFT_PPM / 32);
+        call.count = ALL;
+        begin_all(r, call, false);
+        for (uint32_t i = 0; i < ALL; i++) {
+            missing[i / SEGMENT % 2] += N - (uint32_t)__builtin_popcount((uint32_t)out[0][i]);
+        }
+    }
+    uint64_t most = (uint64_t)OPS * N * (N - 1) * CHUNK;
+    assert_int_equal(missing[0] + missing[1], most);
+    assert_in_range(missing[0], most / 4, most / 4 * 3);
+    rig_free(r);
+}
+
 /* A grain missing twice in a row must arrive the third time. */
 static void test_missed_twice(void **state)
 {
@@ -289,6 +321,7 @@ int main(void)
         cmocka_unit_test(test_sum),
         cmocka_unit_test(test_mean_by_contributors),
         cmocka_unit_test(test_feedback_conserves),
+        cmocka_unit_test(test_segments_share_the_bound),
         cmocka_unit_test(test_missed_twice),
         cmocka_unit_test(test_nonfinite),
         cmocka_unit_test(test_reduce_scatter_conserves),
