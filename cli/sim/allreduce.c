@@ -76,6 +76,7 @@ static cJSON *json_of(const struct weft_allreduce_config *config,
     cJSON_AddItemToObject(o, "cc", box ? cJSON_CreateNull() : cJSON_CreateString(cc));
     cJSON_AddBoolToObject(o, "ok", r->ok);
     cJSON_AddBoolToObject(o, "feedback", config->feedback);
+    cJSON_AddBoolToObject(o, "barrier", config->barrier);
     cJSON_AddStringToObject(o, "box", boxes[config->box]);
     cJSON_AddBoolToObject(o, "box_block_float", config->box_block_float);
     const struct {
@@ -184,6 +185,10 @@ int weft_cli_sim_allreduce(int argc, char **argv)
          .value = &config.bound_ppm},
         {"feedback", NULL, "error feedback: missing elements are added to the next round",
          WEFT_OPTION_FLAG, .value = &config.feedback},
+        {"barrier", NULL,
+         "as a benchmark of processes does: a rank begins after a barrier, and a\n"
+         "round lasts as long as the slowest rank needs from its own begin",
+         WEFT_OPTION_FLAG, .value = &config.barrier},
         {"segment-bytes", "N",
          "size of the segments of a slice, or more if a slice would have more than\n"
          "16 of them",
@@ -199,7 +204,7 @@ int weft_cli_sim_allreduce(int argc, char **argv)
         {"box", "WHERE",
          "sum through an aggregation box: switch = in the switch; host = on a\n"
          "separate host (docs/AGGREGATION.md). Not with --ops, --bound, --feedback,\n"
-         "--cc, --ecn-kb, --host-us, --segment-bytes, --receivers, --trace, --pcap",
+         "--barrier, --cc, --ecn-kb, --host-us, --segment-bytes, --receivers, --trace, --pcap",
          WEFT_OPTION_CHOICE, &config.box, .choices = boxes},
         {"slots", "N", "with --box: packets that a rank has in flight", WEFT_OPTION_U32,
          &config.box_slots, .min = 1, .max = 65536},

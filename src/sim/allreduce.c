@@ -19,9 +19,18 @@ static const uint64_t deep_bytes = UINT64_C(1) << 40;
 
 /* PACKET_HEADERS: of a packet after the first of its message. */
 enum { SOCKET_PACKETS = 65536, OPS_MAX = 16, PACKET_HEADERS = 78, EPOCH = 1 };
+enum { USER_SHORT = OPS_MAX }; /* of the short operations around the vector's */
+
+/* What a rank does in a round that begins with a barrier. */
+enum step { STEP_NONE, STEP_BARRIER, STEP_VECTOR, STEP_TIME };
 
 struct host {
     struct weft_coll *coll;
+    enum step step;
+    uint32_t left; /* operations of the vector that are not done */
+    uint64_t begun_ns;
+    double time; /* the value that is exchanged after the vector */
+    void *short_work;
     float *in; /* (elems,); also the following */
     float *out;
     float *residual;
@@ -39,6 +48,7 @@ struct allreduce {
     uint32_t round;
     uint32_t left; /* operations of the round that are not done */
     uint64_t go_ns;
+    uint64_t longest_ns;       /* of a rank, in the round, since it began its vector */
     uint64_t contributions_ns; /* maximum in the round */
     uint64_t contributions_ns_sum;
     uint64_t missing;
@@ -204,6 +214,9 @@ static void begin(struct allreduce *s, uint32_t rank, uint64_t now_ns)
 {
     struct host *h = &s->host[rank];
     uint64_t each = s->elems / s->config.ops;
+    h->step = STEP_VECTOR;
+    h->left = s->config.ops;
+    h->begun_ns = now_ns;
     for (uint32_t op = 0; op < s->config.ops; op++) {
         uint64_t at = op * each;
         struct weft_coll_call call = {
@@ -228,15 +241,44 @@ static void begin(struct allreduce *s, uint32_t rank, uint64_t now_ns)
     weft_coll_progress(h->coll, now_ns);
 }
 
-static void go(struct allreduce *s, uint64_t now_ns)
+static void short_begin(struct allreduce *s, uint32_t rank, enum step step, uint64_t now_ns)
+{
+    struct host *h = &s->host[rank];
+    h->step = step;
+    struct weft_coll_call call = {
+        .kind = step == STEP_BARRIER ? WEFT_COLL_BARRIER : WEFT_COLL_ALL_REDUCE,
+        .type = WEFT_COLL_F64,
+        .reduction = WEFT_COLL_MAX,
+        .count = 1,
+        .in = &h->time,
+        .out = &h->time,
+        .timeout_ns = WEFT_NEVER,
+        .work = h->short_work,
+        .user = USER_SHORT,
+    };
+    weft_status status = weft_coll_begin(h->coll, &call, now_ns);
+    if (status != WEFT_OK) {
+        weft_world_fail(s->world, "rank %" PRIu32 " cannot begin a short operation: %s", rank,
+                        weft_status_name(status));
+    }
+    weft_coll_progress(h->coll, now_ns);
+}
+
+static void round_begin(struct allreduce *s, uint64_t now_ns)
 {
     s->go_ns = now_ns;
     s->left = s->config.ranks * s->config.ops;
+    s->longest_ns = 0;
     s->contributions_ns = 0;
-    s->running = true;
     if (s->config.feedback) {
         residuals_add(s);
     }
+}
+
+static void go(struct allreduce *s, uint64_t now_ns)
+{
+    s->running = true;
+    round_begin(s, now_ns);
     for (uint32_t i = 0; i < s->config.ranks; i++) {
         weft_world_wake(s->world, i, now_ns);
     }
@@ -245,7 +287,12 @@ static void go(struct allreduce *s, uint64_t now_ns)
 static void on_wake(void *self, uint32_t host, uint64_t now_ns)
 {
     struct allreduce *s = self;
-    if (s->running && !s->stopping && weft_coll_open_ops(s->host[host].coll) == 0) {
+    if (!s->running || s->stopping || weft_coll_open_ops(s->host[host].coll) > 0) {
+        return;
+    }
+    if (s->config.barrier) {
+        short_begin(s, host, STEP_BARRIER, now_ns);
+    } else {
         begin(s, host, now_ns);
     }
 }
@@ -254,11 +301,41 @@ static void round_over(struct allreduce *s, uint64_t now_ns)
 {
     check_round(s);
     s->contributions_ns_sum += s->contributions_ns;
-    s->times_ns[s->round++] = now_ns - s->go_ns;
+    s->times_ns[s->round++] = s->config.barrier ? s->longest_ns : now_ns - s->go_ns;
     if (s->round == s->config.rounds) {
         s->stopping = true;
+    } else if (s->config.barrier) {
+        round_begin(s, now_ns); /* the ranks begin the next vector after the next barrier */
     } else {
         go(s, now_ns);
+    }
+}
+
+static void vector_done(struct allreduce *s, uint32_t host, const struct weft_coll_done *done,
+                        uint64_t now_ns)
+{
+    struct host *h = &s->host[host];
+    s->missing_told += done->own_missing;
+    s->contributions_ns = weft_max_u64(s->contributions_ns, done->contributions_ns);
+    bool last = --h->left == 0;
+    if (last) {
+        s->longest_ns = weft_max_u64(s->longest_ns, now_ns - h->begun_ns);
+    }
+    if (--s->left == 0) {
+        round_over(s, now_ns);
+    }
+    if (last && s->config.barrier && !s->stopping) {
+        h->time = (double)h->begun_ns;
+        short_begin(s, host, STEP_TIME, now_ns);
+    }
+}
+
+static void short_done(struct allreduce *s, uint32_t host, uint64_t now_ns)
+{
+    if (s->host[host].step == STEP_BARRIER) {
+        begin(s, host, now_ns);
+    } else {
+        short_begin(s, host, STEP_BARRIER, now_ns);
     }
 }
 
@@ -275,10 +352,10 @@ static void on_batch(void *self, uint32_t host, uint64_t now_ns)
             weft_world_fail(s->world, "rank %" PRIu32 ": %s", host, text);
             return;
         }
-        s->missing_told += done.own_missing;
-        s->contributions_ns = weft_max_u64(s->contributions_ns, done.contributions_ns);
-        if (--s->left == 0) {
-            round_over(s, now_ns);
+        if (done.user == USER_SHORT) {
+            short_done(s, host, now_ns);
+        } else {
+            vector_done(s, host, &done, now_ns);
         }
     }
 }
@@ -368,6 +445,10 @@ static void make_rank(struct allreduce *s, uint32_t rank)
         h->work[op] = aligned_alloc(64, bytes);
         WEFT_ASSERT(h->work[op] != NULL);
     }
+    call = (struct weft_coll_call){.type = WEFT_COLL_F64, .count = 1, .in = &h->time,
+                                   .out = &h->time};
+    h->short_work = aligned_alloc(64, weft_coll_work_bytes(h->coll, &call));
+    WEFT_ASSERT(h->short_work != NULL);
 }
 
 static void connect_all(struct allreduce *s)
@@ -419,6 +500,7 @@ static void allreduce_free(struct allreduce *s)
         free(h->out);
         free(h->residual);
         free(h->missed);
+        free(h->short_work);
         for (uint32_t op = 0; op < OPS_MAX; op++) {
             free(h->work[op]);
         }

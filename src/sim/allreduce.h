@@ -6,6 +6,10 @@
  * begin the next round when the last of them is done. Neither the start signal "go" nor arithmetic
  * takes virtual time.
  *
+ * With `barrier` a rank begins its vector when its own barrier is done, exchanges one value
+ * after it, and continues with the next barrier. A round then lasts as long as the slowest rank
+ * needs from its own begin, so it includes the time by which other ranks leave the barrier later.
+ *
  * ideal = 2 (n - 1) (s + 78 ceil(s / 1408)) x 8 / rate + 2 RTT with s = ceil(bytes / n): each link
  * carries n - 1 slices in each of the two phases, in packets of 1,408 bytes with short headers.
  *
@@ -51,6 +55,7 @@ struct weft_allreduce_config {
     uint32_t loss_ppm;
     uint32_t bound_ppm;
     bool feedback;
+    bool barrier; /* as in a benchmark of processes, see above; not with a box */
     uint32_t segment_bytes; /* coll's; not used with a box. Also the next field */
     uint32_t receivers_max;
     uint32_t rounds;

@@ -47,8 +47,9 @@ const char *weft_allreduce_box_check(const struct weft_allreduce_config *config)
     if (config->ranks > WEFT_AGG_MEMBERS_MAX) {
         return "a box has at most 64 members";
     }
-    if (config->ops != 1 || config->bound_ppm != 0 || config->feedback) {
-        return "with a box there is one exact operation at a time: no bound, no feedback";
+    if (config->ops != 1 || config->bound_ppm != 0 || config->feedback || config->barrier) {
+        return "with a box there is one exact operation at a time: no bound, no feedback, no "
+               "barrier";
     }
     if (config->ecn_bytes != 0 || config->host_delay_ns != 0 || config->tap != NULL ||
         config->cc_name != NULL) {

@@ -48,6 +48,30 @@ static void runs_of_all_sorts_end_with_the_right_sums(void **state)
     }
 }
 
+/* With loss other ranks leave the barrier later, and that time counts. */
+static void rounds_after_a_barrier_end_with_the_right_sums(void **state)
+{
+    (void)state;
+    struct weft_allreduce_config config = config_of(8, 200000);
+    config.rate_bps = 50000000;
+    config.rounds = 10;
+    struct weft_allreduce_result plain = run(&config);
+    config.barrier = true;
+    struct weft_allreduce_result after = run(&config);
+    assert_in_range(after.mean_ns, plain.mean_ns, plain.mean_ns + plain.mean_ns / 20);
+    config.loss_ppm = 50000;
+    struct weft_allreduce_result lossy = run(&config);
+    config.barrier = false;
+    assert_true(lossy.mean_ns > run(&config).mean_ns);
+    config.barrier = true;
+    config.bound_ppm = 100000;
+    config.feedback = true;
+    config.ops = 4;
+    assert_true(run(&config).delivered_ppm < 1000000);
+    config.box = WEFT_ALLREDUCE_BOX_SWITCH;
+    assert_non_null(weft_allreduce_config_check(&config));
+}
+
 static void the_same_seed_is_the_same_run(void **state)
 {
     (void)state;
@@ -136,6 +160,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_ideal_is_what_a_link_carries),
         cmocka_unit_test(runs_of_all_sorts_end_with_the_right_sums),
+        cmocka_unit_test(rounds_after_a_barrier_end_with_the_right_sums),
         cmocka_unit_test(the_same_seed_is_the_same_run),
         cmocka_unit_test(the_time_is_near_the_ideal),
         cmocka_unit_test(short_vectors_are_near_the_ideal),
