@@ -134,6 +134,10 @@ static inline void recovery_tail_new(struct recovery *r, enum tail what)
 {
     r->tail_said &= (uint8_t)~what;
 }
+static inline void recovery_probe(struct recovery *r)
+{
+    r->probes += r->probes == 0;
+}
 static inline void recovery_probe_building(struct recovery *r)
 {
     r->probes--;
@@ -158,6 +162,6 @@ void weft_core_pto_fire(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
 
 /* tail.c */
 void weft_core_tail_arm(const struct weft_ep *ep, struct peer *p);
-void weft_core_tail_fire(const struct weft_ep *ep, struct peer *p, uint64_t now_ns);
+void weft_core_tail_fire(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
 
 #endif

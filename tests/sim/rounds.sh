@@ -33,6 +33,9 @@ done
     rounds 1.12 $short
     rounds 1.15 $short --buffer-kb 16
     rounds 1.15 $short --loss 0.01
+    # A benchmark's rounds begin after a barrier, in which most ranks lose a message: 1.32 without
+    # early probes of short messages.
+    rounds 1.28 $short --loss 0.05 --host-us 100 --barrier
 }
 rounds 1.06 allreduce --ranks 8 --bytes 4000000 --rounds 10
 rounds 1.01 allreduce --ranks 8 --bytes 4000000 --rounds 10 --box switch

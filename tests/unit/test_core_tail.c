@@ -225,6 +225,50 @@ static void finish_comes_again_before_the_probe_timeout(void **state)
     net_free(net);
 }
 
+/* Time until a message of one chunk is confirmed, of which the first `times` packets are lost. */
+static uint64_t with_short_lost(bool lossy, uint32_t times, uint64_t answer_ns, uint32_t total)
+{
+    struct net *net = joined(lossy);
+    struct weft_msg_expect expect = {.peer = WEFT_PEER_ANY,
+                                     .sink = WEFT_SINK_COPY,
+                                     .memory = memory,
+                                     .memory_bytes = sizeof(memory),
+                                     .count = 1,
+                                     .timeout_ns = WEFT_NEVER};
+    struct weft_msg_send send = {.peer = net->end[0].peer,
+                                 .base = sent,
+                                 .total = total,
+                                 .elem_bytes = sizeof(float),
+                                 .together = true,
+                                 .deadline_ns = WEFT_NEVER};
+    weft_expect_id id;
+    uint64_t seq;
+    peer_of(net, 0)->recovery.answer_ns = answer_ns;
+    lose.from = 0;
+    lose.due = any;
+    lose.count = times;
+    assert_int_equal(net_msg_expect(net, 1, &expect, &id), WEFT_OK);
+    assert_int_equal(net_msg_send(net, 0, &send, &seq), WEFT_OK);
+    uint64_t ns = until_sent(net, net->now_ns);
+    net_free(net);
+    return ns;
+}
+
+/* Where packets were lost, a message of a few bytes is sent again after 9/8 of a round trip, once,
+ * and not to a peer that answers late. */
+static void a_lost_short_message_comes_again_soon(void **state)
+{
+    (void)state;
+    const uint64_t rtt_ns = 2 * way_ns;
+    assert_in_range(with_short_lost(true, 0, 0, 25), rtt_ns, rtt_ns + WEFT_NS_PER_MS);
+    uint64_t soon_ns = 2 * rtt_ns + rtt_ns / 8;
+    assert_in_range(with_short_lost(true, 1, 0, 25), soon_ns, soon_ns + WEFT_NS_PER_MS);
+    assert_true(with_short_lost(true, 2, 0, 25) > 5 * rtt_ns);
+    assert_true(with_short_lost(false, 1, 0, 25) > 5 * rtt_ns);
+    assert_true(with_short_lost(true, 1, 5 * rtt_ns, 25) > 5 * rtt_ns);
+    assert_true(with_short_lost(true, 1, 0, 352) > 5 * rtt_ns);
+}
+
 /* The first packets of a connection, of a message of `chunks` chunks, arrive before the responder
  * has posted memory for this peer. */
 static void first_packets_refused(uint32_t chunks)
@@ -352,6 +396,7 @@ int main(void)
         cmocka_unit_test(where_nothing_was_lost_nothing_is_said_again),
         cmocka_unit_test(the_ack_of_a_pass_that_misses_a_chunk_comes_again_soon),
         cmocka_unit_test(finish_comes_again_before_the_probe_timeout),
+        cmocka_unit_test(a_lost_short_message_comes_again_soon),
         cmocka_unit_test(refused_first_packets_are_no_losses_of_the_path),
         cmocka_unit_test(a_loss_after_the_first_acknowledgement_counts),
         cmocka_unit_test(a_gap_before_the_first_packet_counts),
