@@ -60,6 +60,7 @@ static void set_endpoint(const struct weft_load_worker *worker,
     udp->ep.keepalive_ns = WEFT_NEVER;
     udp->ep.idle_timeout_ns = WEFT_NEVER;
     udp->ep.confirm_later = 1; /* its thread makes progress on every packet that arrives */
+    udp->ep.done_later = 1;
 }
 
 /* Declare a table with rows like the embeddings of a model, without synchronization between

@@ -113,6 +113,7 @@ static void set_endpoint(struct weft_learner *learner, uint32_t rank,
     udp->loss.seed = job->inject_seed;
     udp->busy_poll_us = (uint16_t)job->busy_poll_us;
     udp->loopback_packet_bytes = WEFT_UDP_LOOPBACK_BYTES;
+    udp->ep.done_later = 1; /* while it computes, its servers wait for nothing */
     udp->ep.keepalive_ns = weft_job_span_ns(job->keepalive_ms);
     snprintf(label, sizeof(label), "worker %u", rank);
     weft_tracing_open(&learner->tracing, job->trace, weft_output_log(NULL, false));

@@ -104,6 +104,7 @@ static void set_endpoint(const struct weft_ps *ps, const struct weft_ps_config *
     udp->delayed_ack_ns = config->thread ? 0 : WEFT_UDP_DELAYED_ACK_NS;
     udp->ep.confirm_later = config->thread ? 1 : 0; /* without a thread, nothing is sent between two
                                                      * calls */
+    udp->ep.done_later = config->thread ? 1 : 0;
     udp->ep.peer_timeout_ns = config->peer_timeout_ns;
     udp->ep.keepalive_ns = config->keepalive_ns;
 }

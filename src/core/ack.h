@@ -73,6 +73,13 @@ static inline void weft_core_ack_schedule(struct ack *a, uint64_t delay_ns, uint
         a->at_once = true;
     }
 }
+/* Send the ACK of pending packets at the latest after LATE_NUMBERS_MAX numbers. */
+static inline void ack_numbers_limit(struct ack *a)
+{
+    if (a->pending > 0 && a->largest >= a->low + LATE_NUMBERS_MAX) {
+        a->at_once = true;
+    }
+}
 /* Packet pn arrived, and seen_largest was the largest number so far. A packet that was refused,
  * because no memory for its message was posted, has arrived, but is never acknowledged. */
 static inline void ack_arrival(struct ack *a, uint64_t pn, uint64_t seen_largest, uint64_t at_ns)

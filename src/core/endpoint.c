@@ -190,8 +190,9 @@ void weft_ep_idle(struct weft_ep *ep, uint64_t now_ns)
         if (p->conn.state == PEER_OPEN && weft_core_peer_quiet(p) && p->ack.largest > 0) {
             conn_idle_announce(&p->conn);
             weft_core_peer_ready(ep, p);
-        } else if (p->rx.later != 0) {
-            rx_later_end(&p->rx); /* send DONE before the idle time begins */
+        } else if (peer_connected(p) && (p->rx.later != 0 || p->ack.pending > 0)) {
+            rx_later_end(&p->rx); /* send DONE and ACK before the idle time begins */
+            ack_at_once(&p->ack);
             weft_core_peer_ready(ep, p);
         }
     }

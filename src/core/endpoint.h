@@ -50,6 +50,8 @@ enum weft_ep_order {
 
 /* Maximum delay of the confirmation of a reply with confirm_later. */
 #define WEFT_CONFIRM_LATER_NS (500 * WEFT_NS_PER_MS)
+/* Maximum delay of the acknowledgement of DONE with done_later. */
+#define WEFT_DONE_LATER_NS (50 * WEFT_NS_PER_MS)
 
 /* Limits and tunables; weft_ep_config_default fills in all of them. */
 struct weft_ep_config {
@@ -86,6 +88,10 @@ struct weft_ep_config {
                                  * confirmed with the next message, or after
                                  * WEFT_CONFIRM_LATER_NS. For endpoints that make progress
                                  * continuously. Default 0: confirm immediately */
+    uint8_t done_later;         /* 1: without recent losses, DONE is acknowledged with the next
+                                 * packet that has an ACK, or after WEFT_DONE_LATER_NS. For
+                                 * endpoints that make progress continuously. Default 0: acknowledge
+                                 * immediately */
     uint64_t peer_timeout_ns;   /* PEER_DOWN after this time without a reply; WEFT_NEVER = off */
     uint64_t keepalive_ns;      /* PING a peer after this time without a packet from it; WEFT_NEVER
                                  * = never */

@@ -186,6 +186,13 @@ static inline bool losses_likely(const struct weft_ep *ep, uint64_t now_ns)
     return ep->lost_ns != 0 && now_ns < ep->lost_ns + lossy_ns;
 }
 
+/* No packet to any peer, and none of this peer, was lost within lossy_ns. */
+static inline bool path_clean(const struct weft_ep *ep, const struct peer *p, uint64_t now_ns)
+{
+    bool gap = p->ack.gap_ns != 0 && now_ns < p->ack.gap_ns + lossy_ns;
+    return !losses_likely(ep, now_ns) && !gap;
+}
+
 /* The peer has chunks and waits only for its turn or for the host's queue. */
 static inline bool egress_waits(const struct weft_ep *ep, const struct peer *p)
 {

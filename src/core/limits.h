@@ -19,6 +19,8 @@ enum {
     ACK_EVERY = 64,
     ACK_EVERY_LATE = 16, /* acknowledge this many if the first of them arrived 100 us ago or
                           * earlier, for smaller bursts */
+    LATE_NUMBERS_MAX = 64, /* packet numbers after which a delayed acknowledgement is sent: the ring
+                            * of the sender must not fill up */
     INLINE_CHUNKS = 64,  /* masks up to this length are stored in the message */
     TX_MASKS = 4,
     TX_SHARED_RESENT_MAX = 2, /* share.c */

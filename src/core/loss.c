@@ -83,12 +83,6 @@ void weft_core_rtt_sample(struct peer *p, uint64_t rtt_ns, uint64_t delay_ns)
     p->recovery.srtt_ns = (7 * p->recovery.srtt_ns + rtt_ns) / 8;
 }
 
-/* A packet of the peer was lost recently. */
-static bool gap_seen(const struct peer *p, uint64_t at_ns)
-{
-    return p->ack.gap_ns != 0 && at_ns < p->ack.gap_ns + lossy_ns;
-}
-
 /* The RTT is sampled on the newest packet of a batch. An overloaded host receives its datagrams in
  * large batches, and the oldest of each has waited longest. A timeout that ignores this would probe
  * for packets in the peer's socket. The announced ACK delay is already part of the timeout.
@@ -101,7 +95,7 @@ static void answer_note(const struct weft_ep *ep, struct peer *p, uint64_t oldes
                         uint64_t at_ns)
 {
     struct recovery *r = &p->recovery;
-    r->clean = !losses_likely(ep, at_ns) && !gap_seen(p, at_ns);
+    r->clean = path_clean(ep, p, at_ns);
     uint64_t decay = r->clean ? ANSWER_DECAY_CLEAN : ANSWER_DECAY;
     uint64_t sent_ns = oldest_sent_ns + (r->peer_delay_ns - ack_delay_ns_min);
     uint64_t wait_ns = at_ns > sent_ns ? at_ns - sent_ns : 0;
@@ -153,6 +147,7 @@ static void packet_resolve(struct peer *p, const struct tx_packet *packet)
 {
     p->recovery.in_flight_bytes -= packet->bytes;
     p->recovery.in_flight_count--;
+    p->recovery.late_count -= tx_packet_late(packet->kind);
 }
 
 /* ---- losses ---------------------------------------------------------------------------------- */
@@ -261,6 +256,7 @@ void weft_core_packet_sent(struct weft_ep *ep, struct peer *p, uint64_t now_ns, 
     *bits_word(ep, p->recovery.in_flight_bits, pn) |= bit;
     p->recovery.in_flight_bytes += bytes;
     p->recovery.in_flight_count++;
+    p->recovery.late_count += tx_packet_late(kind);
     p->recovery.pto_base_ns = now_ns;
 }
 
@@ -580,7 +576,8 @@ uint64_t weft_core_pto_base(const struct peer *p)
 
 static bool waits_for_credit(const struct peer *p)
 {
-    return p->recovery.in_flight_count == 0 && (int32_t)(p->allowed.limit - p->allowed.sent) <= 0;
+    return recovery_due_count(&p->recovery) == 0 &&
+           (int32_t)(p->allowed.limit - p->allowed.sent) <= 0;
 }
 
 static uint64_t pto_interval(const struct peer *p)
@@ -604,6 +601,10 @@ static uint64_t pto_interval(const struct peer *p)
     doublings -= doublings > 0 && !patient;
     uint64_t wait_ns =
         doublings >= 20 ? pto_ns_max : weft_min_u64(base_ns << doublings, pto_ns_max);
+    /* A DONE that is lost is repeated when the sender of the message probes. */
+    if (peer_waits_late(p) && p->recovery.pto_count == 0) {
+        return WEFT_DONE_LATER_NS + wait_ns;
+    }
     bool all_later = tx_awake(p) != 0 && (tx_awake(p) & ~p->tx.answers) == 0;
     return all_later ? WEFT_CONFIRM_LATER_NS + wait_ns : wait_ns;
 }
@@ -625,7 +626,7 @@ void weft_core_pto_arm(const struct weft_ep *ep, struct peer *p)
         p->recovery.pto_ns = WEFT_NEVER;
         return;
     }
-    if (waiting && p->recovery.in_flight_count == 0 && egress_waits(ep, p)) {
+    if (waiting && recovery_due_count(&p->recovery) == 0 && egress_waits(ep, p)) {
         /* Chunks wait at this end; the probe timeout starts once they are sent. */
         p->recovery.pto_ns = WEFT_NEVER;
         return;

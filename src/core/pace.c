@@ -34,7 +34,7 @@ static void rest_until(struct peer *p, struct tx_msg *m, uint64_t at_ns)
 /* Begin the message as if it were opened now. */
 static void begin(struct weft_ep *ep, struct peer *p, struct tx_msg *m, uint64_t now_ns)
 {
-    bool alone = !peer_waiting(p);
+    bool alone = !peer_waiting(p) || peer_waits_late(p);
     tx_held_end(&p->tx, m->seq);
     tx_msg_begin(m, now_ns);
     tx_backlog_due(&p->tx, p->tx.unsent > 0);
@@ -108,7 +108,7 @@ void weft_core_pace_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
         } else if (m->unbegun) {
             begin(ep, p, m, now_ns);
         } else {
-            if (!peer_waiting(p)) {
+            if (!peer_waiting(p) || peer_waits_late(p)) {
                 recovery_wait(&p->recovery, now_ns);
             }
             tx_paced_mark(&p->tx, m->seq, false);

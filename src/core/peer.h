@@ -61,9 +61,15 @@ static inline uint64_t tx_awake(const struct peer *p)
  * when they did, a server filled the sockets of 64 slow workers with PINGs. */
 static inline bool peer_waiting(const struct peer *p)
 {
-    bool rests = p->recovery.in_flight_count == 0 && (tx_awake(p) & ~p->tx.paced) == 0;
+    bool rests = recovery_due_count(&p->recovery) == 0 && (tx_awake(p) & ~p->tx.paced) == 0;
     return (tx_awake(p) != 0 && !rests) || peer_unheard(p) ||
            (p->rx.closed != 0 && p->recovery.in_flight_count > 0);
+}
+/* Nothing but DONEs that may be acknowledged late is outstanding. */
+static inline bool peer_waits_late(const struct peer *p)
+{
+    return p->recovery.late_count > 0 && recovery_due_count(&p->recovery) == 0 &&
+           (tx_awake(p) & ~p->tx.paced) == 0 && !peer_unheard(p);
 }
 /* A keep-alive PING was sent, and no packet was received since. */
 static inline bool peer_asked(const struct peer *p)

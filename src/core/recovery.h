@@ -24,7 +24,8 @@ enum tx_packet_kind {
     TX_PACKET_CRITICAL = 16, /* CRITICAL of msg: chunk & 0xffff parts from part chunk >> 16 */
     TX_PACKET_MTU = 32,      /* size probe of `chunk` bytes; not in in_flight_bytes */
     TX_PACKET_BACKLOG = 128,
-    TX_PACKET_ANSWER = 64,  /* messages of one chunk, with DONE: may be acknowledged late */
+    TX_PACKET_ANSWER = 64,  /* messages of one chunk, with DONE; or, without a chunk, only DONE: may
+                             * be acknowledged late */
     TX_PACKET_SHARED = 256, /* at least one MESSAGE frame */
 };
 
@@ -51,6 +52,7 @@ struct recovery {
     uint64_t pn_data_acked_least; /* of packets with chunks; UINT64_MAX: none was acknowledged */
     uint64_t in_flight_bytes;
     uint32_t in_flight_count;
+    uint32_t late_count; /* of these, packets with only DONE that may be acknowledged late */
     uint32_t reorder_threshold;
     uint64_t srtt_ns; /* 0 = no sample */
     uint64_t rttvar_ns;
@@ -84,6 +86,16 @@ static inline void recovery_init(struct recovery *r, struct tx_packet *packets, 
     r->packets = packets;
     r->in_flight_bits = bits;
     r->lost_bits = bits + window / 64;
+}
+/* The packet contains only DONE, and may be acknowledged late. */
+static inline bool tx_packet_late(uint16_t kind)
+{
+    return (kind & (TX_PACKET_ANSWER | TX_PACKET_DATA)) == TX_PACKET_ANSWER;
+}
+/* Number of packets in flight of which an acknowledgement is expected soon. */
+static inline uint32_t recovery_due_count(const struct recovery *r)
+{
+    return r->in_flight_count - r->late_count;
 }
 /* No packet is in flight or lost. */
 static inline void recovery_bits_clear(struct recovery *r, uint32_t window)

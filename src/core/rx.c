@@ -199,6 +199,16 @@ static bool message_recv(struct weft_ep *ep, struct peer *p, const struct weft_w
     return rx_data(ep, p, &data, true, at_ns, now_ns, &bulk);
 }
 
+/* Process DONE; true when its acknowledgement may be delayed. A DONE that closes no message is a
+ * repetition: its sender waits for the acknowledgement. */
+static bool done_act(struct weft_ep *ep, struct peer *p, const struct weft_wire_done *done,
+                     uint64_t now_ns)
+{
+    uint64_t open = p->tx.active;
+    weft_core_done_recv(ep, p, done, now_ns);
+    return ep->config.done_later != 0 && open != p->tx.active && path_clean(ep, p, now_ns);
+}
+
 /* Process the frames. False: a frame cannot be processed yet and must be retransmitted. *frames_p:
  * the frame types, as bits. */
 static bool control_act(struct weft_ep *ep, struct peer *p, const struct weft_wire_packet *packet,
@@ -218,8 +228,9 @@ static bool control_act(struct weft_ep *ep, struct peer *p, const struct weft_wi
             weft_core_ack_short_recv(ep, p, packet->number, &f.ack_short, at_ns, now_ns);
             break;
         case WEFT_FRAME_DONE:
-            weft_core_done_recv(ep, p, &f.done, now_ns);
-            ack_at_once(&p->ack);
+            if (!done_act(ep, p, &f.done, now_ns)) {
+                ack_at_once(&p->ack);
+            }
             break;
         case WEFT_FRAME_FINISH:
             weft_core_finish_recv(ep, p, &f.finish, now_ns);
@@ -316,6 +327,13 @@ static bool is_answer(const struct weft_ep *ep, const struct peer *p, uint32_t f
            (before->tx_active & ~p->tx.active) != 0 && closed != 0 && p->rx.live == 0;
 }
 
+/* The packet is acknowledged because of DONE alone, and not immediately (done_act). */
+static bool is_late_done(const struct peer *p, uint32_t frames, bool has_chunk)
+{
+    const uint32_t plain = UINT32_C(1) << WEFT_FRAME_ACK | UINT32_C(1) << WEFT_FRAME_DONE;
+    return !has_chunk && (frames & ~plain) == 0 && !p->ack.at_once;
+}
+
 /* Process a verified packet. */
 static void packet_act(struct weft_ep *ep, struct peer *p, const struct incoming *in,
                        enum weft_ecn ecn, size_t count, uint64_t at_ns, uint64_t now_ns)
@@ -357,11 +375,13 @@ static void packet_act(struct weft_ep *ep, struct peer *p, const struct incoming
     if (acknowledge) {
         weft_core_ack_commit(&p->ack, in->packet.number, at_ns);
         if (in->eliciting) {
-            uint64_t delay_ns = later  ? WEFT_CONFIRM_LATER_NS
+            uint64_t delay_ns = later                          ? WEFT_CONFIRM_LATER_NS
+                                : is_late_done(p, frames, has) ? WEFT_DONE_LATER_NS
                                 : bulk ? weft_core_ack_delay(p, ecn == WEFT_ECN_CE)
                                        : ack_delay_ns_min;
             weft_core_ack_schedule(&p->ack, delay_ns, now_ns);
         }
+        ack_numbers_limit(&p->ack);
     }
     if (p->rx.live != 0) {
         weft_core_rx_timer_arm(p);

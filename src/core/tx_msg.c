@@ -154,7 +154,7 @@ weft_status weft_core_tx_open(struct weft_ep *ep, struct peer *p, const struct w
          * BACKLOG must announce it. */
         p->tx.need_backlog |= p->tx.unsent > 0;
         weft_core_egress_unsent(ep, p, m->chunks);
-        if (!peer_waiting(p)) {
+        if (!peer_waiting(p) || peer_waits_late(p)) {
             recovery_wait(&p->recovery, now_ns);
         }
     }

@@ -34,6 +34,7 @@ void weft_shard_thread_config_default(struct weft_shard_thread_config *config_p)
     config_p->driver.udp.loopback_packet_bytes = WEFT_UDP_LOOPBACK_BYTES;
     config_p->driver.udp.blocking_receive = WEFT_UDP_BLOCKING_RECEIVE;
     config_p->driver.udp.ep.accept = 1;
+    config_p->driver.udp.ep.done_later = 1;
     config_p->shard.chunks_max = config_p->driver.udp.ep.chunks_max;
 }
 

@@ -415,6 +415,7 @@ static void make_host(struct exchange *s, uint32_t host)
     config.ep.expects_max = 4 * s->hosts;
     config.ep.accept = 1;
     config.ep.host_queue = 1;
+    config.ep.done_later = s->config.pattern == WEFT_EXCHANGE_STEP; /* as in `weft train` */
     config.ep.cc_name = s->config.cc_name;
     if (weft_world_host_init(s->world, host, &config) != WEFT_OK) {
         weft_world_fail(s->world, "an endpoint rejects its configuration");

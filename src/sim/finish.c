@@ -161,10 +161,14 @@ uint64_t weft_finish_alive_ns(const struct weft_plan *plan)
     /* A reply may be acknowledged late. A lost one is resent equally late (PROTOCOL section 5: the
      * PTO is longer by that time), and may then be acknowledged late, too. */
     uint64_t later_ns = 0;
+    uint64_t done_ns = 0;
     for (uint32_t i = 0; i < plan->hosts; i++) {
         uint64_t times = plan->heal_ns > 0 ? 2 : 1;
         later_ns = plan->host[i].ep.confirm_later != 0 ? times * WEFT_CONFIRM_LATER_NS : later_ns;
+        done_ns = plan->host[i].ep.done_later != 0 ? WEFT_DONE_LATER_NS : done_ns;
     }
+    /* The same applies to DONE alone; its sender is patient towards every host. */
+    later_ns += done_ns + (plan->heal_ns > 0 ? WEFT_DONE_LATER_NS : 0);
     /* Packets that no longer fit cost the time of detection, and are then sent one at a time; an
      * address that no longer works costs probes. */
     bool path = plan->mover != UINT32_MAX || plan->shrinker != UINT32_MAX ||

@@ -98,6 +98,7 @@ static void draw_hosts(struct weft_prng *prng, struct weft_plan *plan)
         /* In half of the plans, which get a later limit, half of the hosts. Uses no separate draw,
          * so that the other draws of existing seeds do not change. */
         host->ep.confirm_later = (plan->host[0].ep.seed >> 62 & host->ep.seed >> 63 & 1) != 0;
+        host->ep.done_later = (plan->host[0].ep.seed >> 60 & host->ep.seed >> 59 & 1) != 0;
         host->ep.host_queue = host->ep.seed >> 61 & 1;
         host->progress_delay_ns = progress_delay_ns;
     }
