@@ -10,7 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TABLE = 0 };
+enum {
+    TABLE = 0,
+    DIM_LONG_MAX = 32, /* with more values in a row, requests of 16,384 rows are long enough */
+};
 
 static const uint64_t step_timeout_ns = 200 * WEFT_NS_PER_MS;
 /* Retry interval of a push that could not begin: a shard is down, or a buffer is full. */
@@ -128,6 +131,7 @@ static void set_client(const struct weft_learner *learner, uint32_t rank, uint32
     client->tables_max = 1;
     client->lists_per_op_max = 1;
     client->dim_max = learner->model.dim;
+    client->rows_long_max = learner->model.dim <= DIM_LONG_MAX ? WEFT_RPC_ROWS_LONG : 0;
     client->reconnect_ns = learner->job->reconnect_s * WEFT_NS_PER_S;
     client->replay_bytes = learner->job->replay_bytes;
     client->hot_rows = learner->job->hot_rows;

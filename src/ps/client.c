@@ -46,6 +46,7 @@ static bool config_valid(const struct weft_ps_client_config *config)
            config->ops_max <= 4096 && config->lists_per_op_max >= 1 &&
            config->lists_per_op_max <= WEFT_PS_LISTS_MAX && config->rows_per_op_max >= 1 &&
            config->rows_per_op_max <= UINT32_C(1) << 28 && config->rows_per_rpc_max >= 1 &&
+           config->rows_long_max <= WEFT_RPC_ROWS_LONG &&
            config->dim_max >= 1 && config->dim_max <= WEFT_RPC_DIM_MAX &&
            config->clock_ns != NULL && (config->can & ~WEFT_RPC_CAN_ALL) == 0 &&
            config->hot_rows <= WEFT_HOT_ROWS_MAX &&
@@ -115,7 +116,7 @@ static weft_status members_init(struct weft_ps_client *client)
             calloc(WEFT_BITS_WORDS(config->rows_per_op_max), sizeof(*client->sort_cold));
     }
     client->slice = malloc(sizeof(*client->slice));
-    client->unpacked = calloc(weft_max_u64(WEFT_PS_CHUNK_ROWS_MAX, config->rows_per_rpc_max),
+    client->unpacked = calloc(weft_max_u64(WEFT_PS_CHUNK_ROWS_MAX, ps_rows_most(config)),
                               sizeof(*client->unpacked));
     client->critical =
         calloc(WEFT_BITS_WORDS((size_t)WEFT_PS_CHUNKS_MAX), sizeof(*client->critical));

@@ -64,6 +64,8 @@ struct weft_ps_client_config {
     uint32_t lists_per_op_max; /* in one push or pull; <= WEFT_PS_LISTS_MAX */
     uint32_t rows_per_op_max;  /* rows in one push or pull, all lists together */
     uint32_t rows_per_rpc_max; /* larger parts are split; at most the server's */
+    uint32_t rows_long_max;    /* likewise towards a shard with WEFT_RPC_CAN_LONG, if that is more;
+                                * at most WEFT_RPC_ROWS_LONG. Not with aggregators */
     uint32_t dim_max;
     uint8_t missed_key[WEFT_HASH_KEY_BYTES]; /* hash key of the sets and stores of ids. The driver
                                               * draws it at random, so that peers cannot guess it */

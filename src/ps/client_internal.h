@@ -105,6 +105,21 @@ static inline struct ps_link *ps_link_of(struct weft_ps_client *client, uint16_t
     return &client->links[(size_t)table * client->config.shards + shard];
 }
 
+/* Rows of the largest request that the client sends to any shard. */
+static inline uint32_t ps_rows_most(const struct weft_ps_client_config *config)
+{
+    return (uint32_t)weft_max_u64(config->rows_per_rpc_max, config->rows_long_max);
+}
+
+/* The same for this table of this shard. An aggregator has less memory. */
+static inline uint32_t ps_rows_most_of(struct weft_ps_client *client, uint16_t table,
+                                       uint32_t shard)
+{
+    bool is_long = (ps_link_of(client, table, shard)->can & WEFT_RPC_CAN_LONG) != 0;
+    return is_long && client->vias == NULL ? ps_rows_most(&client->config)
+                                           : client->config.rows_per_rpc_max;
+}
+
 static inline uint64_t ps_clock_ns(const struct weft_ps_client *client)
 {
     return client->config.clock_ns(client->config.clock_arg);

@@ -42,7 +42,7 @@ weft_status weft_ps_known_init(struct weft_ps_client *client)
         sizeof(uint64_t) + weft_min_u64(config->dim_max, WEFT_RPC_BLOCK_FLOATS) * sizeof(float);
     client->list_request =
         malloc(WEFT_RPC_REQUEST_BYTES + row_bytes +
-               weft_min_u64(config->rows_per_rpc_max, config->rows_per_op_max) * row_bytes);
+               weft_min_u64(ps_rows_most(config), config->rows_per_op_max) * row_bytes);
     return known->memory != NULL && client->list_request != NULL ? WEFT_OK : WEFT_NOMEM;
 }
 

@@ -80,7 +80,7 @@ static uint64_t needed(const struct weft_ps_client *client, const struct weft_ps
             lists[i].n,
             client->config.shards * weft_ps_ways(&client->config) + lists[i].n / rows_max);
         uint64_t all = lists[i].n * row_bytes,
-                 most = weft_min_u64(lists[i].n, rows_max) * row_bytes;
+                 most = weft_min_u64(lists[i].n, ps_rows_most(&client->config)) * row_bytes;
         if (lists[i].known != NULL) {
             more += ps_listed_extra(more);
             all += ps_listed_extra(all);

@@ -186,8 +186,9 @@ static void one_shard_parts(struct weft_ps_client *client, uint32_t index,
 {
     bool is_push = client->ops[index].kind == WEFT_RPC_PUSH;
     uint32_t dim = client->tables[list->table].spec.dim, count;
+    uint32_t most = ps_rows_most_of(client, list->table, 0);
     for (uint32_t first = 0, n = (uint32_t)list->n; first < n; first += count) {
-        count = (uint32_t)weft_min_u64(n - first, client->config.rows_per_rpc_max);
+        count = (uint32_t)weft_min_u64(n - first, most);
         struct weft_ps_list slice = ps_list_slice(list, dim, first, count);
         if (is_push) {
             (void)weft_ps_part_push(client, index, &slice, 0, NULL, count, 0);
@@ -257,9 +258,10 @@ static void list_parts(struct weft_ps_client *client, uint32_t index,
     for (uint32_t g = 0; g < ways * client->config.shards; g++) {
         const uint32_t *start = &client->sort_start[SORT_KINDS * g];
         uint32_t end = start[SORT_KINDS], count, s = g / ways;
+        uint32_t most = ps_rows_most_of(client, list->table, s);
         bool is_cold = ways > 1 && g % 2 == 1;
         for (uint32_t first = start[0]; first < end; first += count) {
-            count = (uint32_t)weft_min_u64(end - first, client->config.rows_per_rpc_max);
+            count = (uint32_t)weft_min_u64(end - first, most);
             uint32_t made = is_push
                                 ? weft_ps_part_push(client, index, list, s, order + first, count, 0)
                                 : weft_ps_part_pull(client, index, list, s, order + first, count);

@@ -25,7 +25,7 @@ void weft_shard_config_default(struct weft_shard_config *config_p)
         .dim_max = 64,
         .push_slots = 8,
         .pull_slots = 4,
-        .rows_per_rpc_max = 16384,
+        .rows_per_rpc_max = WEFT_RPC_ROWS_LONG,
         .can = WEFT_RPC_CAN_ALL,
         .aggregators_max = 2,
         .list_ids = 1 << 17,

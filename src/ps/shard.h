@@ -192,7 +192,7 @@ struct weft_shard_latencies {
     struct weft_hist ps_wait;
 };
 
-/* Defaults: 1 shard, 16 workers, 4 tables, 2^20 rows, dim 64, 8 + 4 slots, 16,384 rows per pull,
+/* Defaults: 1 shard, 16 workers, 4 tables, 2^20 rows, dim 64, 8 + 4 slots, 32,768 rows per pull,
  * 131,072 ids (1 MiB) in lists of each worker, slabs of 1 MiB, windows of 1 ms, the 1,000 hottest
  * rows, 2 aggregators. The caller sets the clock. Each pull slot has memory for the ids and the
  * reply of the largest pull; unused memory is never touched. */

@@ -299,6 +299,8 @@ static bool table_take(struct weft_shard *shard, struct shard_slot *slot,
     slot->can &= weft_shard_takes_lists(shard) ? WEFT_RPC_CAN_ALL : ~WEFT_RPC_CAN_LIST;
     slot->can &= weft_shard_takes_aggregates(shard) ? WEFT_RPC_CAN_ALL : ~WEFT_RPC_CAN_AGGREGATE;
     slot->can &= weft_shard_hot_takes(shard, slot->table) ? WEFT_RPC_CAN_ALL : ~WEFT_RPC_CAN_HOT;
+    slot->can &= shard->config.rows_per_rpc_max >= WEFT_RPC_ROWS_LONG ? WEFT_RPC_CAN_ALL
+                                                                      : ~WEFT_RPC_CAN_LONG;
     weft_shard_aggregate_session(shard, slot);
     shard->workers[slot->worker].wants_durable |= wants_durable;
     shard->durable_upto_unsent |= wants_durable;

@@ -198,6 +198,9 @@ enum weft_rpc_flag {
 /* Maximum lease of a PARK, in milliseconds. */
 enum { WEFT_RPC_PARK_MS_MAX = 60000 };
 
+/* Rows of the longest PULL and LIST that every shard with WEFT_RPC_CAN_LONG accepts. */
+enum { WEFT_RPC_ROWS_LONG = 32768 };
+
 /* Capabilities of a shard beyond plain ids. A worker requests them in need_clock of a TABLE, and
  * the reply grants them. Earlier releases ignore the request and grant none. */
 enum weft_rpc_can {
@@ -208,7 +211,8 @@ enum weft_rpc_can {
     WEFT_RPC_CAN_UPDATE = 4, /* UPDATE, PULL with COUNT_UPDATES */
     WEFT_RPC_CAN_AGGREGATE = 8, /* pushes through an aggregator; ps/aggregate.h */
     WEFT_RPC_CAN_HOT = 16,      /* PULL with HOT */
-    WEFT_RPC_CAN_ALL = 31,
+    WEFT_RPC_CAN_LONG = 32,     /* PULL and LIST with up to WEFT_RPC_ROWS_LONG rows */
+    WEFT_RPC_CAN_ALL = 63,
 };
 
 /* The largest clock of a CLOCK with UPTO. A worker that ends clocks one at a time never reaches it.

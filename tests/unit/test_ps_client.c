@@ -345,6 +345,41 @@ static void full_slots_are_back_pressure(void **state)
     cluster_stop(&c);
 }
 
+/* 200 rows in requests of at most 10 rows, or of 150 towards a shard that accepts long ones. */
+static void requests_are_long_where_the_shard_accepts_them(void **state)
+{
+    (void)state;
+    static const uint32_t rows_max[] = {WEFT_RPC_ROWS_LONG, WEFT_RPC_ROWS_LONG - 1};
+    static const uint32_t requests[] = {2, 20};
+    for (int i = 0; i < 2; i++) {
+        struct cluster_config config = cluster_config(1, 1);
+        config.shard.rows_per_rpc_max = rows_max[i];
+        config.client.rows_per_rpc_max = 10;
+        config.client.rows_long_max = 150;
+        struct cluster c;
+        cluster_start(&c, &config, 1, 1);
+        struct weft_table_spec spec = sgd_spec(1, WEFT_TABLE_ASP, 1);
+        cluster_open(&c, &spec);
+        static uint64_t ids[MANY];
+        static float rows[MANY];
+        fill_ids(ids, MANY);
+        for (int k = 0; k < 200; k++) {
+            rows[k] = (float)-k;
+        }
+        weft_ps_op op;
+        assert_int_equal(weft_ps_push(c.client[0], 0, ids, rows, 200, 0, 0, &op), WEFT_OK);
+        assert_int_equal(cluster_wait(&c, 0, op).status, WEFT_OK);
+        assert_int_equal(weft_ps_pull(c.client[0], 0, ids, rows, 200, 0, 0, &op), WEFT_OK);
+        assert_int_equal(cluster_wait(&c, 0, op).status, WEFT_OK);
+        for (int k = 0; k < 200; k++) {
+            assert_true(rows[k] == (float)k);
+        }
+        assert_int_equal(weft_shard_counters(c.shard[0])->pushes, requests[i]);
+        assert_int_equal(weft_shard_counters(c.shard[0])->pulls, requests[i]);
+        cluster_stop(&c);
+    }
+}
+
 /* More pulls than the limit of unacknowledged messages. All wait for this worker's own CLOCK, which
  * waits for a slow push. */
 static void pulls_leave_room_for_the_clock(void **state)
@@ -626,6 +661,7 @@ int main(void)
         cmocka_unit_test(empty_operations),
         cmocka_unit_test(tables_must_agree),
         cmocka_unit_test(full_slots_are_back_pressure),
+        cmocka_unit_test(requests_are_long_where_the_shard_accepts_them),
         cmocka_unit_test(pulls_leave_room_for_the_clock),
         cmocka_unit_test(no_slab_no_new_rows),
         cmocka_unit_test(not_a_number_is_refused),
