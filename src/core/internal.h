@@ -193,6 +193,13 @@ static inline bool path_clean(const struct weft_ep *ep, const struct peer *p, ui
     return !losses_likely(ep, now_ns) && !gap;
 }
 
+/* The packet contains only DONE, and its acknowledgement may be delayed. */
+static inline bool tx_done_waits(const struct weft_ep *ep, const struct peer *p, uint16_t kind,
+                                 uint64_t now_ns)
+{
+    return kind == TX_PACKET_DONE && p->recovery.pto_count == 0 && path_clean(ep, p, now_ns);
+}
+
 /* The peer has chunks and waits only for its turn or for the host's queue. */
 static inline bool egress_waits(const struct weft_ep *ep, const struct peer *p)
 {

@@ -505,9 +505,7 @@ static uint32_t control_build(struct weft_ep *ep, struct peer *p, uint32_t bytes
             weft_core_egress_passed(ep, tx->bytes + WIRE_BYTES);
         }
     }
-    if (kind == TX_PACKET_DONE && p->recovery.pto_count == 0 && path_clean(ep, p, now_ns)) {
-        kind |= TX_PACKET_ANSWER;
-    }
+    kind |= tx_done_waits(ep, p, kind, now_ns) ? TX_PACKET_ANSWER : 0;
     if (kind == 0 && !p->path.ecn_capable) {
         tx->ecn = WEFT_ECN_NOT; /* not acknowledged, so of no use for ECN validation */
     }
