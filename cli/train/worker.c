@@ -25,8 +25,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Poll interval of the parent's channel while the transport makes progress. */
+/* Poll interval of the parent's channel while the transport's own thread makes progress, and the
+ * interval of checks otherwise. */
 #define WORD_POLL_NS (500 * WEFT_NS_PER_US)
+#define WORD_CHECK_NS (20 * WEFT_NS_PER_MS)
 
 struct worker {
     struct weft_job job;
@@ -59,6 +61,18 @@ static void say(struct worker *worker, cJSON *event)
     weft_child_report(&worker->channel, event);
 }
 
+/* Make progress, and wait for a message of the parent or for the transport, but not for long. */
+static void wait_for_any(struct worker *worker)
+{
+    struct weft_driver *driver = worker->learner.worker.endpoint.driver;
+    weft_worker_progress(&worker->learner.worker, driver == NULL ? WORD_POLL_NS : 0);
+    if (driver != NULL && weft_driver_rest(driver, weft_clock_now_ns() + WORD_CHECK_NS)) {
+        struct pollfd fds[] = {{.fd = worker->channel.fd, .events = POLLIN},
+                               {.fd = weft_driver_pollable(driver), .events = POLLIN}};
+        (void)poll(fds, WEFT_ARRAY_COUNT(fds), -1);
+    }
+}
+
 /* Wait for one of two messages of the parent. Progress continues meanwhile, since a peer without
  * replies would declare this worker dead. Returns the message that arrived; NULL: interrupted, or
  * the parent has exited. */
@@ -83,7 +97,7 @@ static const char *wait_for_either(struct worker *worker, const char *word, cons
             return NULL;
         }
         weft_metrics_live_poll(worker->metrics, 0, worker);
-        weft_worker_progress(&worker->learner.worker, WORD_POLL_NS);
+        wait_for_any(worker);
     }
 }
 
