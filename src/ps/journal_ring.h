@@ -37,10 +37,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { WEFT_RING_HEAD_BYTES = 4096, WEFT_RING_UNIT = 32, WEFT_RING_VERSION = 5 };
+enum { WEFT_RING_HEAD_BYTES = 4096, WEFT_RING_UNIT = 32, WEFT_RING_VERSION = 6 };
 
-/* The same format without aggregates (since 5) and chunks with packed ids (since 4), which releases
- * that wrote it did not have. */
+/* The same format without chunks that name evicted rows or were refused (since 6), aggregates
+ * (since 5) and chunks with packed ids (since 4), which releases that wrote it did not have. */
 enum { WEFT_RING_VERSION_PLAIN = 3 };
 
 /* Types that this layer writes and reads; all others belong to its user. */
@@ -137,7 +137,7 @@ struct weft_ring_reader {
     uint64_t lineage; /* 0 in version 2 */
 };
 
-/* Read the head of a journal of this version or of versions 2 to 4. Nothing is written.
+/* Read the head of a journal of this version or of versions 2 to 5. Nothing is written.
  * Shape:   memory (bytes,), 8-byte aligned, bytes > WEFT_RING_HEAD_BYTES.
  * Owns:    borrows memory.
  * Errors:  WEFT_DATA  not a journal, or damaged. WEFT_UNSUPPORTED  of another version.
@@ -151,7 +151,7 @@ const struct weft_ring_record *weft_ring_next(const struct weft_ring_reader *rea
                                               uint32_t *life_p, struct weft_ring_cursor *cursor_p);
 
 /* The lineage in the first WEFT_RING_HEAD_BYTES of a journal; false: not the head of a journal of
- * this version, or of version 3 or 4. */
+ * this version, or of versions 3 to 5. */
 bool weft_ring_lineage(const void *head, uint64_t *lineage_p);
 
 #endif

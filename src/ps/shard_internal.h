@@ -449,6 +449,13 @@ void weft_shard_updates_forget(struct weft_shard *shard, uint32_t rank);
  * its ids. */
 void weft_shard_journal_chunk(struct weft_shard *shard, const struct shard_slot *slot,
                               const struct weft_msg_event *event, uint32_t listed);
+/* Around the search for the rows of a chunk: record which rows it evicts; in a replay, evict those
+ * of the record. */
+void weft_shard_journal_watch(struct weft_shard *shard, struct weft_table *table);
+void weft_shard_journal_unwatch(struct weft_shard *shard, struct weft_table *table);
+/* After unwatch: the chunk was refused, because there was no room for a row. */
+void weft_shard_journal_refused(struct weft_shard *shard, const struct shard_slot *slot,
+                                const struct weft_msg_event *event, uint32_t listed);
 /* An aggregate that was applied: the message as received. */
 void weft_shard_journal_aggregate(struct weft_shard *shard, const struct weft_rpc_tag *tag,
                                   const uint8_t *bytes, size_t count,
@@ -540,11 +547,25 @@ enum weft_rpc_status weft_shard_push_allowed(const struct weft_shard *shard,
 /* False = the chunk was refused. */
 bool weft_shard_push_take(struct weft_shard *shard, struct shard_slot *slot,
                           const struct weft_msg_event *event);
-/* The same from a journal, without a connection. Every field of event is checked. behind_bytes:
- * bytes stored after the chunk. */
-bool weft_shard_push_replay(struct weft_shard *shard, uint16_t table, uint32_t worker,
-                            uint64_t number, uint32_t clock, const struct weft_msg_event *event,
-                            size_t behind_bytes);
+/* A chunk from a journal, without a connection. Every field of event is checked. */
+struct weft_shard_replayed {
+    uint16_t table;
+    uint32_t worker;
+    uint64_t number;
+    uint32_t clock;
+    struct weft_msg_event event;
+    size_t behind_bytes; /* stored after the chunk */
+};
+
+/* The same from a journal. refused: the chunk was refused for lack of room, which may have created
+ * and evicted rows, and counted ids for admission. */
+bool weft_shard_push_replay(struct weft_shard *shard, const struct weft_shard_replayed *push);
+bool weft_shard_push_replay_refused(struct weft_shard *shard,
+                                    const struct weft_shard_replayed *push);
+
+/* Number of its rows; 0: the chunk is invalid. */
+uint32_t weft_shard_push_rows(const struct weft_shard *shard,
+                              const struct weft_shard_replayed *push);
 
 /* shard_aggregate.c: pushes summed by an aggregator */
 

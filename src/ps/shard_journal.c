@@ -116,15 +116,54 @@ static void ask_for_cut(struct weft_shard *shard, const struct shard_slot *slot)
     weft_shard_want_cut(shard, (uint32_t)clock);
 }
 
-void weft_shard_journal_chunk(struct weft_shard *shard, const struct shard_slot *slot,
-                              const struct weft_msg_event *event, uint32_t listed)
+void weft_shard_journal_watch(struct weft_shard *shard, struct weft_table *table)
 {
-    if (!writes(shard)) {
-        ask_for_cut(shard, slot);
+    struct weft_shard_journal *journal = shard->journal;
+    if (journal == NULL) {
         return;
     }
-    const struct weft_ring_record head = {
-        .type = RECORD_CHUNK, .table = slot->table, .rank = slot->worker};
+    journal->before = table->counters;
+    if (journal->replaying) {
+        table->replay.is_on = true;
+        for (uint32_t i = 0; i < journal->evictions.count; i++) {
+            uint64_t id;
+            memcpy(&id, journal->evicted_at + i * sizeof(id), sizeof(id));
+            weft_table_evict(table, id);
+        }
+        return;
+    }
+    journal->evictions.count = 0;
+    table->evictions = &journal->evictions;
+}
+
+void weft_shard_journal_unwatch(struct weft_shard *shard, struct weft_table *table)
+{
+    (void)shard;
+    table->evictions = NULL;
+    table->replay = (struct weft_table_replay){.is_on = false};
+}
+
+/* The bytes of the chunk as in its record; each record can be replayed alone. */
+static const void *chunk_bytes(struct weft_shard *shard, const struct weft_msg_event *event,
+                               uint32_t listed, size_t *bytes_p)
+{
+    uint8_t *copy = shard->journal->listed;
+    *bytes_p = (size_t)event->elems * event->elem_bytes;
+    if (listed == 0) {
+        return event->data;
+    }
+    WEFT_ASSERT(*bytes_p <= WEFT_PS_PACKED_CHUNK_BYTES && listed <= WEFT_PS_CHUNK_ROWS_MAX);
+    memcpy(copy, event->data, *bytes_p);
+    *bytes_p += weft_shard_list_write(shard->chunk_ids, listed, copy + *bytes_p);
+    return copy;
+}
+
+static void append_chunk(struct weft_shard *shard, enum record_type type,
+                         const struct shard_slot *slot, const struct weft_msg_event *event,
+                         uint32_t listed, uint32_t created)
+{
+    struct weft_shard_journal *journal = shard->journal;
+    const struct weft_ring_record head = {.type = type, .table = slot->table, .rank = slot->worker};
     const struct chunk_body body = {.number = slot->number,
                                     .clock = slot->clock,
                                     .chunk = event->chunk,
@@ -133,17 +172,46 @@ void weft_shard_journal_chunk(struct weft_shard *shard, const struct shard_slot 
                                     .elems = event->elems,
                                     .elem_bytes = event->elem_bytes,
                                     .chunk_elems = event->chunk_elems};
-    size_t bytes = (size_t)event->elems * event->elem_bytes;
-    const void *data = event->data;
-    if (listed > 0) { /* each record can be replayed alone */
-        uint8_t *copy = shard->journal->listed;
-        WEFT_ASSERT(bytes <= WEFT_PS_PACKED_CHUNK_BYTES && listed <= WEFT_PS_CHUNK_ROWS_MAX);
-        memcpy(copy, data, bytes);
-        bytes += weft_shard_list_write(shard->chunk_ids, listed, copy + bytes);
-        data = copy;
+    size_t bytes;
+    const void *data = chunk_bytes(shard, event, listed, &bytes);
+    if (type == RECORD_CHUNK) {
+        (void)append(shard, &head, &body, sizeof(body), data, bytes);
+        return;
     }
-    (void)append(shard, &head, &body, sizeof(body), data, bytes);
+    const struct evicting_body evicting = {.evicted = journal->evictions.count, .created = created};
+    const uint64_t ids_bytes = journal_evicted_bytes(journal->evictions.count);
+    const size_t used = journal->evictions.count * sizeof(uint64_t);
+    memcpy(journal->evicting, &body, sizeof(body));
+    memcpy(journal->evicting + sizeof(body), &evicting, sizeof(evicting));
+    memset(journal->evicting + JOURNAL_EVICTING_HEAD + used, 0, ids_bytes - used);
+    (void)append(shard, &head, journal->evicting, JOURNAL_EVICTING_HEAD + ids_bytes, data, bytes);
+}
+
+void weft_shard_journal_chunk(struct weft_shard *shard, const struct shard_slot *slot,
+                              const struct weft_msg_event *event, uint32_t listed)
+{
+    if (writes(shard)) {
+        append_chunk(shard, shard->journal->evictions.count > 0 ? RECORD_EVICTING : RECORD_CHUNK,
+                     slot, event, listed, 0);
+    }
     ask_for_cut(shard, slot);
+}
+
+void weft_shard_journal_refused(struct weft_shard *shard, const struct shard_slot *slot,
+                                const struct weft_msg_event *event, uint32_t listed)
+{
+    const struct weft_table *table = &shard->tables[slot->table];
+    if (!writes(shard)) {
+        return;
+    }
+    const struct weft_table_counters *before = &shard->journal->before;
+    const uint64_t created = table->counters.rows_created - before->rows_created;
+    /* Otherwise it has changed nothing. */
+    if (created > 0 || shard->journal->evictions.count > 0 ||
+        table->spec.admission != WEFT_ADMISSION_ALL) {
+        append_chunk(shard, RECORD_REFUSED, slot, event, listed, (uint32_t)created);
+        ask_for_cut(shard, slot);
+    }
 }
 
 void weft_shard_journal_aggregate(struct weft_shard *shard, const struct weft_rpc_tag *tag,

@@ -3,10 +3,12 @@
  * in the state of the dead process: no worker has to resend anything, and it does not matter
  * whether the senders are still alive.
  *
- * A record is written for each change to a table or a window: each applied chunk of a push, ends of
- * pushes, CLOCKs, TABLEs, and ranks that got a new process or left. Records are written before the
- * shard sends any reply. Replayed in the same order, they produce the same tables, bit for bit.
- * Changes by pulls (when an LRU row was last used) are not recorded.
+ * A record is written for each change to a table or a window: each applied chunk of a push, chunks
+ * that were refused for lack of room after they had changed something, ends of pushes, CLOCKs,
+ * TABLEs, and ranks that got a new process or left. Records are written before the shard sends any
+ * reply. Replayed in the same order, they produce the same tables, bit for bit. Changes by pulls
+ * (when an LRU row was last used) are not recorded; nor are the positions of rows in memory. Both
+ * determine which row is evicted, so a record has the ids that its chunk evicted.
  *
  *     weft_shard_new; restore the checkpoint; weft_shard_journal_init; while
  *     (weft_shard_journal_replay(shard)) add slabs, and memory if weft_shard_journal_stalls; after

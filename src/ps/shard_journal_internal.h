@@ -27,6 +27,10 @@ enum record_type {
     RECORD_GAP,       /* the journal was full here; later records continue from the cut that begins
                        * here */
     RECORD_AGGREGATE, /* value: clock; then the message as received (ps/aggregate.h) */
+    RECORD_EVICTING,  /* CHUNK that evicted rows: struct chunk_body, struct evicting_body, the ids
+                       * of these rows, padded; then as CHUNK */
+    RECORD_REFUSED,   /* the same of a chunk for which there was no room, and which was not
+                       * applied */
 };
 
 struct value_body {
@@ -44,6 +48,12 @@ struct chunk_body {
     uint32_t elems;
     uint16_t elem_bytes;
     uint16_t chunk_elems;
+};
+
+struct evicting_body {
+    uint32_t evicted; /* rows */
+    uint32_t created; /* REFUSED: rows, before one was refused */
+    uint64_t reserved[3];
 };
 
 struct table_body {
@@ -64,6 +74,7 @@ struct mark_body {
 
 static_assert(sizeof(struct value_body) % WEFT_RING_UNIT == 0);
 static_assert(sizeof(struct chunk_body) % WEFT_RING_UNIT == 0);
+static_assert(sizeof(struct evicting_body) % WEFT_RING_UNIT == 0);
 static_assert(sizeof(struct table_body) % WEFT_RING_UNIT == 0);
 static_assert(offsetof(struct table_body, admission_key) % WEFT_RING_UNIT == 0);
 static_assert(sizeof(struct mark_body) % WEFT_RING_UNIT == 0);
@@ -93,9 +104,27 @@ struct weft_shard_journal {
     size_t mark_words;
     uint64_t *mark;  /* (mark_words,): contents of MARK after its head */
     uint8_t *listed; /* (JOURNAL_LISTED_BYTES,) scratch: a chunk that names a list, and its ids */
+    uint8_t *evicting;                     /* (JOURNAL_EVICTING_BYTES,): body of EVICTING */
+    struct weft_table_evictions evictions; /* of the last chunk; in `evicting`. Replaying: of the
+                                            * record at the cursor */
+    struct weft_table_counters before;     /* of the table, before the search for its rows */
+    const uint8_t *evicted_at;             /* replaying: the ids of the record, unaligned */
 };
 
-enum { JOURNAL_LISTED_BYTES = WEFT_PS_PACKED_CHUNK_BYTES + WEFT_SHARD_IDS_BEHIND_MAX };
+enum {
+    JOURNAL_LISTED_BYTES = WEFT_PS_PACKED_CHUNK_BYTES + WEFT_SHARD_IDS_BEHIND_MAX,
+    JOURNAL_EVICTING_HEAD = sizeof(struct chunk_body) + sizeof(struct evicting_body),
+    JOURNAL_EVICTING_BYTES = JOURNAL_EVICTING_HEAD + WEFT_PS_CHUNK_ROWS_MAX * 8,
+};
+
+static_assert(JOURNAL_EVICTING_BYTES % WEFT_RING_UNIT == 0);
+
+/* Bytes of the ids of EVICTING, padded. */
+static inline uint64_t journal_evicted_bytes(uint32_t count)
+{
+    return ((uint64_t)count * sizeof(uint64_t) + WEFT_RING_UNIT - 1) / WEFT_RING_UNIT *
+           WEFT_RING_UNIT;
+}
 
 /* Position of the table's cut, then the bits of its members. */
 static inline uint64_t *journal_mark_of(const struct weft_shard_journal *journal, uint32_t table)

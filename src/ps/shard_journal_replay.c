@@ -115,6 +115,15 @@ static uint64_t needed_from(const struct weft_shard *shard)
     return first == UINT64_MAX ? 0 : first;
 }
 
+static void journal_free(struct weft_shard_journal *journal)
+{
+    free(journal->cut);
+    free(journal->mark);
+    free(journal->listed);
+    free(journal->evicting);
+    free(journal);
+}
+
 static struct weft_shard_journal *journal_new(const struct weft_shard_config *config)
 {
     struct weft_shard_journal *journal = calloc(1, sizeof(*journal));
@@ -126,23 +135,20 @@ static struct weft_shard_journal *journal_new(const struct weft_shard_config *co
     journal->cut = calloc(config->tables_max, sizeof(*journal->cut));
     journal->mark = calloc(journal->mark_words, sizeof(*journal->mark));
     journal->listed = malloc(JOURNAL_LISTED_BYTES);
-    if (journal->cut == NULL || journal->mark == NULL || journal->listed == NULL) {
-        free(journal->cut);
-        free(journal->mark);
-        free(journal->listed);
-        free(journal);
+    journal->evicting = malloc(JOURNAL_EVICTING_BYTES);
+    if (journal->cut == NULL || journal->mark == NULL || journal->listed == NULL ||
+        journal->evicting == NULL) {
+        journal_free(journal);
         return NULL;
     }
+    journal->evictions.ids = (uint64_t *)(void *)(journal->evicting + JOURNAL_EVICTING_HEAD);
     return journal;
 }
 
 void weft_shard_journal_fini(struct weft_shard *shard)
 {
     if (shard->journal != NULL) {
-        free(shard->journal->cut);
-        free(shard->journal->mark);
-        free(shard->journal->listed);
-        free(shard->journal);
+        journal_free(shard->journal);
         shard->journal = NULL;
     }
 }
@@ -215,25 +221,83 @@ bool weft_shard_journal_passes_over(const struct weft_shard *shard, uint16_t tab
            journal->cursor.position < journal_mark_of(journal, table)[0];
 }
 
-static bool replay_chunk(struct weft_shard *shard, const struct weft_ring_record *record)
+/* A record of a chunk. */
+struct chunk_record {
+    struct weft_shard_replayed push;
+    const uint8_t *evicted_at; /* (evicted,) ids */
+    uint32_t evicted;
+    uint32_t created;
+};
+
+static bool is_chunk(const struct weft_ring_record *record)
+{
+    return record->type == RECORD_CHUNK || record->type == RECORD_EVICTING ||
+           record->type == RECORD_REFUSED;
+}
+
+/* False: a record that no shard writes. */
+static bool chunk_read(const struct weft_ring_record *record, struct chunk_record *chunk_p)
 {
     const uint8_t *at = (const uint8_t *)(record + 1);
+    uint64_t room = record->bytes - sizeof(*record);
     struct chunk_body body;
-    if (record->bytes < sizeof(*record) + sizeof(body)) {
+    struct evicting_body evicting = {.evicted = 0};
+    if (room < sizeof(body)) {
         return false;
     }
     memcpy(&body, at, sizeof(body));
-    const struct weft_msg_event event = {.chunk = body.chunk,
-                                         .chunks = body.chunks,
-                                         .total = body.total,
-                                         .elems = body.elems,
-                                         .elem_bytes = body.elem_bytes,
-                                         .chunk_elems = body.chunk_elems,
-                                         .data = at + sizeof(body)};
+    at += sizeof(body);
+    room -= sizeof(body);
+    if (record->type != RECORD_CHUNK) {
+        if (room < sizeof(evicting)) {
+            return false;
+        }
+        memcpy(&evicting, at, sizeof(evicting));
+        at += sizeof(evicting);
+        room -= sizeof(evicting);
+    }
+    const uint64_t ids_bytes = journal_evicted_bytes(evicting.evicted);
     const uint64_t bytes = (uint64_t)body.elems * body.elem_bytes;
-    const uint64_t room = record->bytes - sizeof(*record) - sizeof(body);
-    return bytes <= room && weft_shard_push_replay(shard, record->table, record->rank, body.number,
-                                                   body.clock, &event, room - bytes);
+    if (ids_bytes > room || bytes > room - ids_bytes) {
+        return false;
+    }
+    *chunk_p = (struct chunk_record){.push = {.table = record->table,
+                                              .worker = record->rank,
+                                              .number = body.number,
+                                              .clock = body.clock,
+                                              .event = {.chunk = body.chunk,
+                                                        .chunks = body.chunks,
+                                                        .total = body.total,
+                                                        .elems = body.elems,
+                                                        .elem_bytes = body.elem_bytes,
+                                                        .chunk_elems = body.chunk_elems,
+                                                        .data = at + ids_bytes},
+                                              .behind_bytes = room - ids_bytes - bytes},
+                                     .evicted_at = at,
+                                     .evicted = evicting.evicted,
+                                     .created = evicting.created};
+    return true;
+}
+
+static bool replay_chunk(struct weft_shard *shard, const struct weft_ring_record *record)
+{
+    struct weft_shard_journal *journal = shard->journal;
+    struct weft_table *table = shard_table(shard, record->table);
+    struct chunk_record chunk;
+    if (!chunk_read(record, &chunk)) {
+        return false;
+    }
+    journal->evicted_at = chunk.evicted_at;
+    journal->evictions.count = chunk.evicted;
+    if (record->type == RECORD_REFUSED) {
+        table->replay.is_bounded = true;
+        table->replay.rows_left = chunk.created;
+    }
+    bool done = record->type == RECORD_REFUSED ? weft_shard_push_replay_refused(shard, &chunk.push)
+                                               : weft_shard_push_replay(shard, &chunk.push);
+    table->replay = (struct weft_table_replay){.is_on = false};
+    journal->evictions.count = 0;
+    return done;
 }
 
 static bool replay_table(struct weft_shard *shard, const struct weft_ring_record *record)
@@ -307,7 +371,7 @@ static bool replay_in_table(struct weft_shard *shard, const struct weft_ring_rec
     if (!shard->tables[table].declared) {
         return false;
     }
-    if (record->type == RECORD_CHUNK) {
+    if (is_chunk(record)) {
         return replay_chunk(shard, record);
     }
     if (record->type == RECORD_AGGREGATE) {
@@ -330,6 +394,8 @@ static bool replay_record(struct weft_shard *shard, const struct weft_ring_recor
     case RECORD_CLOCK:
     case RECORD_TABLE:
     case RECORD_AGGREGATE:
+    case RECORD_EVICTING:
+    case RECORD_REFUSED:
         return replay_in_table(shard, record);
     case RECORD_RENEWED:
         /* The checkpoint contains the earlier records, and some later ones before a GAP. */
@@ -393,27 +459,43 @@ static bool stalls(struct weft_shard_journal *journal, const struct weft_ring_re
     return record->position >= journal->needed && !weft_ring_copy(&journal->ring, record);
 }
 
+/* The rows for which a record may need room; 0: it needs none, or is invalid. */
+static uint32_t rows_of(const struct weft_shard *shard, const struct weft_table *table,
+                        const struct weft_ring_record *record)
+{
+    struct weft_aggregate_view view;
+    struct value_body body;
+    struct chunk_record chunk;
+    if (is_chunk(record)) {
+        return record->rank < shard->config.workers_max && chunk_read(record, &chunk)
+                   ? weft_shard_push_rows(shard, &chunk.push)
+                   : 0;
+    }
+    const uint8_t *bytes = record->type == RECORD_AGGREGATE ? message_of(record, &body) : NULL;
+    bool good = bytes != NULL &&
+                weft_aggregate_unpack(bytes, body.bytes, table->spec.dim, &view) == WEFT_OK;
+    return good ? view.request.rows : 0;
+}
+
 /* True: the replay must wait for slabs, as the table may have too little room for the rows of this
- * aggregate. The dead process had more: it kept room for its longest sums. False if the driver
- * added none since the last call: the record is then replayed with the room that there is. */
+ * record. The dead process may have had more: slabs of rows that were removed before the
+ * checkpoint, and room for its longest sums. False if the driver added none since the last call:
+ * the record is then replayed with the room that there is. */
 static bool waits_for_rows(struct weft_shard *shard, const struct weft_ring_record *record)
 {
     struct weft_shard_journal *journal = shard->journal;
-    struct weft_table *table =
-        record->type == RECORD_AGGREGATE ? shard_table(shard, record->table) : NULL;
-    struct weft_aggregate_view view;
-    struct value_body body;
+    bool has_rows = is_chunk(record) || record->type == RECORD_AGGREGATE;
+    struct weft_table *table = has_rows ? shard_table(shard, record->table) : NULL;
     size_t slab_bytes;
-    if (table == NULL || record->position < journal_mark_of(journal, record->table)[0]) {
+    if (table == NULL || table->spec.kind == WEFT_TABLE_DENSE ||
+        record->position < journal_mark_of(journal, record->table)[0]) {
         return false;
     }
-    const uint8_t *bytes = message_of(record, &body);
-    if (bytes == NULL ||
-        weft_aggregate_unpack(bytes, body.bytes, table->spec.dim, &view) != WEFT_OK ||
-        weft_table_room(table) >= view.request.rows) {
+    const uint32_t rows = rows_of(shard, table, record);
+    if (weft_table_room(table) >= rows) {
         return false;
     }
-    weft_table_want_rows(table, view.request.rows);
+    weft_table_want_rows(table, rows);
     if (!weft_table_wants_slab(table, &slab_bytes) ||
         (journal->waited && journal->waited_room == weft_table_room(table))) {
         return false;
@@ -434,7 +516,7 @@ static void replay(struct weft_shard *shard, const struct weft_ring_record *reco
     }
     journal->ends_in_life = record->type == RECORD_LIFE;
     journal->report.records++;
-    journal->report.chunks += record->type == RECORD_CHUNK;
+    journal->report.chunks += record->type == RECORD_CHUNK || record->type == RECORD_EVICTING;
     journal->report.refused += !done;
 }
 

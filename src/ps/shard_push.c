@@ -180,6 +180,17 @@ static enum weft_rpc_status validate(struct weft_shard *shard, struct weft_table
     return WEFT_RPC_OK;
 }
 
+/* The same; the journal learns which rows were evicted, or says it. */
+static enum weft_rpc_status find_rows(struct weft_shard *shard, const struct shard_slot *slot,
+                                      struct weft_table *table, const struct push_chunk *chunk)
+{
+    weft_table_begin(table, slot->clock);
+    weft_shard_journal_watch(shard, table);
+    enum weft_rpc_status status = validate(shard, table, chunk);
+    weft_shard_journal_unwatch(shard, table);
+    return status;
+}
+
 /* Skip rows with a value that is not finite. */
 static void drop_not_finite(struct weft_shard *shard, struct weft_table *table,
                             const struct push_chunk *chunk)
@@ -242,9 +253,12 @@ bool weft_shard_push_take(struct weft_shard *shard, struct shard_slot *slot,
         shard_slot_reject(slot, WEFT_RPC_BAD_REQUEST);
         return false;
     }
-    weft_table_begin(table, slot->clock);
-    status = validate(shard, table, &chunk);
+    const uint32_t listed = chunk.rows.list != 0 ? chunk.count : 0;
+    status = find_rows(shard, slot, table, &chunk);
     if (status != WEFT_RPC_OK) {
+        if (status == WEFT_RPC_FULL) {
+            weft_shard_journal_refused(shard, slot, event, listed);
+        }
         shard_slot_note(slot, status);
         return false;
     }
@@ -258,7 +272,6 @@ bool weft_shard_push_take(struct weft_shard *shard, struct shard_slot *slot,
         weft_shard_update_applied(shard, slot, chunk_squares(shard, table, &chunk));
     }
     weft_shard_dedup_applied(shard, slot, event->chunk);
-    const uint32_t listed = chunk.rows.list != 0 ? chunk.count : 0;
     shard->counters.ids_by_list += listed;
     weft_shard_journal_chunk(shard, slot, event, listed);
     return true;
@@ -280,24 +293,52 @@ static bool replay_fits(const struct weft_table *table, const struct shard_slot 
             (event->total - head_elems) % weft_table_blocks(&table->spec) == 0);
 }
 
-bool weft_shard_push_replay(struct weft_shard *shard, uint16_t index, uint32_t worker,
-                            uint64_t number, uint32_t clock, const struct weft_msg_event *event,
-                            size_t behind_bytes)
+static struct shard_slot replay_slot(const struct weft_shard *shard,
+                                     const struct weft_shard_replayed *push)
 {
-    const struct weft_table *table = shard_table(shard, index);
-    struct shard_slot slot = {.op = WEFT_RPC_PUSH,
-                              .partial = WEFT_SHARD_NONE,
-                              .table = index,
-                              .worker = worker,
-                              .number = number,
-                              .clock = clock,
-                              .ids_behind = (const uint8_t *)event->data +
-                                            (size_t)event->elems * event->elem_bytes,
-                              .ids_behind_bytes = behind_bytes,
-                              .id_bytes = weft_shard_push_id_bytes(table, event->elem_bytes)};
-    if (!replay_fits(table, &slot, event)) {
+    const struct weft_msg_event *event = &push->event;
+    return (struct shard_slot){
+        .op = WEFT_RPC_PUSH,
+        .partial = WEFT_SHARD_NONE,
+        .table = push->table,
+        .worker = push->worker,
+        .number = push->number,
+        .clock = push->clock,
+        .ids_behind = (const uint8_t *)event->data + (size_t)event->elems * event->elem_bytes,
+        .ids_behind_bytes = push->behind_bytes,
+        .id_bytes = weft_shard_push_id_bytes(shard_table(shard, push->table), event->elem_bytes)};
+}
+
+bool weft_shard_push_replay(struct weft_shard *shard, const struct weft_shard_replayed *push)
+{
+    struct shard_slot slot = replay_slot(shard, push);
+    if (!replay_fits(shard_table(shard, push->table), &slot, &push->event)) {
         return false;
     }
-    weft_shard_dedup_begin(shard, &slot, event);
-    return !slot.dead && weft_shard_push_take(shard, &slot, event);
+    weft_shard_dedup_begin(shard, &slot, &push->event);
+    return !slot.dead && weft_shard_push_take(shard, &slot, &push->event);
+}
+
+bool weft_shard_push_replay_refused(struct weft_shard *shard,
+                                    const struct weft_shard_replayed *push)
+{
+    struct weft_table *table = shard_table(shard, push->table);
+    struct shard_slot slot = replay_slot(shard, push);
+    struct push_chunk chunk;
+    if (!replay_fits(table, &slot, &push->event) || !chunk_of(&slot, table, &push->event, &chunk) ||
+        load_ids(shard, &slot, &chunk) != WEFT_RPC_OK || !load_values(shard, table, &chunk)) {
+        return false;
+    }
+    return find_rows(shard, &slot, table, &chunk) == WEFT_RPC_FULL;
+}
+
+uint32_t weft_shard_push_rows(const struct weft_shard *shard,
+                              const struct weft_shard_replayed *push)
+{
+    const struct weft_table *table = shard_table(shard, push->table);
+    const struct shard_slot slot = replay_slot(shard, push);
+    struct push_chunk chunk;
+    return replay_fits(table, &slot, &push->event) && chunk_of(&slot, table, &push->event, &chunk)
+               ? chunk.count
+               : 0;
 }

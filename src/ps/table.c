@@ -325,10 +325,12 @@ static void row_begin(struct weft_table *table, uint64_t id, uint32_t number, ui
 /* Create a row for id, which must have none; NULL, and counted, if there is no room. */
 static struct weft_table_row *row_make(struct weft_table *table, uint64_t id, uint64_t hash)
 {
-    if (table->rows == capacity(table) && !weft_table_evict_one(table)) {
+    bool refused = table->replay.is_bounded && table->replay.rows_left == 0;
+    if (refused || (table->rows == capacity(table) && !weft_table_evict_one(table))) {
         table->counters.rows_refused++;
         return NULL;
     }
+    table->replay.rows_left -= table->replay.is_bounded;
     weft_table_index_grow(table); /* while every used slot is consistent */
     uint32_t number = table->rows_begun, marks = 0;
     if (table->free_head != 0) {

@@ -62,6 +62,19 @@ struct weft_table_counters {
     uint64_t not_finite;   /* elements clipped or dropped because a gradient was not finite */
 };
 
+/* The rows that one chunk evicts, for a journal; not those of TTL, which count as absent anyway. */
+struct weft_table_evictions {
+    uint64_t *ids; /* as many as the chunk has rows */
+    uint32_t count;
+};
+
+/* How a chunk is replayed from a journal. */
+struct weft_table_replay {
+    bool is_on;
+    bool is_bounded;    /* the dead process refused the chunk: */
+    uint32_t rows_left; /* after it had created so many rows */
+};
+
 struct weft_table {
     /* private; use the functions to read it */
     struct weft_table_limits limits;
@@ -114,6 +127,9 @@ struct weft_table {
     struct weft_divergence *divergence; /* ps/divergence.h; NULL: no replica; borrowed */
     const struct weft_row_hooks *hooks; /* NULL = none; borrowed */
     uint16_t number;                    /* table number passed to hooks */
+    struct weft_table_evictions *evictions; /* evicted rows are added here; NULL = nowhere;
+                                             * borrowed */
+    struct weft_table_replay replay;
 };
 
 struct weft_table_row; /* opaque; stable until it is evicted */
@@ -225,6 +241,11 @@ bool weft_table_lookup_run(const struct weft_table *table, const uint64_t *ids, 
  * Errors:  false: no room for a row. Rows created before it stay, with initial weights. */
 bool weft_table_obtain_chunk(struct weft_table *table, const uint64_t *ids, const uint64_t *hashes,
                              uint32_t first, uint32_t count, struct weft_table_row **rows_p);
+
+/* Evict the row of id, as the process did whose journal is replayed. No effect if there is no such
+ * row, if the table evicts none to make room, or if the row has gradients of an unfinished
+ * clock. */
+void weft_table_evict(struct weft_table *table, uint64_t id);
 
 /* The weights of a row, (dim,). */
 const float *weft_table_weights(const struct weft_table *table, const struct weft_table_row *row);

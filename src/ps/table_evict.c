@@ -65,7 +65,9 @@ bool weft_table_evict_one(struct weft_table *table)
     if (table->spec.eviction == WEFT_EVICTION_NONE) {
         return false;
     }
-    uint32_t looks = table->rows_begun < LOOK_MAX ? table->rows_begun : LOOK_MAX;
+    /* A replay must find a row if the dead process did, whose rows were in other slots. */
+    uint32_t looks =
+        table->rows_begun < LOOK_MAX || table->replay.is_on ? table->rows_begun : LOOK_MAX;
     for (uint32_t sample = 0; looks > 0 && sample < SAMPLE; looks--) {
         struct weft_table_row *row = hand_next(table);
         if (may_go(table, row)) {
@@ -81,8 +83,22 @@ bool weft_table_evict_one(struct weft_table *table)
     bool expired = table->spec.eviction == WEFT_EVICTION_TTL;
     table->counters.rows_expired += expired;
     table->counters.rows_evicted += !expired;
+    if (table->evictions != NULL && !expired) {
+        table->evictions->ids[table->evictions->count++] = best->id;
+    }
     weft_table_remove(table, best);
     return true;
+}
+
+void weft_table_evict(struct weft_table *table, uint64_t id)
+{
+    bool evicts =
+        table->spec.eviction == WEFT_EVICTION_LRU || table->spec.eviction == WEFT_EVICTION_L2;
+    struct weft_table_row *row = evicts ? weft_table_find(table, id) : NULL;
+    if (row != NULL && !table_is_dense(table) && row->touched_next == 0) {
+        table->counters.rows_evicted++;
+        weft_table_remove(table, row);
+    }
 }
 
 void weft_table_sweep(struct weft_table *table)

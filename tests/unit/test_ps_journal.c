@@ -803,7 +803,7 @@ static void append_nonsense(struct rig *r, uint32_t s)
         struct weft_ring_record head = {
             .type = like->type, .table = like->table, .rank = like->rank};
         if (weft_prng_below(&r->churn.prng, 4) == 0) {
-            head.type = (uint16_t)weft_prng_range(&r->churn.prng, 1, 12);
+            head.type = (uint16_t)weft_prng_range(&r->churn.prng, 1, 14);
             head.table = (uint16_t)weft_prng_below(&r->churn.prng, 4);
             head.rank = (uint32_t)weft_prng_below(&r->churn.prng, 4);
         }
