@@ -119,6 +119,9 @@ static void make_head(struct weft_checkpoint_file *file, struct weft_ckpt_head *
     weft_ckpt_head_note(head, "version", "%d", (int)WEFT_CKPT_VERSION);
     weft_ckpt_head_note(head, "number", "%" PRIu64, place->number);
     weft_ckpt_head_note(head, "base", "%" PRIu64, place->base);
+    if (place->cut != 0) {
+        weft_ckpt_head_note(head, "cut", "%" PRIu64, place->cut);
+    }
     weft_ckpt_head_note(head, "shard", "%u", place->shard);
     weft_ckpt_head_note(head, "shards", "%u", place->shards);
     for (uint32_t t = 0; t < view->tables_max; t++) {

@@ -39,6 +39,7 @@ struct weft_checkpoint_place {
     uint64_t number;
     uint64_t base;  /* 0 = whole */
     uint64_t claim; /* of this process */
+    uint64_t cut;   /* of the order (ps/snapshot.h) */
     uint32_t shard;
     uint32_t shards;
 };
@@ -63,11 +64,11 @@ void weft_checkpoint_file_abandon(struct weft_checkpoint_file *file);
 typedef void weft_checkpoint_supply(struct weft_shard *shard);
 
 /* Load the part of a checkpoint that is shard `shard` of `shards`, into a shard without
- * connections.
+ * connections. *cut_p: the cut of the order; 0 = unknown, or of another number of shards.
  * Errors:  WEFT_DATA, WEFT_IO  the files. WEFT_NOMEM, WEFT_INVALID  it does not fit this shard. */
 weft_status weft_checkpoint_load(const char *directory, const struct weft_ckpt_set *set,
                                  struct weft_shard *shard, uint32_t number, uint32_t shards,
                                  uint32_t workers_max, weft_checkpoint_supply *supply,
-                                 struct weft_error *error);
+                                 uint64_t *cut_p, struct weft_error *error);
 
 #endif

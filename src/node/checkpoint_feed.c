@@ -106,7 +106,7 @@ static void say_journal(struct weft_checkpoint *checkpoint, const struct weft_sh
 
 /* Replay the previous process's journal after the checkpoint, and start one of this process. */
 static weft_status keep_journal(struct weft_checkpoint_feed *feed, struct weft_shard *shard,
-                                uint32_t number, weft_checkpoint_supply *supply,
+                                uint32_t number, uint64_t cut, weft_checkpoint_supply *supply,
                                 struct weft_error *error)
 {
     struct weft_checkpoint *checkpoint = feed->owner;
@@ -122,8 +122,8 @@ static weft_status keep_journal(struct weft_checkpoint_feed *feed, struct weft_s
     weft_status status =
         weft_journal_file_open(&feed->journal, &options->journal, &names, &news, error);
     if (status == WEFT_OK) {
-        status = weft_journal_replay(&feed->journal, shard, checkpoint->set.number, supply, &news,
-                                     error);
+        status = weft_journal_replay(&feed->journal, shard, checkpoint->set.number, cut, supply,
+                                     &news, error);
     }
     if (status == WEFT_OK) {
         say_journal(checkpoint, shard, number, &news);
@@ -140,13 +140,14 @@ weft_status weft_checkpoint_restore(struct weft_checkpoint_feed *feed, struct we
 {
     struct weft_checkpoint *checkpoint = feed->owner;
     uint32_t number = checkpoint->config.first + (uint32_t)(feed - checkpoint->feeds);
+    uint64_t cut = 0;
     weft_status status = weft_ckpt_log_mine(checkpoint->log) == NULL
                              ? weft_checkpoint_claim(checkpoint, error)
                              : WEFT_OK;
     if (status == WEFT_OK && checkpoint->set.number != 0) {
-        status =
-            weft_checkpoint_load(checkpoint->config.options.directory, &checkpoint->set, shard,
-                                 number, checkpoint->config.shards, workers_max, supply, error);
+        status = weft_checkpoint_load(checkpoint->config.options.directory, &checkpoint->set, shard,
+                                      number, checkpoint->config.shards, workers_max, supply, &cut,
+                                      error);
     }
     if (status == WEFT_OK && checkpoint->set.number != 0) {
         publish(feed, shard);
@@ -156,7 +157,7 @@ weft_status weft_checkpoint_restore(struct weft_checkpoint_feed *feed, struct we
             feed->clock > checkpoint->set_clock ? feed->clock : checkpoint->set_clock;
         pthread_mutex_unlock(&checkpoint->lock);
     }
-    return status == WEFT_OK ? keep_journal(feed, shard, number, supply, error) : status;
+    return status == WEFT_OK ? keep_journal(feed, shard, number, cut, supply, error) : status;
 }
 
 /* Fill the next buffer; false while the writer owns it. */

@@ -59,6 +59,8 @@ struct weft_checkpoint {
                             * has_all */
     bool set_pending;      /* committed here; parts of others may be missing */
     uint64_t number;       /* of the one in progress */
+    uint64_t cut;          /* another one for each order, also of other processes */
+    uint64_t cuts;         /* orders so far */
     uint64_t base;
     uint64_t kept;    /* the last one committed here in this run; 0 = none */
     uint64_t unclear; /* the last number that may or may not be valid; 0 = none */

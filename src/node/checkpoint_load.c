@@ -14,6 +14,7 @@ struct load {
     struct weft_shard *shard;
     uint32_t workers_max;
     bool same; /* number of shards */
+    uint64_t cut; /* of the order; 0 = unknown */
     weft_checkpoint_supply *supply;
     struct weft_error *error;
     uint8_t *records; /* BATCH_BYTES, as are columns */
@@ -390,6 +391,13 @@ static weft_status load_counted(const struct load *load, uint16_t table)
                        : give_counted(load, table, &counted);
 }
 
+/* Checkpoints of earlier releases do not have it. */
+static weft_status load_cut(struct load *load)
+{
+    const char *text = weft_ckpt_head_text(load->head, "cut");
+    return text == NULL || sscanf(text, "%" SCNu64, &load->cut) == 1 ? WEFT_OK : odd(load, "cut");
+}
+
 /* ---- files ----------------------------------------------------------------------------------- */
 
 static weft_status load_file(struct load *load, const char *directory,
@@ -415,7 +423,8 @@ static weft_status load_file(struct load *load, const char *directory,
         status = status == WEFT_OK && is_last ? load_counted(load, (uint16_t)t) : status;
     }
     if (status == WEFT_OK && is_last && load->same) {
-        status = load_windows(load);
+        status = load_cut(load);
+        status = status == WEFT_OK ? load_windows(load) : status;
     }
     weft_ckpt_reader_close(load->reader);
     return status;
@@ -424,7 +433,7 @@ static weft_status load_file(struct load *load, const char *directory,
 weft_status weft_checkpoint_load(const char *directory, const struct weft_ckpt_set *set,
                                  struct weft_shard *shard, uint32_t number, uint32_t shards,
                                  uint32_t workers_max, weft_checkpoint_supply *supply,
-                                 struct weft_error *error)
+                                 uint64_t *cut_p, struct weft_error *error)
 {
     struct load load = {.shard = shard,
                         .workers_max = workers_max,
@@ -445,5 +454,6 @@ weft_status weft_checkpoint_load(const char *directory, const struct weft_ckpt_s
     }
     free(load.records);
     free(load.columns);
+    *cut_p = load.cut;
     return status;
 }

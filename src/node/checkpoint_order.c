@@ -17,6 +17,9 @@ void weft_checkpoint_wake(struct weft_checkpoint_feed *feed)
     }
 }
 
+/* Of the number of the order in `cut`; the claim's serial is in the others. */
+enum { CUT_BITS = 24 };
+
 static size_t memory_bytes(const struct weft_checkpoint *checkpoint)
 {
     return (size_t)checkpoint->config.options.memory_mib << 20;
@@ -93,6 +96,8 @@ static bool send_order(struct weft_checkpoint *checkpoint, bool at_once, uint32_
                               weft_ckpt_log_mine(checkpoint->log)->serial, checkpoint->kept);
     bool whole = !has_base || checkpoint->since_whole + 1 >= full_every;
     checkpoint->number = number;
+    checkpoint->cut = (weft_ckpt_log_mine(checkpoint->log)->serial << CUT_BITS) |
+                      (++checkpoint->cuts & ((UINT64_C(1) << CUT_BITS) - 1));
     checkpoint->base = whole ? 0 : checkpoint->kept;
     checkpoint->under_way = true;
     checkpoint->begun_ns = 0;
@@ -100,6 +105,7 @@ static bool send_order(struct weft_checkpoint *checkpoint, bool at_once, uint32_
         struct weft_checkpoint_feed *feed = &checkpoint->feeds[i];
         WEFT_ASSERT(feed->phase == WEFT_CHECKPOINT_IDLE);
         feed->order = (struct weft_cut_order){.number = checkpoint->number,
+                                              .cut = checkpoint->cut,
                                               .now = at_once,
                                               .clock = clock,
                                               .whole = whole,

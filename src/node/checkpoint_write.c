@@ -82,6 +82,7 @@ static bool serve_feed(struct weft_checkpoint *checkpoint, uint32_t i, struct we
                                               .number = checkpoint->number,
                                               .base = checkpoint->base,
                                               .claim = weft_ckpt_log_mine(checkpoint->log)->serial,
+                                              .cut = checkpoint->cut,
                                               .shard = checkpoint->config.first + i,
                                               .shards = checkpoint->config.shards};
         checkpoint->begun_ns =

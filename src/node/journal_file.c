@@ -175,13 +175,14 @@ void weft_journal_file_close(struct weft_journal_file *file)
 /* ---- replay ---------------------------------------------------------------------------------- */
 
 static weft_status init(struct weft_journal_file *file, struct weft_shard *shard,
-                        uint64_t checkpoint, bool with_former)
+                        uint64_t checkpoint, uint64_t cut, bool with_former)
 {
     struct weft_shard_journal_config config = {.memory = file->memory,
                                                .bytes = file->bytes,
                                                .bytes_max = file->bytes_max,
                                                .job = file->options->job,
-                                               .checkpoint = checkpoint};
+                                               .checkpoint = checkpoint,
+                                               .cut = cut};
     if (getrandom(&config.lineage, sizeof(config.lineage), 0) != sizeof(config.lineage)) {
         config.lineage = 0;
     }
@@ -287,13 +288,13 @@ static weft_status sync_all(struct weft_journal_file *file, struct weft_shard *s
 }
 
 weft_status weft_journal_replay(struct weft_journal_file *file, struct weft_shard *shard,
-                                uint64_t checkpoint, weft_checkpoint_supply *supply,
+                                uint64_t checkpoint, uint64_t cut, weft_checkpoint_supply *supply,
                                 struct weft_journal_news *news, struct weft_error *error)
 {
     bool with_former = file->former.memory != NULL;
-    weft_status why = init(file, shard, checkpoint, with_former), status = why;
+    weft_status why = init(file, shard, checkpoint, cut, with_former), status = why;
     if (with_former && (why == WEFT_DATA || why == WEFT_EXISTS)) {
-        status = init(file, shard, checkpoint, false);
+        status = init(file, shard, checkpoint, cut, false);
     }
     status = status == WEFT_OK ? replay(file, shard, supply, error) : stop(file, status, error);
     status = status == WEFT_OK ? sync_all(file, shard, error) : status;

@@ -85,12 +85,13 @@ weft_status weft_journal_file_open(struct weft_journal_file *file,
                                    const struct weft_journal_names *names,
                                    struct weft_journal_news *news, struct weft_error *error);
 
-/* Have the shard, restored from this checkpoint (0 = none), replay the predecessor's journal, and
- * keep its own from now on. Copied records are on the disk when this returns.
+/* Have the shard, restored from this checkpoint (0 = none) with this cut (0 = unknown), replay the
+ * predecessor's journal, and keep its own from now on. Copied records are on the disk when this
+ * returns.
  * Owns:    the shard borrows the file until it is freed.
  * Errors:  WEFT_IO, WEFT_NOMEM, WEFT_UNSUPPORTED, with error->text: the server must not start. */
 weft_status weft_journal_replay(struct weft_journal_file *file, struct weft_shard *shard,
-                                uint64_t checkpoint, weft_checkpoint_supply *supply,
+                                uint64_t checkpoint, uint64_t cut, weft_checkpoint_supply *supply,
                                 struct weft_journal_news *news, struct weft_error *error);
 
 /* Call when the log records that this process has replaced its predecessor: remove the

@@ -473,7 +473,7 @@ void weft_shard_journal_table(struct weft_shard *shard, uint16_t table, uint32_t
  * checkpoint. */
 void weft_shard_journal_cut_begin(struct weft_shard *shard);
 void weft_shard_journal_cut(struct weft_shard *shard, uint16_t table);
-void weft_shard_journal_cut_ready(struct weft_shard *shard, uint64_t checkpoint);
+void weft_shard_journal_cut_ready(struct weft_shard *shard, uint64_t checkpoint, uint64_t cut);
 void weft_shard_journal_cut_kept(struct weft_shard *shard);
 void weft_shard_journal_cut_failed(struct weft_shard *shard);
 void weft_shard_journal_durable(struct weft_shard *shard);

@@ -297,21 +297,23 @@ void weft_shard_journal_cut(struct weft_shard *shard, uint16_t table)
     }
 }
 
-void weft_shard_journal_write_mark(struct weft_shard *shard, uint64_t checkpoint)
+void weft_shard_journal_write_mark(struct weft_shard *shard, uint64_t checkpoint, uint64_t cut)
 {
     const struct weft_shard_journal *journal = shard->journal;
     const struct weft_ring_record head = {.type = RECORD_MARK};
-    const struct mark_body body = {
-        .checkpoint = checkpoint, .tables = shard->config.tables_max, .words = journal->words};
+    const struct mark_body body = {.checkpoint = checkpoint,
+                                   .tables = shard->config.tables_max,
+                                   .words = journal->words,
+                                   .cut = cut};
     /* Also when it is full: it contains all records written after the cut. */
     (void)append(shard, &head, &body, sizeof(body), journal->mark,
                  journal->mark_words * sizeof(*journal->mark));
 }
 
-void weft_shard_journal_cut_ready(struct weft_shard *shard, uint64_t checkpoint)
+void weft_shard_journal_cut_ready(struct weft_shard *shard, uint64_t checkpoint, uint64_t cut)
 {
     if (shard->journal != NULL) {
-        weft_shard_journal_write_mark(shard, checkpoint);
+        weft_shard_journal_write_mark(shard, checkpoint, cut);
     }
 }
 

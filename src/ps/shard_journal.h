@@ -39,6 +39,7 @@ struct weft_shard_journal_config {
     uint64_t bytes_max;    /* both multiples of 4,096, at least 8,192 */
     uint64_t job;          /* identifies the job: the journal of another job is refused */
     uint64_t checkpoint;   /* number of the restored checkpoint; 0 = none */
+    uint64_t cut;          /* of its order; 0 = unknown: the last of this number is used */
     uint64_t lineage;      /* any number but 0; used unless the journal is copied from one that has
                             * a lineage (weft_shard_journal_lineage) */
     const void *source;    /* (source_bytes,), 8-byte aligned: journal of the previous process; NULL

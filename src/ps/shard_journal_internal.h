@@ -69,7 +69,7 @@ struct mark_body {
     uint64_t checkpoint;
     uint64_t tables;
     uint64_t words; /* of the bits of each table */
-    uint64_t reserved;
+    uint64_t cut;   /* identifies the cut among those of this number; 0: of an earlier release */
 };
 
 static_assert(sizeof(struct value_body) % WEFT_RING_UNIT == 0);
@@ -133,7 +133,7 @@ static inline uint64_t *journal_mark_of(const struct weft_shard_journal *journal
 }
 
 /* Write journal->mark as a record. */
-void weft_shard_journal_write_mark(struct weft_shard *shard, uint64_t checkpoint);
+void weft_shard_journal_write_mark(struct weft_shard *shard, uint64_t checkpoint, uint64_t cut);
 
 /* Write LIFE: another process continues from here. */
 void weft_shard_journal_write_life(struct weft_shard *shard);

@@ -25,7 +25,7 @@ enum { LIFE_BYTES = sizeof(struct weft_ring_record) + sizeof(struct value_body) 
 /* ---- opening --------------------------------------------------------------------------------- */
 
 static bool is_mark_of(const struct weft_shard *shard, const struct weft_ring_record *record,
-                       uint64_t checkpoint)
+                       uint64_t checkpoint, uint64_t cut)
 {
     const struct weft_shard_journal *journal = shard->journal;
     size_t data_bytes = journal->mark_words * sizeof(*journal->mark);
@@ -35,13 +35,14 @@ static bool is_mark_of(const struct weft_shard *shard, const struct weft_ring_re
         return false;
     }
     memcpy(&body, record + 1, sizeof(body));
-    return body.checkpoint == checkpoint && body.tables == shard->config.tables_max &&
-           body.words == journal->words;
+    return body.checkpoint == checkpoint && (cut == 0 || body.cut == cut) &&
+           body.tables == shard->config.tables_max && body.words == journal->words;
 }
 
 /* Read the last MARK of this checkpoint whose positions all still exist into journal->mark; also
- * finds the end of the source. */
-static bool find_mark(struct weft_shard *shard, uint64_t checkpoint)
+ * finds the end of the source. A MARK of an abandoned cut with the same number is not that of the
+ * checkpoint. */
+static bool find_mark(struct weft_shard *shard, uint64_t checkpoint, uint64_t cut)
 {
     struct weft_shard_journal *journal = shard->journal;
     const struct weft_ring_reader *source = &journal->source;
@@ -50,7 +51,7 @@ static bool find_mark(struct weft_shard *shard, uint64_t checkpoint)
     bool found = false;
     journal->last = source->begin;
     while ((record = weft_ring_next(source, &life, &journal->last)) != NULL) {
-        if (!is_mark_of(shard, record, checkpoint)) {
+        if (!is_mark_of(shard, record, checkpoint, cut)) {
             continue;
         }
         memcpy(journal->mark, (const uint8_t *)(record + 1) + sizeof(struct mark_body),
@@ -83,11 +84,11 @@ static void report_damage(struct weft_shard_journal *journal)
 }
 
 /* No source, or it does not continue from the checkpoint: start an empty journal. */
-static void begin_anew(struct weft_shard *shard, uint64_t checkpoint)
+static void begin_anew(struct weft_shard *shard, uint64_t checkpoint, uint64_t cut)
 {
     struct weft_shard_journal *journal = shard->journal;
     memset(journal->mark, 0, journal->mark_words * sizeof(*journal->mark));
-    weft_shard_journal_write_mark(shard, checkpoint);
+    weft_shard_journal_write_mark(shard, checkpoint, cut);
 }
 
 static void members_from_mark(struct weft_shard *shard)
@@ -170,7 +171,7 @@ static weft_status open_source(struct weft_shard *shard,
     if (status != WEFT_OK) {
         return status;
     }
-    bool used = find_mark(shard, config->checkpoint);
+    bool used = find_mark(shard, config->checkpoint, config->cut);
     report_damage(journal);
     journal->report.unused_records =
         used ? 0 : journal->last.records - journal->source.begin.records;
@@ -204,7 +205,7 @@ weft_status weft_shard_journal_init(struct weft_shard *shard,
     weft_ring_make(&journal->ring, config->memory, config->bytes, config->bytes_max, &owner,
                    lineage, journal->needed);
     if (!journal->replaying) {
-        begin_anew(shard, config->checkpoint);
+        begin_anew(shard, config->checkpoint, config->cut);
         return WEFT_OK;
     }
     members_from_mark(shard);

@@ -220,7 +220,7 @@ static void cut_tables(struct weft_shard *shard)
         snapshot->state = WEFT_CUT_FAILED;
     } else if (snapshot->begun && waiting == 0) {
         snapshot->state = WEFT_CUT_READY;
-        weft_shard_journal_cut_ready(shard, snapshot->order.number);
+        weft_shard_journal_cut_ready(shard, snapshot->order.number, snapshot->order.cut);
     }
 }
 

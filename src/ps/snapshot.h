@@ -48,6 +48,8 @@ enum weft_cut_why {
 
 struct weft_cut_order {
     uint64_t number; /* of the checkpoint, for the journal (ps/shard_journal.h) */
+    uint64_t cut;    /* another one for each cut with this number: an earlier one may have been
+                      * abandoned; for the journal. 0 = there is only one */
     bool now;        /* do not wait for a clock */
     uint32_t clock;  /* else cut at the end of this clock */
     bool whole;      /* all rows; else those changed since the last kept cut */

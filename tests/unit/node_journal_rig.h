@@ -44,8 +44,8 @@ static inline void rig_attach(void *arg, uint32_t s)
     rig.error.text[0] = '\0';
     rig.opened = weft_journal_file_open(&rig.files[s], &rig.options, &names, &rig.news, &rig.error);
     if (rig.opened == WEFT_OK) {
-        rig.replayed = weft_journal_replay(&rig.files[s], shard, churn.saved[s].number, rig_supply,
-                                           &rig.news, &rig.error);
+        rig.replayed = weft_journal_replay(&rig.files[s], shard, churn.saved[s].number, 0,
+                                           rig_supply, &rig.news, &rig.error);
     }
     if (rig.replayed == WEFT_OK) {
         rig.report = *weft_shard_journal_report(shard);

@@ -129,8 +129,9 @@ static weft_status restore(struct cluster *from, struct cluster *to, uint32_t s)
         set.files[f].shard = f;
         set.files[f].file = write_file(from, f);
     }
+    uint64_t cut;
     weft_status status =
-        weft_checkpoint_load(folder, &set, to->shard[s], s, to->shards, 1, supply, &error);
+        weft_checkpoint_load(folder, &set, to->shard[s], s, to->shards, 1, supply, &cut, &error);
     free(set.files);
     return status;
 }

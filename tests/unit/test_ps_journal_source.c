@@ -20,6 +20,7 @@ static struct {
     uint64_t bytes; /* size of the new journal: initial and maximum */
     uint64_t bytes_max;
     uint64_t job;
+    uint64_t cut; /* of the checkpoint */
     weft_status status;
     uint8_t *memory[CHURN_SHARDS]; /* the current journal of each shard */
     struct weft_shard_journal_report report;
@@ -47,6 +48,7 @@ static void attach(void *arg, uint32_t s)
                                                      .bytes_max = give.bytes_max,
                                                      .job = give.job,
                                                      .checkpoint = churn.saved[s].number,
+                                                     .cut = give.cut,
                                                      .lineage = 31,
                                                      .source = give.source,
                                                      .source_bytes = give.source_bytes};
@@ -414,6 +416,41 @@ static void version_2_is_read(void **state)
     stop();
 }
 
+/* Of two checkpoints with one number the first was abandoned after its cut: its MARK is not that of
+ * the second. */
+static void an_abandoned_cut_is_not_the_checkpoint(void **state)
+{
+    (void)state;
+    static uint64_t copies[1 << 14];
+    struct weft_cut_order order = {
+        .number = 9, .cut = 101, .now = true, .memory = copies, .bytes = sizeof(copies)};
+    start(7, JOURNAL_BYTES);
+    journal_churn_push(&churn, 20);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(weft_shard_cut_begin(churn.c.shard[0], &order), WEFT_OK);
+        assert_int_equal(weft_shard_cut_state(churn.c.shard[0]), WEFT_CUT_READY);
+        weft_shard_cut_end(churn.c.shard[0], false);
+        journal_churn_push(&churn, 20);
+        uint8_t *source = journal_copy(0);
+        const uint64_t number = churn.saved[0].number;
+        churn.saved[0].number = order.number;
+        for (uint64_t cut = 101; cut <= 103; cut++) {
+            give.cut = cut;
+            struct weft_shard *twin = twin_of(source);
+            assert_int_equal(give.report.used, cut <= order.cut);
+            churn_shard_free(&churn, 0, twin);
+        }
+        give.cut = 0; /* a checkpoint of an earlier release: the last one */
+        struct weft_shard *twin = twin_of(source);
+        assert_true(give.report.used);
+        churn_shard_free(&churn, 0, twin);
+        churn.saved[0].number = number;
+        free(source);
+        order.cut++;
+    }
+    stop();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -422,6 +459,7 @@ int main(void)
         cmocka_unit_test(damage_is_told_with_what_is_lost),
         cmocka_unit_test(what_does_not_fit_is_left_alone),
         cmocka_unit_test(it_grows_while_it_is_copied),
+        cmocka_unit_test(an_abandoned_cut_is_not_the_checkpoint),
         cmocka_unit_test(behind_a_gap_is_said),
         cmocka_unit_test(failed_it_writes_nothing),
         cmocka_unit_test(version_2_is_read),
