@@ -150,7 +150,7 @@ class _Log:
                 zeroed = raw.replace(digits.encode(), b"0" * 16)
                 if self.hashed(zeroed) != int(digits, 16):
                     raise ValueError("another checksum")
-            limit = 2 if record["format"] == "weft-checkpoint" else 1
+            limit = 3 if record["format"] == "weft-checkpoint" else 1
             if record["version"] > limit:
                 raise NotImplementedError(f"{path}: of version {record['version']}, which this "
                                           "release does not read")
@@ -313,6 +313,7 @@ def _rows(number, metadata, tensors):
     if any(len(rows[name]) != len(rows["ids"]) for name in _COLUMNS):
         raise DamagedError(f"table {number}: its columns are of different lengths")
     rows["removed"] = tensors[prefix + "removed"]
+    rows["replaces"] = prefix + "replaces" in metadata
     rows["worker_clocks"] = tensors[prefix + "worker_clocks"]
     rows["metadata"] = {name: metadata[prefix + name] for name in ("spec", "about", "clock")}
     rows["number"] = number
@@ -320,7 +321,7 @@ def _rows(number, metadata, tensors):
 
 
 def _replace(old, new):
-    if old is None:
+    if old is None or new["replaces"]:
         return new
     stays = ~np.isin(old["ids"], np.concatenate((new["removed"], new["ids"])))
     joined = dict(new)

@@ -40,7 +40,10 @@ void weft_ckpt_manifest_print(const struct weft_ckpt_manifest *m, FILE *out)
     fprintf(out,
             "{\n  \"format\": \"weft-checkpoint\",\n  \"version\": %d,\n"
             "  \"number\": %" PRIu64 ",\n  \"base\": %" PRIu64 ",\n",
-            m->claim == 0 ? 1 : WEFT_CKPT_VERSION, m->number, m->base);
+            m->claim == 0 ? 1
+            : m->replaces ? WEFT_CKPT_VERSION
+                          : WEFT_CKPT_VERSION_PLAIN,
+            m->number, m->base);
     if (m->claim != 0) {
         fprintf(out, "  \"claim\": %" PRIu64 ",\n", m->claim);
     }
@@ -97,6 +100,7 @@ static weft_status take_all(const cJSON *root, struct weft_ckpt_manifest *m,
     }
     int count = cJSON_IsArray(files) ? cJSON_GetArraySize(files) : 0;
     m->claim = 0;
+    m->replaces = version > WEFT_CKPT_VERSION_PLAIN;
     if (version > 1 &&
         (!weft_ckpt_json_number(root, "claim", WEFT_CKPT_NUMBER_MAX, &m->claim) || m->claim == 0)) {
         return weft_fail(error, WEFT_DATA, "it contradicts itself");

@@ -5,6 +5,9 @@
  * shards exist. A delta contains only the rows that changed since the checkpoint that its manifest
  * names as `base`; it is read after that one.
  *
+ * If too many rows were removed to list them, a delta has all rows of a table, which replaces that
+ * of the base. Readers of version 2 do not know this, so such a manifest is of version 3.
+ *
  * A manifest is a sealed JSON object (ckpt/sealed.h), and a record of the directory's log
  * (ckpt/log.h). Manifests of version 1, of earlier releases, are separate files next to the data:
  *
@@ -27,7 +30,8 @@
 #define WEFT_CKPT_NUMBER_MAX UINT64_C(999999999999)
 
 enum {
-    WEFT_CKPT_VERSION = 2,
+    WEFT_CKPT_VERSION = 3,
+    WEFT_CKPT_VERSION_PLAIN = 2, /* no table of the part replaces that of its base */
     WEFT_CKPT_SHARDS_MAX = 4096,
     WEFT_CKPT_CHAIN_MAX = 1024, /* deltas on top of one whole checkpoint */
 };
@@ -39,6 +43,7 @@ struct weft_ckpt_manifest {
     uint32_t shards; /* in the job */
     uint32_t first;  /* shard of files[0] */
     uint32_t count;
+    bool replaces;  /* of a delta: some tables have all rows, and replace those of the base */
     struct weft_ckpt_file *files; /* (count,): shards first .. first + count - 1 */
 };
 

@@ -9,7 +9,8 @@
 enum { GONE = 0, IS_THERE = 1 };
 
 /* One statement of a file about an id; the last statement about an id is valid. In a file,
- * removed ids precede rows. */
+ * removed ids precede rows. A file that replaces the table voids all statements of earlier files of
+ * its shard. */
 struct saying {
     uint64_t id;
     uint64_t order; /* of the file, then GONE or IS_THERE */
@@ -22,7 +23,9 @@ struct gathering {
     uint64_t room;
     float *rows; /* (row_count, dim) */
     uint64_t row_count;
-    uint32_t dim; /* 0 = no file read yet */
+    uint32_t dim;          /* 0 = no file read yet */
+    uint32_t shard;        /* of the last file */
+    uint64_t shard_begins; /* index of its first statement */
 };
 
 static weft_status no_memory(struct weft_error *error)
@@ -94,8 +97,23 @@ static weft_status read_weights(struct gathering *all, struct weft_ckpt_reader *
     return status;
 }
 
+/* Files are in the order of their shards, each from the whole file to the last delta. */
+static weft_status begin_file(struct gathering *all, uint32_t shard, const char *replaces,
+                              struct weft_error *error)
+{
+    if (replaces != NULL && strcmp(replaces, "1") != 0) {
+        return odd(error);
+    }
+    if (shard != all->shard) {
+        all->shard = shard;
+        all->shard_begins = all->count;
+    }
+    all->count = replaces != NULL ? all->shard_begins : all->count;
+    return WEFT_OK;
+}
+
 static weft_status gather_file(struct gathering *all, const char *directory,
-                               const struct weft_ckpt_file *file, uint64_t number,
+                               const struct weft_ckpt_file *file, uint32_t shard, uint64_t number,
                                struct weft_error *error)
 {
     struct weft_ckpt_reader *reader = NULL;
@@ -108,6 +126,9 @@ static weft_status gather_file(struct gathering *all, const char *directory,
     const struct weft_ckpt_tensor *ids = weft_ckpt_head_find(head, "table.0.ids");
     const struct weft_ckpt_tensor *weights = weft_ckpt_head_find(head, "table.0.weights");
     status = removed != NULL && ids != NULL && weights != NULL ? WEFT_OK : odd(error);
+    if (status == WEFT_OK) {
+        status = begin_file(all, shard, weft_ckpt_head_text(head, "table.0.replaces"), error);
+    }
     if (status == WEFT_OK) {
         status = note_ids(all, reader, removed, 2 * number + GONE, error);
     }
@@ -180,7 +201,7 @@ static weft_status load(const char *directory, weft_ckpt_complaint *complain, vo
         status = weft_fail(error, WEFT_NOTFOUND, "it holds no checkpoint");
     }
     for (uint32_t i = 0; status == WEFT_OK && i < set.file_count; i++) {
-        status = gather_file(all, directory, &set.files[i].file, i, error);
+        status = gather_file(all, directory, &set.files[i].file, set.files[i].shard, i, error);
     }
     weft_ckpt_set_fini(&set);
     return status;

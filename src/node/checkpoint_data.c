@@ -67,6 +67,10 @@ static void note_spec(struct weft_ckpt_head *head, const struct weft_cut_table *
                         weft_optimizer_at(spec->optimizer)->name, modes[spec->mode], spec->workers);
     snprintf(name, sizeof(name), "table.%u.clock", spec->table);
     weft_ckpt_head_note(head, name, "%u", table->clock);
+    if (table->replaces) {
+        snprintf(name, sizeof(name), "table.%u.replaces", spec->table);
+        weft_ckpt_head_note(head, name, "1");
+    }
 }
 
 static void add(struct weft_ckpt_head *head, uint32_t table, const char *what,
@@ -112,11 +116,22 @@ static void add_table(struct weft_checkpoint_file *file, struct weft_ckpt_head *
     add_counted(head, t, &table->counted);
 }
 
+bool weft_checkpoint_replaces(const struct weft_cut_view *view)
+{
+    bool replaces = false;
+    for (uint32_t t = 0; t < view->tables_max; t++) {
+        replaces |= view->tables[t].present && view->tables[t].replaces;
+    }
+    return replaces;
+}
+
 static void make_head(struct weft_checkpoint_file *file, struct weft_ckpt_head *head,
                       const struct weft_checkpoint_place *place, const struct weft_cut_view *view)
 {
     weft_ckpt_head_note(head, "format", "weft-checkpoint");
-    weft_ckpt_head_note(head, "version", "%d", (int)WEFT_CKPT_VERSION);
+    weft_ckpt_head_note(head, "version", "%d",
+                        weft_checkpoint_replaces(view) ? (int)WEFT_CKPT_VERSION
+                                                       : (int)WEFT_CKPT_VERSION_PLAIN);
     weft_ckpt_head_note(head, "number", "%" PRIu64, place->number);
     weft_ckpt_head_note(head, "base", "%" PRIu64, place->base);
     if (place->cut != 0) {

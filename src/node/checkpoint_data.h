@@ -44,6 +44,10 @@ struct weft_checkpoint_place {
     uint32_t shards;
 };
 
+/* True: a table of this cut replaces that of its base. Readers of earlier versions would keep the
+ * base's rows, so the manifest is of a version that they refuse. */
+bool weft_checkpoint_replaces(const struct weft_cut_view *view);
+
 /* Shape:   batches of rows will have at most batch_bytes.
  * Owns:    borrows view until return.
  * Errors:  those of weft_ckpt_writer_open. */

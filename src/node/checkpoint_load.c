@@ -13,8 +13,10 @@ enum { BATCH_BYTES = 1 << 20, ITEMS_MAX = 1 << 20 };
 struct load {
     struct weft_shard *shard;
     uint32_t workers_max;
-    bool same; /* number of shards */
-    uint64_t cut; /* of the order; 0 = unknown */
+    bool same;         /* number of shards */
+    uint32_t shards;   /* of the checkpoint */
+    uint32_t of_shard; /* of the current file */
+    uint64_t cut;      /* of the order; 0 = unknown */
     weft_checkpoint_supply *supply;
     struct weft_error *error;
     uint8_t *records; /* BATCH_BYTES, as are columns */
@@ -299,6 +301,19 @@ static weft_status load_removed(const struct load *load, uint16_t table)
     return status;
 }
 
+/* The base's rows are void: more were removed than a delta lists. */
+static weft_status load_replaces(const struct load *load, uint16_t table)
+{
+    const char *text = note(load, table, "replaces");
+    if (text != NULL && strcmp(text, "1") != 0) {
+        return odd(load, "tables");
+    }
+    if (text != NULL) {
+        weft_shard_restore_clear(load->shard, table, load->of_shard, load->shards);
+    }
+    return WEFT_OK;
+}
+
 /* ---- admission counters ---------------------------------------------------------------------- */
 
 static weft_status give_counted(const struct load *load, uint16_t table,
@@ -416,6 +431,7 @@ static weft_status load_file(struct load *load, const char *directory,
             continue;
         }
         status = declare(load, (uint16_t)t);
+        status = status == WEFT_OK ? load_replaces(load, (uint16_t)t) : status;
         status = status == WEFT_OK ? load_removed(load, (uint16_t)t) : status;
         status = status == WEFT_OK ? load_rows(load, (uint16_t)t) : status;
         /* The newest file's values are used. */
@@ -438,6 +454,7 @@ weft_status weft_checkpoint_load(const char *directory, const struct weft_ckpt_s
     struct load load = {.shard = shard,
                         .workers_max = workers_max,
                         .same = set->shards == shards,
+                        .shards = set->shards,
                         .supply = supply,
                         .error = error,
                         .records = malloc(BATCH_BYTES),
@@ -449,6 +466,7 @@ weft_status weft_checkpoint_load(const char *directory, const struct weft_ckpt_s
     for (uint32_t i = 0; status == WEFT_OK && i < set->file_count; i++) {
         bool is_last = i + 1 == set->file_count || set->files[i + 1].shard != set->files[i].shard;
         if (!load.same || set->files[i].shard == number) {
+            load.of_shard = set->files[i].shard;
             status = load_file(&load, directory, &set->files[i].file, is_last);
         }
     }

@@ -165,6 +165,9 @@ static weft_status commit(struct weft_checkpoint *checkpoint, struct weft_error 
     if (manifest.files == NULL) {
         return weft_fail(error, WEFT_NOMEM, "no memory for a manifest");
     }
+    for (uint32_t i = 0; i < count; i++) {
+        manifest.replaces |= weft_checkpoint_replaces(checkpoint->feeds[i].view);
+    }
     weft_status status = commit_files(checkpoint, &manifest, error);
     weft_ckpt_manifest_fini(&manifest);
     return status;

@@ -67,6 +67,7 @@ void weft_dirty_set_end(struct weft_dirty_set *dirty_set, bool kept)
             dirty_set->dirty[w] |= dirty_set->cut[w];
         }
     } else {
+        dirty_set->kept_any = true;
         dirty_set->removed_count -= dirty_set->removed_cut;
         memmove(dirty_set->removed, dirty_set->removed + dirty_set->removed_cut,
                 dirty_set->removed_count * sizeof(*dirty_set->removed));

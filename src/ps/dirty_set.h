@@ -49,6 +49,7 @@ struct weft_dirty_set {
     bool is_whole;    /* the cut has all rows */
     bool all_dirty;   /* the next cut must be whole: no cut was kept yet, or too many rows were
                        * removed */
+    bool kept_any;    /* a cut was kept */
     bool overrun;     /* the copy-on-write buffer was full: the cut is lost */
     uint32_t cursor;  /* lower bound of the numbers of pending rows */
     uint32_t rows;    /* in the table when it was cut */
@@ -69,6 +70,15 @@ void weft_dirty_set_fini(struct weft_dirty_set *dirty_set);
  * Owns:    borrows cow until weft_dirty_set_end. */
 void weft_dirty_set_cut(struct weft_dirty_set *dirty_set, const struct weft_table *table,
                         bool whole, struct weft_cow_buffer *cow);
+
+/* True: the cut in progress has all rows, and the order was for changed rows only. The ids removed
+ * since the last kept cut are not all known, so rows of earlier cuts that are not in this one are
+ * void. */
+static inline bool weft_dirty_set_replaces(const struct weft_dirty_set *dirty_set,
+                                           bool ordered_whole)
+{
+    return dirty_set->is_whole && !ordered_whole && dirty_set->kept_any;
+}
 
 /* End the cut. kept: it is durable; otherwise its rows count as changed again. */
 void weft_dirty_set_end(struct weft_dirty_set *dirty_set, bool kept);

@@ -43,6 +43,12 @@ weft_status weft_shard_restore_rows(struct weft_shard *shard, uint16_t index, co
     return WEFT_OK;
 }
 
+void weft_shard_restore_clear(struct weft_shard *shard, uint16_t table, uint32_t of_shard,
+                              uint32_t shards)
+{
+    weft_table_clear(shard_table(shard, table), of_shard, shards);
+}
+
 void weft_shard_restore_removed(struct weft_shard *shard, uint16_t table, const uint64_t *ids,
                                 uint32_t count)
 {

@@ -156,6 +156,7 @@ static void cut_table(struct weft_shard *shard, uint32_t t)
     table->rows_total = weft_table_rows(&shard->tables[t]);
     table->removed = dirty_set->removed;
     table->removed_count = dirty_set->removed_cut;
+    table->replaces = weft_dirty_set_replaces(dirty_set, snapshot->order.whole);
     table->record_bytes = dirty_set->record_bytes;
     if (!cut_counted(snapshot, &shard->tables[t].admission, &table->counted)) {
         dirty_set->overrun = true;

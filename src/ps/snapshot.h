@@ -82,6 +82,8 @@ struct weft_cut_table {
     const uint64_t *removed; /* (removed_count,): ids removed since the previous cut; some may be
                               * among the records, which apply afterwards */
     uint32_t removed_count;
+    bool replaces; /* all rows are here, though the order was not for all: too many ids were removed
+                    * to list them. Rows of earlier cuts are void */
     struct weft_admission_counts counted; /* admission counts of ids without a row; complete, also
                                            * in a delta */
 };
@@ -152,6 +154,11 @@ weft_status weft_shard_restore_table(struct weft_shard *shard, const struct weft
  *          also after an error. */
 weft_status weft_shard_restore_rows(struct weft_shard *shard, uint16_t table, const void *records,
                                     uint32_t count, uint32_t *used_p);
+
+/* Remove all rows of shard `of_shard` of `shards`: a cut that replaces the table follows. Call it
+ * before its rows. A dense table keeps its rows, because the cut has all of them. */
+void weft_shard_restore_clear(struct weft_shard *shard, uint16_t table, uint32_t of_shard,
+                              uint32_t shards);
 
 /* Remove the rows that a delta lists as removed. Call it before its rows. */
 void weft_shard_restore_removed(struct weft_shard *shard, uint16_t table, const uint64_t *ids,

@@ -363,4 +363,8 @@ weft_status weft_table_record_write(struct weft_table *table, const uint8_t *rec
 /* Remove the row of id, if it exists. It must have no gradients that wait for a step. */
 void weft_table_record_remove(struct weft_table *table, uint64_t id);
 
+/* Remove all rows that belong to shard `shard` of `shards`, expired ones, too; none of a dense
+ * table. They must have no gradients that wait for a step. */
+void weft_table_clear(struct weft_table *table, uint32_t shard, uint32_t shards);
+
 #endif

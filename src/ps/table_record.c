@@ -72,3 +72,13 @@ void weft_table_record_remove(struct weft_table *table, uint64_t id)
         weft_table_remove(table, row);
     }
 }
+
+void weft_table_clear(struct weft_table *table, uint32_t shard, uint32_t shards)
+{
+    for (uint32_t number = 0; number < table->rows_begun && !table_is_dense(table); number++) {
+        struct weft_table_row *row = table_row_at(table, number);
+        if ((row->number & TABLE_ROW_LIVE) != 0 && weft_table_shard_of(row->id, shards) == shard) {
+            weft_table_remove(table, row);
+        }
+    }
+}

@@ -56,12 +56,13 @@ def load(directory, number):
     """Rows of table 0 by id, and the clock; deltas are applied to their base."""
     rows, clock, files = {}, None, 0
     for manifest in manifests(directory, number):
-        assert manifest["format"] == "weft-checkpoint" and manifest["version"] == 2
+        assert manifest["format"] == "weft-checkpoint" and manifest["version"] in (2, 3)
         chain = [manifest]
         while chain[0]["base"] != 0:
             same = [m for m in manifests(directory, chain[0]["base"])
                     if m["first"] == manifest["first"]]
             chain.insert(0, same[0])
+        of_server = {}
         for link in chain:
             for i, file in enumerate(link["files"]):
                 path = os.path.join(directory, file["name"])
@@ -72,9 +73,16 @@ def load(directory, number):
                 ids = tensors["table.0.ids"]
                 weights = tensors["table.0.weights"]
                 assert len(set(ids.tolist())) == len(ids)
+                of_shard = of_server.setdefault(i, {})
+                if "table.0.replaces" in metadata:
+                    of_shard.clear()
+                for id in tensors["table.0.removed"].tolist():
+                    of_shard.pop(id, None)
                 for id, row in zip(ids.tolist(), weights):
                     assert mix(id) * link["shards"] >> 64 == link["first"] + i
-                    rows[id] = row
+                    of_shard[id] = row
+        for of_shard in of_server.values():
+            rows.update(of_shard)
         at = int(metadata["table.0.clock"])
         assert clock in (None, at), "parts of different clocks"
         clock = at

@@ -722,6 +722,36 @@ class Checkpoints(unittest.TestCase):
         first = checkpoint.load(self.folder, checkpoint.numbers(self.folder)[0], verify=False)
         np.testing.assert_array_equal(first.tables[0].weights, rows)
 
+    def test_removed_rows_stay_away(self):
+        """More rows are removed than a delta lists: it replaces the table of its base."""
+        with tempfile.TemporaryDirectory() as folder:
+            self.folder = os.path.join(folder, "ckpt")
+            arguments = ["--checkpoint", self.folder, "--checkpoint-every", "3600s"]
+            arguments += ["--checkpoint-full-every", "9", "--checkpoint-keep", "9"]
+            options = {"dim": 1, "learning_rate": -1.0, "consistency": "asp", "eviction": "lru",
+                       "rows_max": 5000}
+            ids, row = np.arange(1, 100001, dtype=np.uint64), np.ones((200, 1), dtype=np.float32)
+            with Servers(shards=1, workers=1, arguments=arguments) as servers:
+                with servers.connect(peer_timeout_ns=60 * 10**9) as ps:
+                    table = ps.table(**options)
+                    table.push(ids[:200], row)
+                    self.save(ps)
+                    for begin in range(200, len(ids), 200):
+                        table.push(ids[begin : begin + 200], row)
+                    saved = self.save(ps).tables[0]
+                    self.assertEqual(len(saved.ids), 5000)
+                    there = np.isin(ids, saved.ids)
+                    np.testing.assert_array_equal(table.pull(ids).ravel(), there)
+                servers.process.terminate()
+                servers.process.wait(timeout=120)
+            log = sorted(glob.glob(self.folder + "/log/0*"))
+            with open(log[3]) as file:
+                record = json.load(file)
+            self.assertEqual((record["version"], record["base"]), (3, record["number"] - 1))
+            with Servers(shards=1, workers=1, arguments=[*arguments, "--restore"]) as servers:
+                with servers.connect(peer_timeout_ns=60 * 10**9) as ps:
+                    np.testing.assert_array_equal(ps.table(**options).pull(ids).ravel(), there)
+
     def admission_keys(self, table):
         """The admission keys of this table, one for each shard of the newest checkpoint."""
         keys, newest = [], checkpoint.numbers(self.folder)[-1]

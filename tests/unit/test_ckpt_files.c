@@ -150,7 +150,7 @@ static void every_byte(void **state)
 static void version_is_checked(void **state)
 {
     (void)state;
-    char text[] = "{\"format\": \"weft-checkpoint\", \"version\": 3,\n"
+    char text[] = "{\"format\": \"weft-checkpoint\", \"version\": 4,\n"
                   "  \"xxh3_64\": \"0000000000000000\"\n}\n";
     struct weft_ckpt_manifest manifest;
     struct weft_error error = {.text = ""};
@@ -162,7 +162,7 @@ static void version_is_checked(void **state)
     memcpy(strstr(text, "0000"), digits, 16);
     assert_int_equal(weft_ckpt_manifest_parse(text, sizeof(text) - 1, &manifest, &error),
                      WEFT_UNSUPPORTED);
-    assert_non_null(strstr(error.text, "version 3"));
+    assert_non_null(strstr(error.text, "version 4"));
 }
 
 /* Two servers: a checkpoint is valid when both have added their manifests. */
