@@ -92,6 +92,10 @@ static weft_status try_number(const char *directory, const struct weft_ckpt_hist
     for (uint32_t i = 0; status == WEFT_OK && i < count; i++) {
         status = add_chain(history, &history->parts[places[i]], &set, error);
     }
+    if (status == WEFT_OK) { /* that of shard 0, so that all servers use the same one */
+        set.has_clock = history->parts[places[0]].manifest.has_clock;
+        set.clock = history->parts[places[0]].manifest.clock;
+    }
     status = status == WEFT_OK ? verify(directory, &set, error) : status;
     if (status != WEFT_OK) {
         weft_ckpt_set_fini(&set);

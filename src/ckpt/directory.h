@@ -17,6 +17,8 @@
 struct weft_ckpt_set {
     uint64_t number; /* 0 = none */
     uint32_t shards;
+    bool has_clock; /* false: of an earlier release */
+    uint32_t clock; /* at which it was ordered */
     uint32_t file_count;
     struct {
         uint32_t shard;

@@ -47,6 +47,9 @@ void weft_ckpt_manifest_print(const struct weft_ckpt_manifest *m, FILE *out)
     if (m->claim != 0) {
         fprintf(out, "  \"claim\": %" PRIu64 ",\n", m->claim);
     }
+    if (m->has_clock) {
+        fprintf(out, "  \"clock\": %u,\n", m->clock);
+    }
     fprintf(out, "  \"shards\": %u,\n  \"first\": %u,\n  \"files\": [\n", m->shards, m->first);
     for (uint32_t i = 0; i < m->count; i++) {
         fprintf(out,
@@ -87,7 +90,7 @@ static weft_status take_all(const cJSON *root, struct weft_ckpt_manifest *m,
 {
     const cJSON *files = cJSON_GetObjectItemCaseSensitive(root, "files");
     const cJSON *format = cJSON_GetObjectItemCaseSensitive(root, "format");
-    uint64_t version, shards, first;
+    uint64_t version, shards, first, clock = 0;
     if (!cJSON_IsString(format) || strcmp(format->valuestring, "weft-checkpoint") != 0 ||
         !weft_ckpt_json_number(root, "version", UINT32_MAX, &version)) {
         return weft_fail(error, WEFT_DATA, "it is not a manifest of a checkpoint");
@@ -105,13 +108,16 @@ static weft_status take_all(const cJSON *root, struct weft_ckpt_manifest *m,
         (!weft_ckpt_json_number(root, "claim", WEFT_CKPT_NUMBER_MAX, &m->claim) || m->claim == 0)) {
         return weft_fail(error, WEFT_DATA, "it contradicts itself");
     }
-    if (!weft_ckpt_json_number(root, "number", WEFT_CKPT_NUMBER_MAX, &m->number) ||
+    m->has_clock = cJSON_GetObjectItemCaseSensitive(root, "clock") != NULL;
+    if ((m->has_clock && !weft_ckpt_json_number(root, "clock", UINT32_MAX, &clock)) ||
+        !weft_ckpt_json_number(root, "number", WEFT_CKPT_NUMBER_MAX, &m->number) ||
         m->number == 0 || !weft_ckpt_json_number(root, "base", m->number - 1, &m->base) ||
         !weft_ckpt_json_number(root, "shards", WEFT_CKPT_SHARDS_MAX, &shards) ||
         !weft_ckpt_json_number(root, "first", WEFT_CKPT_SHARDS_MAX, &first) || count < 1 ||
         first + (uint64_t)count > shards) {
         return weft_fail(error, WEFT_DATA, "it contradicts itself");
     }
+    m->clock = (uint32_t)clock;
     m->shards = (uint32_t)shards;
     m->first = (uint32_t)first;
     m->count = (uint32_t)count;

@@ -43,6 +43,9 @@ struct weft_ckpt_manifest {
     uint32_t shards; /* in the job */
     uint32_t first;  /* shard of files[0] */
     uint32_t count;
+    bool has_clock; /* false: of an earlier release */
+    uint32_t clock; /* at which the part was ordered: with several servers the same in all parts of
+                     * a number. Tables may have been cut at a later clock */
     bool replaces;  /* of a delta: some tables have all rows, and replace those of the base */
     struct weft_ckpt_file *files; /* (count,): shards first .. first + count - 1 */
 };

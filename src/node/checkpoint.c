@@ -153,6 +153,11 @@ weft_status weft_checkpoint_claim(struct weft_checkpoint *checkpoint, struct wef
                          "it, or move it away to begin empty",
                          options->directory);
     }
+    if (status == WEFT_OK && checkpoint->set.number != 0) {
+        status = weft_checkpoint_ordered(options->directory, &checkpoint->set,
+                                         &checkpoint->set_ordered, error);
+        checkpoint->newest = checkpoint->set.number;
+    }
     return status;
 }
 

@@ -67,6 +67,12 @@ void weft_checkpoint_file_abandon(struct weft_checkpoint_file *file);
 /* Called when the shard needs slabs. */
 typedef void weft_checkpoint_supply(struct weft_shard *shard);
 
+/* The clock at which a checkpoint was ordered. Every server of the job finds the same one.
+ * Checkpoints of earlier releases do not have it: then the latest clock that no part contradicts.
+ * Errors:  WEFT_DATA, WEFT_IO, WEFT_NOMEM  the files. */
+weft_status weft_checkpoint_ordered(const char *directory, const struct weft_ckpt_set *set,
+                                    uint32_t *clock_p, struct weft_error *error);
+
 /* Load the part of a checkpoint that is shard `shard` of `shards`, into a shard without
  * connections. *cut_p: the cut of the order; 0 = unknown, or of another number of shards.
  * Errors:  WEFT_DATA, WEFT_IO  the files. WEFT_NOMEM, WEFT_INVALID  it does not fit this shard. */

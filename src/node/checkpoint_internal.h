@@ -33,6 +33,8 @@ struct weft_checkpoint {
     struct weft_ckpt_set set; /* restored from; number 0 = none */
     uint32_t set_clock;       /* the clock of its snapshot, reported by the shards. Under the
                                * lock */
+    uint32_t set_ordered;     /* the clock at which it was ordered, the same on all servers of the
+                               * job: a shard of SSP or ASP tables may have been cut later */
 
     pthread_t thread;
     bool started;
@@ -59,12 +61,15 @@ struct weft_checkpoint {
                             * has_all */
     bool set_pending;      /* committed here; parts of others may be missing */
     uint64_t number;       /* of the one in progress */
+    uint32_t clock;        /* at which it was ordered */
     uint64_t cut;          /* another one for each order, also of other processes */
     uint64_t cuts;         /* orders so far */
     uint64_t base;
     uint64_t kept;    /* the last one committed here in this run; 0 = none */
     uint64_t unclear; /* the last number that may or may not be valid; 0 = none */
     bool log_said;    /* that the log cannot be read */
+    uint64_t newest;  /* valid checkpoint known; 0 = none */
+    uint32_t unmatched; /* parts committed here since that one became valid */
     uint32_t kept_clock;
     bool kept_any;
     uint32_t since_whole;

@@ -475,3 +475,56 @@ weft_status weft_checkpoint_load(const char *directory, const struct weft_ckpt_s
     *cut_p = load.cut;
     return status;
 }
+
+/* ---- the clock of the order ------------------------------------------------------------------ */
+
+/* BSP tables are cut at the clock of the order; without any, the first table that reaches it is
+ * cut, and the others with it. */
+static weft_status cut_clock(const struct load *load, uint32_t *clock_p)
+{
+    uint32_t bsp = 0, most = 0;
+    bool any_bsp = false;
+    for (uint32_t i = 0; i < load->head->tensor_count; i++) {
+        unsigned t;
+        int end = 0;
+        if (sscanf(load->head->tensors[i].name, "table.%5u.ids%n", &t, &end) != 1 || end == 0 ||
+            t > UINT16_MAX) {
+            continue;
+        }
+        struct weft_table_spec spec;
+        const char *text = note(load, t, "clock");
+        uint32_t clock;
+        if (text == NULL || sscanf(text, "%" SCNu32, &clock) != 1 ||
+            !read_spec(load, (uint16_t)t, &spec)) {
+            return odd(load, "tables");
+        }
+        bool is_bsp = spec.mode == WEFT_TABLE_BSP;
+        any_bsp |= is_bsp;
+        bsp = is_bsp && clock > bsp ? clock : bsp;
+        most = clock > most ? clock : most;
+    }
+    *clock_p = any_bsp ? bsp : most;
+    return WEFT_OK;
+}
+
+weft_status weft_checkpoint_ordered(const char *directory, const struct weft_ckpt_set *set,
+                                    uint32_t *clock_p, struct weft_error *error)
+{
+    struct load load = {.error = error};
+    weft_status status = WEFT_OK;
+    *clock_p = set->has_clock ? set->clock : UINT32_MAX;
+    for (uint32_t i = 0; status == WEFT_OK && !set->has_clock && i < set->file_count; i++) {
+        uint32_t clock = 0;
+        if (i + 1 < set->file_count && set->files[i + 1].shard == set->files[i].shard) {
+            continue;
+        }
+        status = weft_ckpt_reader_open(directory, &set->files[i].file, &load.reader, error);
+        if (status == WEFT_OK) {
+            load.head = weft_ckpt_reader_head(load.reader);
+            status = cut_clock(&load, &clock);
+            weft_ckpt_reader_close(load.reader);
+        }
+        *clock_p = clock < *clock_p ? clock : *clock_p;
+    }
+    return status;
+}

@@ -61,24 +61,39 @@ struct weft_checkpoint_standing weft_checkpoint_standing(const struct weft_check
     return standing;
 }
 
-/* Numbers follow the clocks, so that servers need not communicate; where one process has all shards
- * and makes several at one clock, the numbers increase by one. */
+/* The last number that must not be given to another checkpoint. */
+static uint64_t last_number(const struct weft_checkpoint *checkpoint)
+{
+    return weft_max_u64(weft_max_u64(checkpoint->kept, checkpoint->set.number),
+                        checkpoint->unclear);
+}
+
+/* Numbers follow the clocks of the orders, so that servers need not communicate: the difference of
+ * the two is the same on all servers, and stays so when they restore. Where one process has all
+ * shards and makes several at one clock, the numbers increase by one. */
 static uint64_t number_for(const struct weft_checkpoint *checkpoint, uint32_t clock)
 {
     uint64_t number = checkpoint->set.number + clock;
-    number -= checkpoint->set_clock < clock ? checkpoint->set_clock : clock;
-    uint64_t last =
-        weft_max_u64(weft_max_u64(checkpoint->kept, checkpoint->set.number), checkpoint->unclear);
+    number -= checkpoint->set_ordered < clock ? checkpoint->set_ordered : clock;
+    uint64_t last = last_number(checkpoint);
     return weft_checkpoint_has_all(checkpoint) && number <= last ? last + 1 : number;
+}
+
+/* The first clock at which an order gets a new number. */
+static uint32_t first_clock(const struct weft_checkpoint *checkpoint)
+{
+    uint64_t since = last_number(checkpoint) - checkpoint->set.number;
+    uint64_t first = weft_checkpoint_has_all(checkpoint) ? 0 : checkpoint->set_ordered + since + 1;
+    return (uint32_t)weft_min_u64(first, UINT32_MAX);
 }
 
 /* With the lock held. False when there is no memory to lend. */
 static bool send_order(struct weft_checkpoint *checkpoint, bool at_once, uint32_t clock)
 {
     uint64_t number = number_for(checkpoint, clock);
-    if (checkpoint->unclear != 0 && number <= checkpoint->unclear) {
-        /* A part with that number may be valid, so the number is not reused. The next clock gives
-         * another number. */
+    if (number <= last_number(checkpoint)) {
+        /* A part with that number is valid, or may be, so the number is not reused. The next clock
+         * gives another number. */
         checkpoint->next_ns = weft_clock_now_ns() + WEFT_CHECKPOINT_AGAIN_NS;
         checkpoint->retry_ns = checkpoint->next_ns;
         return true;
@@ -96,6 +111,7 @@ static bool send_order(struct weft_checkpoint *checkpoint, bool at_once, uint32_
                               weft_ckpt_log_mine(checkpoint->log)->serial, checkpoint->kept);
     bool whole = !has_base || checkpoint->since_whole + 1 >= full_every;
     checkpoint->number = number;
+    checkpoint->clock = clock;
     checkpoint->cut = (weft_ckpt_log_mine(checkpoint->log)->serial << CUT_BITS) |
                       (++checkpoint->cuts & ((UINT64_C(1) << CUT_BITS) - 1));
     checkpoint->base = whole ? 0 : checkpoint->kept;
@@ -170,12 +186,16 @@ void weft_checkpoint_consider(struct weft_checkpoint *checkpoint)
         checkpoint->next_ns = weft_clock_now_ns() + LAST_CUT_NS;
         ordered = !wanted || send_order(checkpoint, true, s.clock);
     } else if (checkpoint->wanted_clock > 0) {
-        ordered = send_order(checkpoint, false, checkpoint->wanted_clock);
+        uint32_t first = first_clock(checkpoint);
+        ordered = send_order(checkpoint, false,
+                             checkpoint->wanted_clock > first ? checkpoint->wanted_clock : first);
         checkpoint->wanted_clock = 0;
     } else if (checkpoint->every_clocks > 0 && !checkpoint->requested) {
         uint32_t every = grid_of(checkpoint, s.clock);
+        /* After a restore the shards may not have reached the clock of its order yet. */
+        uint32_t next = (uint32_t)weft_max_u64(s.clock + UINT64_C(1), first_clock(checkpoint));
         checkpoint->ahead = true;
-        checkpoint->last_clock = (s.clock / every + 1) * every;
+        checkpoint->last_clock = (uint32_t)weft_div_ceil_u64(next, every) * every;
         ordered = send_order(checkpoint, false, checkpoint->last_clock);
     } else if (checkpoint->every_ns > 0 || checkpoint->requested) {
         /* Shards of one job are at most one clock apart (PROTOCOL.md section 7, "Clocks"). */

@@ -13,6 +13,9 @@
 /* How often to check whether other servers' parts exist. */
 #define LOOK_NS (500 * WEFT_NS_PER_MS)
 
+/* So many parts without the others' are reported, and again after every UNMATCHED_AGAIN. */
+enum { UNMATCHED_MAX = 3, UNMATCHED_AGAIN = 16 };
+
 static const char *why_text(enum weft_cut_why why)
 {
     return why == WEFT_CUT_NO_MEMORY
@@ -161,6 +164,8 @@ static weft_status commit(struct weft_checkpoint *checkpoint, struct weft_error 
                                           .shards = checkpoint->config.shards,
                                           .first = checkpoint->config.first,
                                           .count = count,
+                                          .has_clock = true,
+                                          .clock = checkpoint->clock,
                                           .files = calloc(count, sizeof(*manifest.files))};
     if (manifest.files == NULL) {
         return weft_fail(error, WEFT_NOMEM, "no memory for a manifest");
@@ -198,6 +203,19 @@ static void retry_differently(struct weft_checkpoint *checkpoint)
         weft_min_u64(checkpoint->patience_ns * 2, WEFT_CHECKPOINT_PATIENCE_MAX_NS);
 }
 
+/* This process commits its parts, but none of these checkpoints becomes valid. */
+static void say_unmatched(struct weft_checkpoint *checkpoint)
+{
+    uint32_t count = ++checkpoint->unmatched;
+    if (!weft_checkpoint_has_all(checkpoint) &&
+        (count == UNMATCHED_MAX || count % UNMATCHED_AGAIN == 0)) {
+        weft_node_warn(&checkpoint->config.log,
+                       "the last %u checkpoints of this server are not valid, because parts of "
+                       "other servers are missing; the newest valid one is %" PRIu64 " (0 = none)",
+                       count, checkpoint->newest);
+    }
+}
+
 /* The last shard has passed its last record. */
 static void finish(struct weft_checkpoint *checkpoint)
 {
@@ -229,6 +247,7 @@ static void finish(struct weft_checkpoint *checkpoint)
         "checkpoint %" PRIu64 ": clock %u, %" PRIu64 " rows%s, %" PRIu64 " bytes in %.3f s",
         checkpoint->number, clock, rows, checkpoint->base == 0 ? "" : " that changed",
         bytes_on_disk(checkpoint), (double)(end_ns - checkpoint->begun_ns) / (double)WEFT_NS_PER_S);
+    say_unmatched(checkpoint);
     pthread_mutex_lock(&checkpoint->lock);
     checkpoint->next_ns =
         checkpoint->every_ns > 0 ? weft_time_add(end_ns, checkpoint->every_ns) : end_ns;
@@ -319,9 +338,13 @@ static void look_for_others(struct weft_checkpoint *checkpoint)
                        "%s; no checkpoint is known to be valid until that is repaired", error.text);
     }
     checkpoint->log_said = !is_read;
-    if (!is_read || replaced || !checkpoint->set_pending ||
-        weft_ckpt_history_newest(weft_ckpt_log_history(checkpoint->log), UINT64_MAX) <
-            checkpoint->kept) {
+    if (!is_read || replaced || !checkpoint->set_pending) {
+        return;
+    }
+    uint64_t newest = weft_ckpt_history_newest(weft_ckpt_log_history(checkpoint->log), UINT64_MAX);
+    checkpoint->unmatched = newest == checkpoint->newest ? checkpoint->unmatched : 0;
+    checkpoint->newest = newest;
+    if (newest < checkpoint->kept) {
         return;
     }
     checkpoint->set_pending = false;

@@ -33,6 +33,9 @@ tap_run "two epochs with deltas succeed" train --epochs 2 --servers 2 --checkpoi
 tap_like "it prints each checkpoint" "$(cat "$tap_tmp/run.out")" \
     '^server 1: checkpoint [0-9]*: clock [0-9]*, [0-9]* rows that changed, [0-9]* bytes'
 tap_like "it prints the last checkpoint" "$(cat "$tap_tmp/run.out")" '^server 0: checkpoint 96: clock 96'
+tap_is "both manifests have the clock of the order" "$(for record in "$dir"/log/0*; do
+    jq -r 'select(.number == 96 and .files) | .clock' "$record"
+done | tr '\n' ' ')" "96 96 "
 # Expected on a fast enough machine: 20 is full, 40 and 60 are deltas of it, 80 is full, 96 is a
 # delta of it; 96, 80, 60 and the parts that 60 is based on are kept. On a slow machine some of them are
 # not written, so the number of files varies.
@@ -153,6 +156,26 @@ kill -9 "$(sed -n 's/^worker 1: pid //p' "$tap_tmp/log")"
 wait "$train" || true
 tap_like "after the failure of a worker the server writes and reports its last checkpoint" "$(cat "$tap_tmp/log")" \
     '^server 0: checkpoint [0-9]*: '
+# ---- two servers that write into different directories: no checkpoint becomes valid ----
+apart() {
+    : >"$tap_tmp/apart.$1"
+    "$WEFT_BIN" server --security none --port 0 --shards 2 --shard-base "$1" --checkpoint "$tap_tmp/apart$1" \
+        --checkpoint-every 2 >"$tap_tmp/apart.$1" 2>&1 &
+    server=$!
+    tap_until grep -q "^shard $1" "$tap_tmp/apart.$1"
+    port=$(sed -n "s/^shard $1 .*:\([0-9]*\)\$/\1/p" "$tap_tmp/apart.$1")
+}
+apart 0
+first=$server
+list=127.0.0.1:$port
+apart 1
+"$WEFT_BIN" worker --security none --servers "$list,127.0.0.1:$port" --data "$data" --workers 1 \
+    --epochs 10000 >"$tap_tmp/worker" 2>&1 &
+worker=$!
+tap_run "a server warns that parts of other servers are missing" tap_until grep -q \
+    'the last 3 checkpoints of this server are not valid, .* the newest valid one is 0' "$tap_tmp/apart.0"
+kill -9 "$worker" "$first" "$server"
+wait "$worker" "$first" "$server" 2>/dev/null || true
 
 # ---- damaged ----
 newest=$(find "$dir" -maxdepth 1 -name '*.safetensors' | sort | tail -n 1)

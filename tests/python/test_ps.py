@@ -748,6 +748,7 @@ class Checkpoints(unittest.TestCase):
             with open(log[3]) as file:
                 record = json.load(file)
             self.assertEqual((record["version"], record["base"]), (3, record["number"] - 1))
+            self.assertEqual(record["clock"], 0)
             with Servers(shards=1, workers=1, arguments=[*arguments, "--restore"]) as servers:
                 with servers.connect(peer_timeout_ns=60 * 10**9) as ps:
                     np.testing.assert_array_equal(ps.table(**options).pull(ids).ravel(), there)

@@ -168,8 +168,13 @@ static struct weft_ckpt_log *claim(uint64_t process, uint64_t restored)
 static uint32_t commit(struct cluster *c, struct weft_ckpt_log *log, uint64_t number, uint64_t base)
 {
     struct weft_ckpt_file files[SHARDS];
-    struct weft_ckpt_manifest manifest = {
-        .number = number, .base = base, .shards = SHARDS, .count = SHARDS, .files = files};
+    struct weft_ckpt_manifest manifest = {.number = number,
+                                          .base = base,
+                                          .shards = SHARDS,
+                                          .count = SHARDS,
+                                          .has_clock = true,
+                                          .clock = (uint32_t)number,
+                                          .files = files};
     uint32_t partials = 0;
     bool may_count;
     for (uint32_t s = 0; s < SHARDS; s++) {
@@ -177,6 +182,7 @@ static uint32_t commit(struct cluster *c, struct weft_ckpt_log *log, uint64_t nu
                                                     .number = number,
                                                     .base = base,
                                                     .claim = weft_ckpt_log_mine(log)->serial,
+                                                    .cut = 100 + number,
                                                     .shard = s,
                                                     .shards = SHARDS};
         partials += write_data(c, &place, &files[s]);

@@ -120,9 +120,10 @@ static inline bool rig_commit(struct cluster *c, struct weft_ckpt_log *log, uint
                                           .shards = claim->shards,
                                           .first = claim->first,
                                           .count = claim->count,
+                                          .has_clock = clock != UINT32_MAX,
+                                          .clock = clock == UINT32_MAX ? 0 : clock,
                                           .files = files};
     bool may_count;
-    (void)clock;
     assert_true(claim->count <= 8);
     for (uint32_t i = 0; i < claim->count; i++) {
         const struct weft_checkpoint_place place = {.directory = rig_folder,
