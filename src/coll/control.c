@@ -205,7 +205,7 @@ static void send_ask(struct weft_coll *c, uint32_t group, uint32_t rank)
         return;
     }
     struct weft_coll_failure f = {.group = group, .op = op->number, .entered = op->overdue};
-    f.called[0] = c->group[group].history[op->number % HISTORY];
+    f.called[0] = weft_coll_descriptor_of(&c->group[group], &op->call);
     m->ask = !send_note(c, rank, WHAT_ASK, &f);
 }
 

@@ -972,6 +972,56 @@ static void test_many_ahead(void **state)
     rig_free(r);
 }
 
+static void *begin_sum(struct rig *r, uint32_t rank, uint32_t count, float *vector)
+{
+    struct weft_coll_call call = {
+        .count = count, .in = vector, .out = vector, .timeout_ns = WEFT_NEVER};
+    size_t bytes = weft_coll_work_bytes(r->coll[rank], &call);
+    call.work = aligned_alloc(64, (bytes + 64) / 64 * 64);
+    assert_int_equal(weft_coll_begin(r->coll[rank], &call, r->net->now_ns), WEFT_OK);
+    weft_coll_progress(r->coll[rank], r->net->now_ns);
+    return call.work;
+}
+
+/* Rank 1 has begun 100 operations when it queries about the first ones, more than the history of a
+ * group has: the query contains the descriptor of that operation, so rank 0, which has called the
+ * same, sees no mismatch. Rank 2 is late. */
+static void test_late_with_many_open(void **state)
+{
+    enum { RANKS = 3, OPS = 100, STEPS = 3, LEAST = 500 };
+    static const uint32_t begun[STEPS][RANKS] = {{40, 20, 0}, {40, OPS, 0}, {OPS, OPS, OPS}};
+    static float vector[RANKS][OPS][LEAST + OPS];
+    (void)state;
+    struct weft_coll_config config = rig_config(RANKS);
+    config.ops_max = 256;
+    config.small_bytes = 0; /* rank 1 waits for the slice of rank 0, which waits for rank 2 */
+    struct rig *r = rig_new_with(&config, 6);
+    void *work[RANKS][OPS];
+    uint32_t next[RANKS] = {0};
+    for (uint32_t step = 0; step < STEPS; step++) {
+        for (uint32_t k = 0; k < RANKS; k++) {
+            for (; next[k] < begun[step][k]; next[k]++) {
+                uint32_t i = next[k];
+                vector[k][i][0] = (float)(k + i);
+                work[k][i] = begin_sum(r, k, LEAST + i, vector[k][i]);
+            }
+        }
+        rig_run(r);
+        r->net->now_ns += 3 * WEFT_NS_PER_S / 2;
+        assert_true(step != 1 || weft_coll_deadline(r->coll[1]) <= r->net->now_ns);
+        rig_run(r);
+    }
+    for (uint32_t k = 0; k < RANKS; k++) {
+        assert_int_equal(weft_coll_failure(r->coll[k])->reason, WEFT_COLL_FINE);
+        assert_int_equal(r->done_count[k], OPS);
+        for (uint32_t i = 0; i < OPS; i++) {
+            assert_true(vector[k][i][0] == (float)(RANKS * i + 3));
+            free(work[k][i]);
+        }
+    }
+    rig_free(r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -999,6 +1049,7 @@ int main(void)
         cmocka_unit_test(test_ahead),
         cmocka_unit_test(test_longer_than_the_pool),
         cmocka_unit_test(test_many_ahead),
+        cmocka_unit_test(test_late_with_many_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
