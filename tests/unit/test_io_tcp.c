@@ -635,7 +635,7 @@ static void test_bad_data(void **state)
         bad[i] = good;
     }
     bad[0].tag = 8;    /* another tag in the second chunk */
-    bad[1].msg = 66;   /* beyond the window */
+    bad[1].msg = 65;   /* its place is not free */
     bad[2].msg = 0;    /* before the first */
     bad[3].chunk = 2;  /* beyond the grid */
     bad[4].total = 11; /* another grid */
@@ -1093,6 +1093,52 @@ static void test_paced(void **state)
     free(y);
 }
 
+/* Messages that the sender withdrew are never seen by the receiver: the next one may be more than a
+ * window ahead of the newest. */
+static void test_withdrawn(void **state)
+{
+    enum { WITHDRAWN = 70, ROUNDS = 2 };
+    (void)state;
+    struct ends ends;
+    ends_open(&ends, &tcp_none);
+    const struct weft_msgr msgr = ends.a.msgr;
+    float x[8] = {1, 2, 3, 4, 5, 6, 7, 8}, y[8];
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        struct weft_msg_send send = {.peer = ends.peer,
+                                     .base = x,
+                                     .total = 8,
+                                     .elem_bytes = 4,
+                                     .tag = 1,
+                                     .user = 1000 * (1 + round),
+                                     .held = true,
+                                     .deadline_ns = WEFT_NEVER};
+        for (int i = 0; i < WITHDRAWN; i++) {
+            uint64_t seq, now_ns = weft_clock_now_ns();
+            send.user++;
+            assert_int_equal(msgr.ops->send(msgr.self, &send, now_ns, &seq), WEFT_OK);
+            assert_int_equal(msgr.ops->withdraw(msgr.self, ends.peer, seq, now_ns), WEFT_OK);
+            nodes_await(&ends.a, &ends.b, WEFT_EVENT_SENT, send.user);
+        }
+        memset(y, 0, sizeof(y));
+        node_expect(&ends.b, (struct weft_msg_expect){.sink = WEFT_SINK_COPY,
+                                                      .tag = 1,
+                                                      .memory = (uint8_t *)y,
+                                                      .memory_bytes = sizeof(y),
+                                                      .user = round,
+                                                      .timeout_ns = WEFT_NEVER});
+        send.user = round;
+        send.held = false;
+        uint64_t seq;
+        assert_int_equal(msgr.ops->send(msgr.self, &send, weft_clock_now_ns(), &seq), WEFT_OK);
+        assert_int_equal(seq, (1 + round) * (WITHDRAWN + 1));
+        nodes_await(&ends.a, &ends.b, WEFT_EVENT_SENT, round);
+        assert_memory_equal(x, y, sizeof(y));
+    }
+    assert_int_equal(node_count(&ends.a, WEFT_EVENT_PEER_DOWN), 0);
+    assert_int_equal(node_count(&ends.b, WEFT_EVENT_PEER_DOWN), 0);
+    ends_close(&ends);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1107,6 +1153,7 @@ int main(void)
         cmocka_unit_test(test_no_descriptors), cmocka_unit_test(test_flipped_bits),
         cmocka_unit_test(test_tuning),         cmocka_unit_test(test_rto_min),
         cmocka_unit_test(test_ipv6),           cmocka_unit_test(test_paced),
+        cmocka_unit_test(test_withdrawn),
     };
     return cmocka_run_group_tests_name("io_tcp", tests, NULL, NULL);
 }

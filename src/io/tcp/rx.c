@@ -210,13 +210,14 @@ static void rx_chunk(struct weft_tcp *t, struct tcp_peer *p, struct tcp_rx *m,
     }
 }
 
-/* The full sequence number of msg: the one nearest to the newest. False: it is outside the sender's
- * window. */
+/* The full sequence number of msg: the one nearest to the newest. False: it is older than the
+ * sender's window. Messages that the sender withdrew are never seen, so a newer one may be any
+ * number ahead; rx_begin checks that its slot is free. */
 static bool rx_seq(const struct tcp_peer *p, uint32_t msg, uint64_t *seq_p)
 {
     int32_t ahead = (int32_t)(msg - (uint32_t)p->rx_seq);
     int64_t seq = (int64_t)p->rx_seq + ahead;
-    if (ahead <= -WEFT_MSGS_MAX || ahead > WEFT_MSGS_MAX || seq < 1) {
+    if (ahead <= -WEFT_MSGS_MAX || seq < 1) {
         return false;
     }
     *seq_p = (uint64_t)seq;
