@@ -494,7 +494,8 @@ static bool done_contradicts(const struct tx_msg *m, const struct weft_wire_done
             return true; /* DONE does not contain a chunk that was acknowledged */
         }
     }
-    if (weft_bits_count(m->done, m->chunks) != d->received) {
+    /* Nor may it contain chunks that were never sent: the first pass sends each once. */
+    if (weft_bits_count(m->done, m->chunks) != d->received || d->received > m->pass_next) {
         return true;
     }
     bool enough = m->chunks - d->received <= m->lost_max && !weft_core_critical_missing(m);

@@ -139,6 +139,35 @@ static void test_sender_deadline_is_short(void **state)
     free(got);
 }
 
+/* A DONE with more chunks than were sent, of a message of which nothing, or a part, was sent. */
+static void test_done_for_chunks_never_sent(void **state)
+{
+    struct pair *t = *state;
+    enum { FLOATS = 352 * 2000 };
+    float *values = floats_new(FLOATS);
+    struct weft_ep *ep = t->net.end[0].ep;
+    struct peer *p = inspect_peer(ep, t->peer_of_0);
+    for (uint32_t begun = 0; begun < 2; begun++) {
+        uint64_t seq = send_floats(t, values, FLOATS, 0);
+        struct tx_msg *m = &p->tx.msgs[seq & MSG_MASK];
+        if (begun) {
+            net_pump(&t->net);
+        }
+        assert_true(begun ? m->pass_next > 0 && m->pass_next < m->chunks : m->pass_next == 0);
+        struct weft_wire_done done = {.status = WEFT_DONE_COMPLETE,
+                                      .msg = (uint32_t)seq,
+                                      .chunks = m->chunks,
+                                      .received = m->chunks};
+        weft_core_done_recv(ep, p, &done, t->net.now_ns);
+        assert_int_equal(weft_ep_counters(ep)->bad_ack, 1 + begun);
+        assert_false(m->active);
+        run_for(t, WEFT_NS_PER_MS);
+        assert_int_equal(t->sent_count, 1 + begun);
+        assert_int_equal(t->sent.outcome, WEFT_MSG_UNKNOWN);
+    }
+    free(values);
+}
+
 static void refuse_chunk(struct pair *t, const struct weft_msg_event *ev)
 {
     if (ev->chunk % 2 == 0) {
@@ -517,6 +546,7 @@ int main(void)
         TEST(test_dead_peer_is_told),
         TEST(test_close_reaches_the_other_end),
         TEST(test_sender_deadline_is_short),
+        TEST(test_done_for_chunks_never_sent),
         TEST(test_hand_and_refuse),
         TEST(test_64_messages_then_again),
         TEST(test_idle_silences_the_other_end),
