@@ -37,6 +37,7 @@ weft_status weft_sched_service_new(const struct weft_sched_service_config *confi
     }
     service->config = *config;
     service->lapse_ns = WEFT_NEVER;
+    service->held_ns = WEFT_NEVER;
     service->conns = calloc(config->conns_max, sizeof(*service->conns));
     service->workers = calloc(WEFT_SCHED_WORKERS_MAX, sizeof(*service->workers));
     service->up = calloc(WEFT_SCHED_WORKERS_MAX, sizeof(*service->up));
@@ -279,6 +280,7 @@ static void begin_shard(struct weft_sched_service *service, uint32_t index, uint
         service_transfer_over(service, index, 0);
         shard->incarnation = incarnation;
         shard->taken = shard->opened = shard->closed = 0;
+        service->retry_held = true;
     }
 }
 
@@ -307,6 +309,7 @@ static void gone(struct weft_sched_service *service, enum weft_sched_role role, 
     bool *is_here = is_worker ? &service->workers[index].is_here : &service->shards[index].is_here;
     if (*is_here) {
         *is_here = false;
+        service->retry_held |= !is_worker;
         *(is_worker ? &service->counters.workers_here : &service->counters.shards_here) -= 1;
         service_note(service, what, role, index, WEFT_SCHED_OK);
     }
@@ -380,10 +383,7 @@ static void granted(struct weft_sched_service *service, const struct weft_planne
 {
     struct service_worker *w = &service->workers[d->worker];
     struct service_grant *grant = &w->grants[d->server];
-    if (w->state == UPDATE_WAITING) {
-        w->state = UPDATE_FLYING;
-        service->flying++;
-    }
+    service_fly(service, w);
     if (w->shares[d->server].bytes == 0) {
         (void)weft_planner_delivered(service->planner, d->transfer, now_ns);
         return;
@@ -420,9 +420,8 @@ static void granted_in_group(struct weft_sched_service *service,
                              const struct weft_planner_decision *d, uint64_t now_ns)
 {
     struct service_worker *w = &service->workers[d->worker];
-    service->flying += w->state == UPDATE_WAITING;
     w->is_regrouped |= w->state == UPDATE_FLYING && w->hop > 0;
-    w->state = UPDATE_FLYING;
+    service_fly(service, w);
     w->position = d->position;
     w->revision++;
     w->hop = 1 + d->to_host - service->aggregator_host;

@@ -124,6 +124,7 @@ struct service_shard {
     uint64_t taken;  /* all events of this incarnation up to this number are processed */
     uint64_t opened; /* as last reported */
     uint64_t closed;
+    uint32_t flying; /* updates in flight with bytes for it, of which it has not reported the end */
     uint64_t host;
     uint32_t host_index; /* in the planner */
     uint64_t down_bps;
@@ -152,6 +153,9 @@ struct weft_sched_service {
     bool has_sum_ppm[WEFT_PLANNER_WINDOW_MAX + 1];
     uint64_t batch_ns; /* a plan waits until then for further requests; 0 = it does not wait */
     uint32_t flying;
+    bool retry_held;   /* what decides about held updates has changed: the shards' counts of updates,
+                        * or which shards are connected */
+    uint64_t held_ns;  /* time at which a held update is refused, or earlier; WEFT_NEVER = none */
     uint32_t due_next; /* next connection for poll to examine */
     uint64_t lapse_ns; /* next time at which progress checks for expired workers */
 };
@@ -208,11 +212,14 @@ void service_read_admitted(struct weft_sched_service *service, uint32_t worker, 
 
 /* End the worker's update or read in the planner without a commit. */
 void service_forget_update(struct weft_sched_service *service, uint32_t worker, uint64_t now_ns);
+/* An update is granted, or has another grant. */
+void service_fly(struct weft_sched_service *service, struct service_worker *w);
 /* An update is over: commit it in the planner. */
 void service_commit(struct weft_sched_service *service, uint32_t worker, uint64_t now_ns);
 /* The shard's transfer to its replica is over, or is not requested any more. */
 void service_transfer_over(struct weft_sched_service *service, uint32_t shard, uint64_t now_ns);
-/* Pass held updates to the planner, or refuse them. */
+/* Pass held updates to the planner, or refuse them, if anything that decides about them has changed
+ * or their time is over. */
 void service_release_held(struct weft_sched_service *service, uint64_t now_ns);
 
 /* ---- service_rate.c -------------------------------------------------------------------------- */

@@ -58,6 +58,7 @@ static void tell_worker(struct weft_sched_service *service, uint32_t index, uint
         return;
     }
     revise_limited(w, now_ns);
+    const uint32_t before = rank(service, w->position); /* the same for all shards */
     for (uint32_t s = 0; s < service->config.shards; s++) {
         const struct service_grant *grant = &w->grants[s];
         const uint64_t wait_ns = grant->start_ns > now_ns ? grant->start_ns - now_ns : 0;
@@ -65,7 +66,7 @@ static void tell_worker(struct weft_sched_service *service, uint32_t index, uint
                                      * become shorter */
             plan->grants[plan->count++] = (struct weft_sched_grant){
                 .shard = s,
-                .rank = rank(service, w->position),
+                .rank = before,
                 .members = w->hop > 0 ? grant->members : 0,
                 .start_in_ns = weft_min_u64(wait_ns, latest_ns),
                 .rate_bps = grant->rate_bps};

@@ -14,9 +14,33 @@ static const uint64_t untold_ns = WEFT_NS_PER_S;
 
 /* ---- the end of an update -------------------------------------------------------------------- */
 
+/* Whether this shard still has to report the end of this update, which is in flight. */
+static bool is_open(const struct service_worker *w, uint32_t shard)
+{
+    return w->shares[shard].bytes > 0 && (w->closed >> shard & 1) == 0;
+}
+
+void service_fly(struct weft_sched_service *service, struct service_worker *w)
+{
+    if (w->state != UPDATE_WAITING) {
+        return;
+    }
+    w->state = UPDATE_FLYING;
+    service->flying++;
+    service->retry_held = true;
+    for (uint32_t s = 0; s < service->config.shards; s++) {
+        service->shards[s].flying += is_open(w, s);
+    }
+}
+
 static void end_flight(struct weft_sched_service *service, struct service_worker *w)
 {
-    service->flying -= w->state == UPDATE_FLYING;
+    const bool flew = w->state == UPDATE_FLYING;
+    service->flying -= flew;
+    service->retry_held |= flew;
+    for (uint32_t s = 0; flew && s < service->config.shards; s++) {
+        service->shards[s].flying -= is_open(w, s);
+    }
     w->state = UPDATE_NONE;
     w->untold_ns = WEFT_NEVER;
 }
@@ -51,13 +75,8 @@ void service_commit(struct weft_sched_service *service, uint32_t worker, uint64_
 static uint64_t distance(const struct weft_sched_service *service, uint32_t shard, uint64_t base)
 {
     const struct service_shard *at = &service->shards[shard];
-    uint64_t flying = 0, open = at->opened - at->closed;
-    for (uint32_t i = 0; i < service->config.workers; i++) {
-        const struct service_worker *other = &service->workers[i];
-        flying += other->state == UPDATE_FLYING && (other->closed >> shard & 1) == 0 &&
-                  other->shares[shard].bytes > 0;
-    }
-    uint64_t opened = at->opened + (flying > open ? flying - open : 0);
+    uint64_t open = at->opened - at->closed;
+    uint64_t opened = at->opened + (at->flying > open ? at->flying - open : 0);
     return base > opened ? WEFT_NEVER : opened - base;
 }
 
@@ -120,6 +139,7 @@ static void try_update(struct weft_sched_service *service, uint32_t worker, uint
         service->counters.refused_version++;
     } else {
         w->state = UPDATE_HELD;
+        service->held_ns = weft_min_u64(service->held_ns, weft_time_add(w->held_ns, hold_ns));
     }
     if (!was_held || w->state != UPDATE_HELD) {
         service_due(service, w->conn);
@@ -128,8 +148,14 @@ static void try_update(struct weft_sched_service *service, uint32_t worker, uint
 
 void service_release_held(struct weft_sched_service *service, uint64_t now_ns)
 {
+    if (!service->retry_held && now_ns < service->held_ns) {
+        return;
+    }
+    service->retry_held = false;
+    service->held_ns = WEFT_NEVER; /* those that stay held set it again */
     for (uint32_t i = 0; i < service->config.workers; i++) {
         if (service->workers[i].state == UPDATE_HELD) {
+            service->counters.retried++;
             try_update(service, i, now_ns);
         }
     }
@@ -257,6 +283,8 @@ static void take_event(struct weft_sched_service *service, uint32_t shard,
     if ((w->closed & bit) != 0) {
         return;
     }
+    service->shards[shard].flying -= is_open(w, shard);
+    service->retry_held = true;
     w->closed |= bit;
     w->norm_square =
         event->norm < 0 || w->norm_square < 0 ? -1 : w->norm_square + event->norm * event->norm;
@@ -315,6 +343,7 @@ static bool server_says(struct weft_sched_service *service, uint32_t shard,
         service->counters.events_lost += s->taken > 0 ? q->first - s->taken - 1 : 0;
         s->taken = q->first - 1;
     }
+    service->retry_held |= s->opened != q->opened || s->closed != q->closed;
     s->opened = q->opened;
     s->closed = q->closed;
     s->host = q->host;
@@ -375,6 +404,7 @@ static void heard(struct weft_sched_service *service, const struct weft_sched_re
         now_ns;
     if (!*is_here) {
         *is_here = true;
+        service->retry_held |= !is_worker;
         *(is_worker ? &service->counters.workers_here : &service->counters.shards_here) += 1;
         service_note(service, WEFT_SCHED_NOTE_JOINED, q->role, q->index, WEFT_SCHED_OK);
     }

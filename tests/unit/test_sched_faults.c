@@ -718,6 +718,69 @@ static void who_never_decides_is_not_waited_for(void **state)
     assert_int_equal(direct_after(WEFT_SCHED_WAITING, WEFT_SCHED_OK, 40 * s), 30 * s);
 }
 
+/* Updates whose base version no shard has reported yet: they are planned when the reports arrive,
+ * and refused if these do not arrive in time. Meanwhile nothing is tried again unless a report
+ * changes the counts. */
+static void held_updates_wait_for_reports(void **state)
+{
+    enum { LATE = WORKERS - 1 }; /* the worker whose base version no shard reaches */
+    (void)state;
+    struct weft_sched_service_config config;
+    struct weft_sched_service *service;
+    struct weft_sched_daemon *daemons[PROCESSES];
+    uint64_t now_ns = WEFT_NS_PER_S;
+    weft_sched_service_config_default(&config);
+    config.life = 1;
+    config.workers = WORKERS;
+    config.shards = SHARDS;
+    assert_int_equal(weft_sched_service_new(&config, &service), WEFT_OK);
+    for (uint32_t p = 0; p < PROCESSES; p++) {
+        const bool is_worker = p < WORKERS;
+        daemons[p] = sched_daemon_of(p, WORKERS, SHARDS, WEFT_SCHED_ASP, WEFT_NEVER, 0);
+        weft_sched_daemon_connected(daemons[p], now_ns);
+        weft_sched_service_connected(service, p, is_worker ? WEFT_SCHED_WORKER : WEFT_SCHED_SERVER,
+                                     is_worker ? p : p - WORKERS, 1);
+        if (!is_worker) {
+            weft_sched_daemon_counts(daemons[p], 5, 5);
+        }
+    }
+    sched_exchange(service, daemons, PROCESSES, now_ns);
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        struct weft_sched_share shares[SHARDS];
+        for (uint32_t s = 0; s < SHARDS; s++) {
+            shares[s] = (struct weft_sched_share){.bytes = 1000, .base = w == LATE ? 100 : 9};
+        }
+        weft_sched_daemon_ask(daemons[w], 1, 1, shares, now_ns);
+    }
+    sched_exchange(service, daemons, PROCESSES, now_ns);
+    const struct weft_sched_service_counters *c = weft_sched_service_counters(service);
+    const uint64_t before = c->retried;
+    for (int i = 0; i < 100; i++) {
+        now_ns += WEFT_NS_PER_MS;
+        weft_sched_service_progress(service, now_ns);
+    }
+    assert_int_equal(c->retried, before);
+    assert_int_equal(c->updates, WORKERS);
+    for (uint32_t s = 0; s < SHARDS; s++) {
+        weft_sched_daemon_counts(daemons[WORKERS + s], 9, 9);
+    }
+    now_ns += 200 * WEFT_NS_PER_MS; /* the daemons report */
+    sched_exchange(service, daemons, PROCESSES, now_ns);
+    assert_int_equal(c->retried, before + WORKERS);
+    const struct weft_planner *planner = weft_sched_service_planner(service);
+    assert_int_equal(weft_planner_counters(planner)->updates, WORKERS - 1);
+    assert_int_equal(c->unplanned, 0);
+    assert_true(weft_sched_service_deadline(service) <= now_ns + 200 * WEFT_NS_PER_MS);
+    now_ns += 200 * WEFT_NS_PER_MS;
+    sched_exchange(service, daemons, PROCESSES, now_ns);
+    assert_int_equal(c->unplanned, 1);
+    assert_int_equal(c->refused_version, 1);
+    for (uint32_t p = 0; p < PROCESSES; p++) {
+        weft_sched_daemon_free(daemons[p]);
+    }
+    weft_sched_service_free(service);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -725,6 +788,7 @@ int main(void)
         cmocka_unit_test(faults),
         cmocka_unit_test(same_seed_same_run),
         cmocka_unit_test(who_never_decides_is_not_waited_for),
+        cmocka_unit_test(held_updates_wait_for_reports),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
