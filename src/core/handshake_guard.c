@@ -317,17 +317,23 @@ void weft_core_cookie_recv(struct weft_ep *ep, const struct weft_addr *from, con
 
 /* ---- UNKNOWN --------------------------------------------------------------------------------- */
 
-/* MAC over the name of the sender of UNKNOWN, so that an UNKNOWN of one server cannot end a
- * connection with another, and over the number of the packet that it answers, so that it cannot be
- * replayed. */
+static uint64_t unknown_incarnation(uint64_t incarnation)
+{
+    return incarnation & ~UINT64_C(0xffff); /* as much of it as UNKNOWN has */
+}
+
+/* MAC over the name and the incarnation of the sender of UNKNOWN, so that an UNKNOWN of one server,
+ * or of an earlier process of the same name, cannot end a connection with another, and over the
+ * number of the packet that it answers, so that it cannot be replayed. */
 static void unknown_mac(const struct weft_ep *ep, uint64_t name,
                         const struct weft_wire_unknown *unknown, uint8_t mac_p[WEFT_MAC_BYTES])
 {
-    uint8_t bytes[20];
+    uint8_t bytes[24];
     struct weft_writer w = weft_writer_make(bytes, sizeof(bytes));
     weft_write_u64(&w, name);
+    weft_write_u64(&w, unknown->incarnation);
     weft_write_u32(&w, unknown->connection_id);
-    weft_write_u64(&w, unknown->number);
+    weft_write_u32(&w, unknown->number);
     struct weft_crypto_span span = {bytes, sizeof(bytes)};
     mac_make(ep, ep->handshake_guard.unknown_key, &span, 1, mac_p);
 }
@@ -351,20 +357,13 @@ void weft_core_handshake_guard_unknown(struct weft_ep *ep, const struct weft_add
     }
     struct weft_wire_unknown unknown = {
         .connection_id = header->connection_id,
-        .number = header->number,
+        .number = (uint32_t)header->number,
+        .incarnation = unknown_incarnation(ep->config.incarnation),
     };
     unknown_mac(ep, ep->config.name, &unknown, unknown.mac);
     struct weft_writer w = reply_begin(ep, from);
     weft_wire_unknown_encode(&w, &unknown);
     ep->counters.unknown_sent += reply_end(ep, &w);
-}
-
-/* The sender of UNKNOWN knows only the low half of the number of a packet with a short header. */
-static uint64_t unknown_number(const struct peer *p, const struct weft_wire_unknown *unknown)
-{
-    bool half = unknown->number <= UINT32_MAX;
-    return half ? weft_core_number_near(p->recovery.pn_next - 1, (uint32_t)unknown->number)
-                : unknown->number;
 }
 
 /* An endpoint responds to any address, including its own. An attacker can therefore make it send an
@@ -376,17 +375,19 @@ static bool unknown_may_be_ours(const struct weft_ep *ep, const struct peer *p)
     return p->conn.name != 0 && p->conn.name == ep->config.name;
 }
 
-/* The peer to whose packet an UNKNOWN is the reply, before its MAC is verified; NULL = none. An
- * UNKNOWN for an acknowledged packet is ignored: the peer had the connection when it
- * acknowledged. */
+/* The peer to whose packet an UNKNOWN is the reply, before its MAC is verified; NULL = none. It is
+ * from the peer's process, which has dropped the connection, or from a later one that has taken its
+ * place; not from an earlier one. An UNKNOWN for an acknowledged packet is ignored: the peer had
+ * the connection when it acknowledged. */
 static struct peer *unknown_find(struct weft_ep *ep, const struct weft_addr *from,
                                  const struct weft_wire_unknown *unknown)
 {
     for (uint32_t i = 0; i < ep->peers_used; i++) {
         struct peer *p = &ep->peers[i];
-        uint64_t number = unknown_number(p, unknown);
+        uint64_t number = weft_core_number_near(p->recovery.pn_next - 1, unknown->number);
         if (p->conn.state == PEER_OPEN && p->sec.mode != WEFT_MODE_NONE &&
             p->conn.remote_id == unknown->connection_id && addr_equal(&p->conn.addr, from) &&
+            unknown->incarnation >= unknown_incarnation(p->conn.incarnation) &&
             !unknown_may_be_ours(ep, p) && number > p->recovery.pn_acked_largest &&
             number < p->recovery.pn_next) {
             return p;

@@ -154,9 +154,13 @@ weft_status weft_wire_unknown_decode(const void *bytes, size_t count,
 {
     struct weft_reader r = weft_reader_make(bytes, count);
     struct weft_wire_unknown u = {0};
-    bool mine = short_head(&r, WEFT_CLASS_UNKNOWN);
+    uint8_t first = weft_read_u8(&r);
+    uint8_t reserved = weft_read_u8(&r);
+    uint64_t high = weft_read_u16(&r);
     u.connection_id = weft_read_u32(&r);
-    u.number = weft_read_u64(&r);
+    u.number = weft_read_u32(&r);
+    u.incarnation = high << 48 | (uint64_t)weft_read_u32(&r) << 16;
+    bool mine = first == first_byte(WEFT_CLASS_UNKNOWN) && reserved == 0;
     read_into(&r, u.mac, sizeof(u.mac));
     if (r.bad || weft_reader_left(&r) != 0 || !mine) {
         return WEFT_PROTO;
@@ -200,9 +204,12 @@ void weft_wire_cookie_encode(struct weft_writer *w, const struct weft_wire_cooki
 
 void weft_wire_unknown_encode(struct weft_writer *w, const struct weft_wire_unknown *unknown)
 {
-    short_head_write(w, WEFT_CLASS_UNKNOWN);
+    weft_write_u8(w, first_byte(WEFT_CLASS_UNKNOWN));
+    weft_write_u8(w, 0);
+    weft_write_u16(w, (uint16_t)(unknown->incarnation >> 48));
     weft_write_u32(w, unknown->connection_id);
-    weft_write_u64(w, unknown->number);
+    weft_write_u32(w, unknown->number);
+    weft_write_u32(w, (uint32_t)(unknown->incarnation >> 16));
     weft_write_bytes(w, unknown->mac, sizeof(unknown->mac));
 }
 

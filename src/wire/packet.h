@@ -137,7 +137,8 @@ struct weft_wire_cookie {
 
 struct weft_wire_unknown {
     uint32_t connection_id; /* connection id and number of the packet of an unknown connection */
-    uint64_t number;
+    uint32_t number;        /* low half */
+    uint64_t incarnation;   /* of the sender; the low 16 bits are not sent, and zero */
     uint8_t mac[WEFT_MAC_BYTES];
 };
 

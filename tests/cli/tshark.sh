@@ -144,7 +144,7 @@ bad "PADDING that is not zero" "${head}00060a0003000001"
 bad "AUTH without room for a tag" "2102000000000001$(printf '%016x' 9)000104"
 bad "HELLO too short" "28$(printf '%0198d' 0)"
 good "REFUSED of another version" "1c01020000000007"
-good "UNKNOWN with a number" "2b000000""00000007""0000000000000009""$tag"
+good "UNKNOWN with a number and an incarnation" "2b005152""00000007""00000009""53545556""$tag"
 echo "$data" | sed 's/^20/10/' | text | text2pcap -q -u 7700,7700 - version.pcap 2>/dev/null
 tap_is "a packet of another version is recognised" "$(frames version.pcap weft.other_version)" 1
 

@@ -199,7 +199,8 @@ static void answers(struct golden *g)
 {
     uint8_t bytes[WEFT_COOKIE_BYTES];
     struct weft_wire_cookie cookie = {.connection_id = 0xc1c2c3c4};
-    struct weft_wire_unknown unknown = {.connection_id = 0xc1c2c3c4, .number = 0x3132333435363738};
+    struct weft_wire_unknown unknown = {.connection_id = 0xc1c2c3c4, .number = 0x31323334,
+                                        .incarnation = 0x5152535455560000};
     fill(cookie.cookie, sizeof(cookie.cookie), 0x40);
     fill(cookie.mac, sizeof(cookie.mac), 0xb0);
     fill(unknown.mac, sizeof(unknown.mac), 0xb0);

@@ -744,6 +744,30 @@ static void unknown_of_ones_own_name_is_no_proof(void **state)
     }
 }
 
+/* Two jobs with one key have a server of the same name each. An observer forwards the client's last
+ * packet to the other server, and its UNKNOWN to the client, which accepts it only from a process
+ * that may have taken the place of its server: not from one that started earlier. */
+static void unknown_of_an_earlier_process_is_no_proof(void **state)
+{
+    (void)state;
+    static const uint64_t started = UINT64_C(1) << 62, ms = UINT64_C(1) << 22;
+    for (uint64_t earlier = 0; earlier < 2; earlier++) {
+        struct net *net = net_new(WEFT_MODE_AUTH, WEFT_MODE_AUTH);
+        open_named(net, 0, 7, started);
+        open_named(net, 1, 8, started);
+        weft_peer peer = net_connect(net, 0, 1);
+        net_run(net, 10 * WEFT_NS_PER_MS);
+        transfer(net, peer);
+        open_named(net, 1, 8, earlier ? started - ms : started + ms);
+        data_make();
+        net_message(net, 0, peer, 1, source, BYTES, memory);
+        net_run(net, 10 * WEFT_NS_PER_MS);
+        assert_true(net_counters(net, 1)->unknown_sent > 0);
+        assert_int_equal(net->end[0].downs, earlier ? 0 : 1);
+        net_free(net);
+    }
+}
+
 /* A standby process never sends UNKNOWN: it has the name of the active one, whose connections it
  * does not know. */
 static void a_standby_says_unknown_when_it_serves(void **state)
@@ -1000,6 +1024,7 @@ int main(void)
         cmocka_unit_test(a_restarted_server_says_unknown),
         cmocka_unit_test(unknown_is_believed_only_from_a_key_holder_about_news),
         cmocka_unit_test(unknown_of_ones_own_name_is_no_proof),
+        cmocka_unit_test(unknown_of_an_earlier_process_is_no_proof),
         cmocka_unit_test(a_standby_says_unknown_when_it_serves),
         cmocka_unit_test(unknown_answers_nothing_short_known_or_in_clear),
         cmocka_unit_test(a_new_session_replaces_the_old_one_at_its_first_packet),

@@ -129,6 +129,10 @@ local f = {
     key_id = ProtoField.uint16("weft.key_id", "Key id", base.HEX),
     own_connection = ProtoField.uint32("weft.own_connection", "Own connection id", base.HEX),
     incarnation = ProtoField.uint64("weft.incarnation", "Incarnation", base.HEX),
+    incarnation_high =
+        ProtoField.uint16("weft.incarnation_high", "Incarnation, bits 63 to 48", base.HEX),
+    incarnation_middle =
+        ProtoField.uint32("weft.incarnation_middle", "Incarnation, bits 47 to 16", base.HEX),
     name = ProtoField.uint64("weft.name", "Name", base.HEX),
     open_from = ProtoField.uint64("weft.open_from", "Open from"),
     clock = ProtoField.uint32("weft.clock", "Clock (64 ns)"),
@@ -630,7 +634,8 @@ local LAYOUTS = {
             { f.unscheduled, 2 }, { f.packet_max, 2 }, { f.reserved, 4 }, { f.ephemeral, 32 },
             { f.tag, 16 }, { f.mac, 16 } },
     [10] = { { f.reserved, 3 }, { f.connection, 4 }, { f.cookie, 16 }, { f.mac, 16 } },
-    [11] = { { f.reserved, 3 }, { f.connection, 4 }, { f.number, 8 }, { f.mac, 16 } },
+    [11] = { { f.reserved, 1 }, { f.incarnation_high, 2 }, { f.connection, 4 }, { f.number, 4 },
+             { f.incarnation_middle, 4 }, { f.mac, 16 } },
     [12] = { { f.refusal, 1 }, { f.refused_mode, 1 }, { f.reserved, 1 }, { f.connection, 4 } },
 }
 
