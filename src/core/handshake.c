@@ -99,7 +99,8 @@ void weft_core_hello_recv(struct weft_ep *ep, const struct weft_addr *from, cons
         ep->counters.bad_packet++;
         return;
     }
-    if (!weft_core_handshake_guard_hello(ep, from, &hello, bytes, now_ns)) {
+    if (!weft_core_handshake_guard_hello(ep, from, &hello, bytes, now_ns) ||
+        !weft_core_handshake_guard_search(ep, from, &hello, now_ns)) {
         return;
     }
     struct peer *p = hello_find(ep, from, &hello);

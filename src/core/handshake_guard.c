@@ -3,7 +3,8 @@
  * A HELLO is checked in this order, cheapest first: mode, job key, MAC (one HMAC, no DH); then, if
  * many handshakes are in progress, a cookie that validates its address. Only then is a peer
  * allocated and DH computed. An attacker without the key thus costs one HMAC per packet, and copies
- * of a valid HELLO from spoofed addresses fill at most half_open_max peers.
+ * of a valid HELLO from spoofed addresses fill at most half_open_max peers. The searches of the
+ * table for them are limited in the same way.
  *
  * Replies outside of connections are never longer than the packet that causes them, and are
  * rate-limited (COOKIE only by the queue: it is a third as long as HELLO). They wait in a short
@@ -29,6 +30,8 @@ enum {
     UNKNOWNS_TAKEN_PER_S = 1000, /* each costs a search of the table */
     UNKNOWNS_TAKEN_BURST = 1000,
     HELLOS_BURST = 64,
+    SEARCHES_PER_S = 1000, /* searches of the table for a HELLO without a valid cookie */
+    SEARCHES_BURST = 1000,
 };
 
 static void key_derive(const struct weft_ep *ep, const char *label, uint8_t key_p[WEFT_HASH_BYTES])
@@ -273,6 +276,18 @@ static bool under_load(struct weft_ep *ep, uint64_t now_ns)
     return full || half_open >= most ||
            !bucket_take(&ep->handshake_guard.hellos, ep->config.hello_rate_max, HELLOS_BURST,
                         now_ns);
+}
+
+bool weft_core_handshake_guard_search(struct weft_ep *ep, const struct weft_addr *from,
+                                      const struct weft_wire_hello *hello, uint64_t now_ns)
+{
+    if (hello->mode == WEFT_MODE_NONE ||
+        bucket_take(&ep->handshake_guard.searches, SEARCHES_PER_S, SEARCHES_BURST, now_ns) ||
+        cookie_valid(ep, from, hello, now_ns)) {
+        return true;
+    }
+    cookie_send(ep, from, hello, now_ns);
+    return false;
 }
 
 bool weft_core_handshake_guard_admit(struct weft_ep *ep, const struct weft_addr *from,

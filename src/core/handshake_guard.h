@@ -37,6 +37,7 @@ struct handshake_guard {
     uint8_t cookie_secret[2][WEFT_HASH_BYTES]; /* current, previous */
     uint64_t cookie_ns;                        /* when the current one was generated; 0 = never */
     struct bucket hellos;
+    struct bucket searches;
     struct bucket unknowns;
     struct bucket unknowns_taken;
     struct bucket refusals;
@@ -56,6 +57,9 @@ bool weft_core_handshake_guard_mac_valid(const struct weft_ep *ep, const uint8_t
 bool weft_core_handshake_guard_hello(struct weft_ep *ep, const struct weft_addr *from,
                                      const struct weft_wire_hello *hello, const uint8_t *bytes,
                                      uint64_t now_ns);
+/* Whether to search the table for the peer of a HELLO. False: a COOKIE is sent. */
+bool weft_core_handshake_guard_search(struct weft_ep *ep, const struct weft_addr *from,
+                                      const struct weft_wire_hello *hello, uint64_t now_ns);
 /* Whether the HELLO may open a peer. False: a COOKIE is sent, and HELLO must be repeated with
  * it. */
 bool weft_core_handshake_guard_admit(struct weft_ep *ep, const struct weft_addr *from,

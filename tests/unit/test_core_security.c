@@ -511,6 +511,37 @@ static void a_flood_of_hellos_grows_nothing(void **state)
     net_free(net);
 }
 
+/* Each HELLO without a cookie costs a search of the table. With too many of them even a
+ * retransmission needs a cookie first. */
+static void copies_of_a_hello_are_not_all_searched_for(void **state)
+{
+    (void)state;
+    enum { COPIES = 1500, SEARCHES = 1000 };
+    struct net *net = net_new(WEFT_MODE_AUTH, WEFT_MODE_AUTH);
+    struct flood f = {0};
+    net->keep = true;
+    net->tap = cut_to_server_tap;
+    net_connect(net, 0, 1);
+    net_run(net, 2 * WEFT_NS_PER_MS);
+    net->keep = false;
+    const struct net_datagram *hello = &net->kept[0];
+    assert_int_equal(hello->data[0] & 15, WEFT_CLASS_HELLO);
+    assert_int_equal(half_open(net->end[1].ep), 1);
+    net->tap = flood_tap;
+    net->tap_arg = &f;
+    uint64_t before = net_counters(net, 1)->cookies_sent;
+    for (uint32_t i = 0; i < COPIES; i++) { /* from the true address: the search finds the peer */
+        net_deliver(net, &net->end[1], &net->end[0].addr, hello->data, hello->bytes);
+        net_run(net, 1000);
+    }
+    uint64_t cookies = net_counters(net, 1)->cookies_sent - before;
+    assert_in_range(cookies, COPIES - SEARCHES - 10, COPIES - SEARCHES + 10);
+    net_run(net, 10 * WEFT_NS_PER_MS); /* with the cookie the handshake succeeds nevertheless */
+    assert_int_equal(net->end[0].ups, 1);
+    assert_int_equal(net->end[1].ups, 1);
+    net_free(net);
+}
+
 /* A job starts: 64 HELLOs in one batch, and a cookie is demanded of all. */
 static void a_batch_of_hellos_is_answered_as_a_whole(void **state)
 {
@@ -1017,6 +1048,7 @@ int main(void)
         cmocka_unit_test(repeated_hellos_make_one_session),
         cmocka_unit_test(another_hello_of_the_same_name_changes_nothing),
         cmocka_unit_test(a_flood_of_hellos_grows_nothing),
+        cmocka_unit_test(copies_of_a_hello_are_not_all_searched_for),
         cmocka_unit_test(a_batch_of_hellos_is_answered_as_a_whole),
         cmocka_unit_test(a_full_table_never_gives_up_a_live_peer),
         cmocka_unit_test(the_unproven_make_room_first),
