@@ -24,7 +24,8 @@ void weft_coll_box_config_default(struct weft_coll_box_config *config_p)
 
 static struct weft_coll_call setup_call(struct weft_coll_box *b)
 {
-    return weft_coll_box_all_reduce(WEFT_COLL_I64, WEFT_COLL_MAX, &b->epoch_in, &b->epoch_out, 1);
+    return weft_coll_box_all_reduce(WEFT_COLL_I64, WEFT_COLL_MAX, b->setup_in, b->setup_out,
+                                    BOX_SETUP);
 }
 
 static bool work_init(struct weft_coll_box *b, struct weft_coll_call call, void **work_p)
@@ -379,6 +380,7 @@ static void own_done(struct weft_coll_box *b, const struct weft_coll_done *done,
     switch (what) {
     case WHAT_SETUP:
         if (good) {
+            b->epoch = weft_coll_box_epoch_of(-b->setup_out[1], b->setup_out[0]);
             weft_coll_box_epoch(b, now_ns);
             trial_begin(b, now_ns);
         }
@@ -562,7 +564,8 @@ static bool advance(struct weft_coll_box *b, uint64_t now_ns)
             return false;
         }
         b->state = WEFT_COLL_BOX_SETUP;
-        b->epoch_in = weft_coll_box_clock(b, now_ns);
+        b->setup_in[0] = weft_coll_box_clock(b, now_ns);
+        b->setup_in[1] = -b->setup_in[0];
         (void)weft_coll_box_post(b, WHAT_SETUP, b->head, setup_call(b), b->setup_work,
                                  queue_deadline(b), now_ns);
         return true;

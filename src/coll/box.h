@@ -70,7 +70,8 @@ struct weft_coll_box_config {
     uint64_t retry_ns;        /* a box that has failed is tried again after this time, or more, at
                                * most once a second; NEVER = it is not */
     uint32_t epoch;           /* this rank's clock in seconds, at epoch_ns. The latest clock of all
-                               * ranks is the epoch, at the first vector and at each later trial */
+                               * ranks, but at most a minute after the earliest, is the epoch, at
+                               * the first vector and at each later trial */
     uint64_t epoch_ns;        /* as now_ns of the calls below */
     uint64_t nonce;           /* random, for the trial */
 };

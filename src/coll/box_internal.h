@@ -12,6 +12,7 @@
 
 enum {
     BOX_ELEMENT_BYTES = 4,
+    BOX_SETUP = 2,   /* numbers of SETUP */
     BOX_VERDICT = 3, /* numbers of AGREE and RETRY */
 };
 
@@ -111,7 +112,8 @@ struct weft_coll_box {
     struct weft_coll_done *other; /* (others_max,): done operations of others, a ring */
     uint32_t others_max, other_at, others;
     uint32_t done_head, done_tail; /* entries */
-    int64_t epoch_in, epoch_out;
+    int64_t setup_in[BOX_SETUP], setup_out[BOX_SETUP];
+    uint32_t epoch; /* the ranks have agreed on it last */
     int64_t verdict_in[BOX_VERDICT], verdict_out[BOX_VERDICT];
     void *setup_work, *enter_work, *agree_work;
     uint8_t *trial; /* in, sums, expected */
@@ -127,6 +129,15 @@ static inline uint64_t trial_count(const struct weft_coll_box *b)
 static inline uint64_t trial_bytes(const struct weft_coll_box *b)
 {
     return trial_count(b) * BOX_ELEMENT_BYTES;
+}
+
+/* The epoch that follows from the earliest and the latest clock of the ranks: the latest, but at
+ * most a minute after the earliest. A box forgets no epoch, so one rank with a wrong clock would
+ * make it useless for all later jobs until their clocks have reached that one. */
+static inline uint32_t weft_coll_box_epoch_of(int64_t earliest, int64_t latest)
+{
+    int64_t limit = earliest + 60;
+    return (uint32_t)(latest < limit ? latest : limit);
 }
 
 /* This rank's clock, in seconds. */

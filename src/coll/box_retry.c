@@ -8,7 +8,8 @@
  * that has left. The next step, and what is behind it, is held back until this one's operation is
  * done: then all ranks know its outcome.
  *
- *     WAIT    all_reduce (min) of "my pause is over" and of this rank's epoch, negative
+ *     WAIT    all_reduce (min) of "my pause is over" and of this rank's clock, negative and
+ *             positive
  *     BEGIN   the trial begins: the link sums its numbers, in the new epoch; all_reduce of the same
  *             numbers
  *     TRIAL   all_reduce (min) of the trial's outcome; any rank that has none yet: the next step
@@ -65,7 +66,7 @@ static void begin_pause(struct weft_coll_box *b, uint64_t used_ns, uint64_t lost
 void weft_coll_box_epoch(struct weft_coll_box *b, uint64_t now_ns)
 {
     b->retry.epoch_ns = now_ns;
-    b->config.link.epoch(b->config.link.self, (uint32_t)b->epoch_out);
+    b->config.link.epoch(b->config.link.self, b->epoch);
 }
 
 void weft_coll_box_off(struct weft_coll_box *b, enum weft_coll_box_reason reason, uint64_t now_ns)
@@ -162,11 +163,9 @@ static void ask(struct weft_coll_box *b, uint32_t i, uint64_t now_ns)
         trial_begin(b, now_ns);
     } else if (r->state == RETRY_WAIT) {
         bool due = now_ns >= r->due_ns && b->summing == BOX_NONE;
-        uint32_t after = (uint32_t)b->epoch_out + 1;
-        uint32_t epoch = weft_coll_box_clock(b, now_ns);
         b->verdict_in[0] = due;
-        b->verdict_in[1] = -(int64_t)((int32_t)(epoch - after) > 0 ? epoch : after);
-        b->verdict_in[2] = 0;
+        b->verdict_in[2] = weft_coll_box_clock(b, now_ns);
+        b->verdict_in[1] = -b->verdict_in[2];
     } else {
         b->verdict_in[0] = outcome(b);
         b->verdict_in[1] = b->verdict_in[2] = 0;
@@ -185,7 +184,8 @@ static void answered(struct weft_coll_box *b, uint64_t now_ns)
     struct retry *r = &b->retry;
     const int64_t *v = b->verdict_out;
     if (r->state == RETRY_WAIT && v[0] != 0) {
-        b->epoch_out = (uint32_t)-v[1];
+        uint32_t after = b->epoch + 1, epoch = weft_coll_box_epoch_of(v[2], -v[1]);
+        b->epoch = (int32_t)(epoch - after) > 0 ? epoch : after;
         weft_coll_box_epoch(b, now_ns);
         r->state = RETRY_BEGIN;
     } else if (r->state == RETRY_TRIAL && v[0] == WEFT_COLL_BOX_REASONS) {

@@ -90,6 +90,7 @@ static struct rig {
     uint64_t fault_ns;
     uint64_t back_ns; /* a box that has died is back, one that lied does not any more */
     uint64_t flap_ns;
+    uint32_t ahead_s; /* of the clock of rank 0 */
     bool was_dead;
     bool faulty; /* the fault has happened */
     struct weft_agg_box box;
@@ -361,7 +362,7 @@ static void open_rank(uint32_t r, const struct weft_coll_config *common)
     box.bytes_min = 4 * COUNT_BOXED;
     box.silence_ns = rig.silence_ns;
     box.retry_ns = rig.retry_ns;
-    box.epoch = EPOCH - r; /* the latest is used */
+    box.epoch = EPOCH - r + (r == 0 ? rig.ahead_s : 0); /* the latest is used */
     box.epoch_ns = *now();
     box.nonce = seed * 100 + r;
     config.settings = weft_coll_box_settings(&box, JOB);
@@ -898,6 +899,29 @@ static void test_epoch_is_of_the_first_vector(void **state)
     }
 }
 
+/* One rank's clock is a year ahead, or ten seconds: the box's epoch is at most a minute after the
+ * other ranks' clocks, so it is of use to the next job that begins later than that; also after a
+ * later trial. */
+static void test_a_wrong_clock_does_not_outlive_its_job(void **state)
+{
+    (void)state;
+    for (seed = 1; seed <= 10; seed++) {
+        struct tally tally = {0};
+        const bool is_wrong = seed % 2 == 0;
+        rig.ahead_s = is_wrong ? 365 * 86400 : 10;
+        long_job_retried(seed % 4 < 2 ? FAULT_NONE : FAULT_FORM, WEFT_NS_PER_S, WEFT_NS_PER_MS);
+        run();
+        const uint32_t least = EPOCH + (is_wrong ? 61 - rig.n : 10);
+        assert_in_range(rig.node[0].member.config.epoch, least,
+                        least + *now() / WEFT_NS_PER_S);
+        check_results();
+        check_box(&tally);
+        rig_close();
+        rig.ahead_s = 0;
+        assert_int_equal(tally.retries > 0, seed % 4 >= 2);
+    }
+}
+
 /* A box that fails each trial at once is tried at most once a second, so no epoch is later than the
  * clock: the next job's is later than all of this one. */
 static void test_trials_do_not_outrun_the_clock(void **state)
@@ -1166,6 +1190,7 @@ int main(void)
         cmocka_unit_test(test_comes_back),
         cmocka_unit_test(test_ahead_of_a_failure),
         cmocka_unit_test(test_epoch_is_of_the_first_vector),
+        cmocka_unit_test(test_a_wrong_clock_does_not_outlive_its_job),
         cmocka_unit_test(test_trials_do_not_outrun_the_clock),
         cmocka_unit_test(test_trials_end_without_silence),
         cmocka_unit_test(test_first_trial_ends_without_silence),
