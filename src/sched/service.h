@@ -107,7 +107,8 @@ struct weft_sched_service_counters {
     uint64_t
         refused_version; /* a base version that no shard has reached, or a clock that decreased */
     uint64_t refused_events;   /* events of unknown workers, or beyond the next sequence number */
-    uint64_t retried; /* times that an update was tried again whose base version no shard had reached */
+    uint64_t retried;          /* times that a held update, of a base version that no shard had
+                                * reached, was tried again */
     uint64_t repeated;         /* messages and events that had been processed before */
     uint64_t events_lost;      /* discarded by servers, whose buffer was full */
     uint64_t expired;          /* workers that timed out */

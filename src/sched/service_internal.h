@@ -153,8 +153,8 @@ struct weft_sched_service {
     bool has_sum_ppm[WEFT_PLANNER_WINDOW_MAX + 1];
     uint64_t batch_ns; /* a plan waits until then for further requests; 0 = it does not wait */
     uint32_t flying;
-    bool retry_held;   /* what decides about held updates has changed: the shards' counts of updates,
-                        * or which shards are connected */
+    bool retry_held;   /* what decides about held updates has changed: the shards' counts of
+                        * updates, or which shards are connected */
     uint64_t held_ns;  /* time at which a held update is refused, or earlier; WEFT_NEVER = none */
     uint32_t due_next; /* next connection for poll to examine */
     uint64_t lapse_ns; /* next time at which progress checks for expired workers */
