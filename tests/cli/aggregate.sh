@@ -235,9 +235,10 @@ tap_until tap_lines 1 '^shard .*:' zero.out
 tap_until tap_lines 1 '^shard .*:' one.out
 tap_run "aggregators in a cycle: a worker exits with 0" "$WEFT_BIN" worker --workers 1 --rank 0 --epochs 4 \
     --servers "127.0.0.1:$(port_of server.out)" --via 127.0.0.1:7841
+tap_run "an aggregator reports the cycle" tap_until grep -q 'form a cycle, or two of them have the same number' \
+    zero.err one.err
 kill "$zero" "$one" "$server"
 wait "$zero" "$one" "$server"
-tap_run "an aggregator reports the cycle" grep -q 'form a cycle, or two of them have the same number' zero.err one.err
 
 # ---- Python --------------------------------------------------------------------------------------
 
