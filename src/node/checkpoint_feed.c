@@ -51,12 +51,13 @@ static struct weft_journal_names names_of(const struct weft_checkpoint_feed *fee
         weft_ckpt_log_history(checkpoint->log), claim, shard, checkpoint->config.shards);
     bool fresh = !options->restore && !options->restarted;
     uint64_t served = former != NULL ? former->serial : 0;
+    uint64_t damaged = weft_ckpt_log_damaged(checkpoint->log);
     return (struct weft_journal_names){
         .shard = shard,
         .claim = claim,
         .former = !fresh && former != NULL && former->journal ? served : 0,
         .fresh = fresh,
-        .doubtful = !fresh && weft_ckpt_log_damaged(checkpoint->log) > served};
+        .damaged = !fresh && damaged > served ? damaged : 0};
 }
 
 /* Log journals that are not read: this process keeps none, or has another number of shards. */

@@ -36,12 +36,13 @@ struct weft_journal_options {
 /* The owner of the files. */
 struct weft_journal_names {
     uint32_t shard;
-    uint64_t claim;  /* claim of this process; unique */
-    uint64_t former; /* claim of the predecessor, whose journal is read. 0 = none; a file of
-                      * release 0.1.0, named after the shard alone, may exist */
-    bool fresh;      /* no journal is to be read */
-    bool doubtful;   /* a damaged record may have said that another process served after `former`:
-                      * while that one's journal exists, the one to read is unknown */
+    uint64_t claim;   /* claim of this process; unique */
+    uint64_t former;  /* claim of the predecessor, whose journal is read. 0 = none; a file of
+                       * release 0.1.0, named after the shard alone, may exist */
+    bool fresh;       /* no journal is to be read */
+    uint64_t damaged; /* last damaged record of the log after `former`; 0 = none. It may have said
+                       * that a process of an earlier claim served after `former`: while the journal
+                       * of such a process exists, the one to read is unknown */
 };
 
 /* The predecessor's journal. */
@@ -78,8 +79,9 @@ uint64_t weft_journal_job(const char *name);
 /* Create the shard's file, and read the predecessor's.
  * Owns:    borrows options until weft_journal_file_close.
  * Errors:  WEFT_IO, WEFT_NOMEM, with error->text: the file cannot be created, the disk is full, or
- *          the predecessor's cannot be read. WEFT_DATA  names->doubtful, and a journal of a later
- *          process exists. The shard's file is then removed; the predecessor's is unchanged. */
+ *          the predecessor's cannot be read. WEFT_DATA  the journal of a process whose claim is
+ *          between the predecessor's and names->damaged exists. The shard's file is then removed;
+ *          the predecessor's is unchanged. */
 weft_status weft_journal_file_open(struct weft_journal_file *file,
                                    const struct weft_journal_options *options,
                                    const struct weft_journal_names *names,

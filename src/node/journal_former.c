@@ -170,15 +170,17 @@ static void remove_leftovers(const struct weft_journal_file *file)
     }
 }
 
-/* A journal of a process after the former one, which may have served or not. */
+/* A journal of a process after the former one, which may have served or not. The record that it
+ * served is after its claim: no damaged record before the claim can be that one. */
 static weft_status refuse_doubt(const struct weft_journal_file *file, struct weft_error *error)
 {
     weft_status status = WEFT_OK;
     uint64_t claim;
-    DIR *directory = file->names.doubtful ? opendir(file->options->directory) : NULL;
+    DIR *directory = file->names.damaged > 0 ? opendir(file->options->directory) : NULL;
     for (struct dirent *entry;
          status == WEFT_OK && directory != NULL && (entry = readdir(directory)) != NULL;) {
-        if (is_other_claim(&file->names, entry->d_name, &claim) && claim > file->names.former) {
+        if (is_other_claim(&file->names, entry->d_name, &claim) && claim > file->names.former &&
+            claim < file->names.damaged) {
             status = weft_fail(error, WEFT_DATA,
                                "%.200s/%.60s may be the journal of the previous process, but the "
                                "record of the checkpoint directory that says so is damaged: "

@@ -83,6 +83,29 @@ tap_run "a server starts with the intact journal" serve --restarted
 tap_like "it replays all chunks" "$(cat server.out)" "journal: $chunks chunks of pushes replayed"
 crash KILL
 
+# ---- a start that was interrupted between its claim and its first service ----
+last() { find ckpt/log -name '[0-9]*' ! -name '*.tmp' | sed 's,.*/0*,,' | sort -n | tail -n 1; }
+record() { printf 'ckpt/log/%012d' $(($1)); }
+claim=$(grep -l '"kind": "claim"' ckpt/log/* | head -n 1)
+before=$(last)
+cp "$claim" "$(record before+1)"
+: >"$(record before+2)"
+leftover=$(printf 'here/journal-0000-%012d' $((before + 1)))
+cp "$(journal)" "$leftover"
+tap_run_fails "a server does not start if a damaged record may have said that the interrupted one served" 1 "$weft" server \
+    --security none --port 0 --checkpoint ckpt --journal here --journal-mib 64 --restarted
+tap_like "the error names the journal in doubt" "$(cat run.out)" "$leftover may be the journal of the previous process"
+rm "$leftover"
+# As after an upgrade: the release before left empty records in place of those that it removed.
+before=$(last)
+: >"$(record before+1)"
+cp "$claim" "$(record before+2)"
+cp "$(journal)" "$(printf 'here/journal-0000-%012d' $((before + 2)))"
+tap_run "a server starts if the damaged records are before the claim of the interrupted one" serve --restarted
+tap_like "it replays all chunks" "$(cat server.out)" "journal: $chunks chunks of pushes replayed"
+tap_is "the journal of the interrupted one is removed" "$(files)" 1
+crash KILL
+
 WEFT_JOB=other
 export WEFT_JOB
 tap_run "a server of another job starts" serve --restarted

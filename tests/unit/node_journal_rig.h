@@ -18,6 +18,7 @@ static struct {
     char directory[64];
     struct weft_journal_options options;
     uint64_t claim, former; /* claims of the next process and of its predecessor */
+    uint64_t damaged;       /* the last damaged record after `former` */
     bool fresh;
     bool release;                                 /* release the predecessor's journal */
     struct weft_journal_file files[CHURN_SHARDS]; /* files of the last process of each shard */
@@ -37,8 +38,11 @@ static inline void rig_supply(struct weft_shard *shard)
 static inline void rig_attach(void *arg, uint32_t s)
 {
     (void)arg;
-    const struct weft_journal_names names = {
-        .shard = s, .claim = rig.claim, .former = rig.former, .fresh = rig.fresh};
+    const struct weft_journal_names names = {.shard = s,
+                                             .claim = rig.claim,
+                                             .former = rig.former,
+                                             .fresh = rig.fresh,
+                                             .damaged = rig.damaged};
     struct weft_shard *shard = churn.c.shard[s];
     rig.replayed = rig.released = WEFT_STATE;
     rig.error.text[0] = '\0';

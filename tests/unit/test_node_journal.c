@@ -76,6 +76,34 @@ static void a_start_that_dies_takes_nothing(void **state)
     rig_stop();
 }
 
+/* A damaged record may have said that a process served only if it is after that one's claim. */
+static void only_claims_before_a_damaged_record_are_doubted(void **state)
+{
+    (void)state;
+    rig_start(8, false);
+    journal_churn_push(&churn, 20);
+    struct weft_journal_file first = rig.files[0];
+    rig.release = false;
+    struct weft_shard *twin = rig_twin(5, 1); /* its start was interrupted */
+    assert_int_equal(rig.replayed, WEFT_OK);
+    rig_twin_end(twin, &rig.files[0]);
+    rig.release = true;
+    rig.damaged = 6;
+    twin = rig_twin(8, 1);
+    assert_int_equal(rig.opened, WEFT_DATA);
+    assert_non_null(strstr(rig.error.text, "may be the journal of the previous process"));
+    rig_twin_end(twin, &rig.files[0]);
+    assert_int_equal(rig_files(false), 2);
+    rig.damaged = 4;
+    twin = rig_twin(9, 1);
+    assert_int_equal(rig.released, WEFT_OK);
+    assert_int_equal(journal_churn_differ(churn.c.shard[0], twin), 0);
+    rig_twin_end(twin, &rig.files[0]);
+    assert_int_equal(rig_files(false), 1);
+    rig.files[0] = first;
+    rig_stop();
+}
+
 /* Files of another job in the same directory are not touched, whatever their numbers. */
 static void another_jobs_files_stay(void **state)
 {
@@ -361,6 +389,7 @@ int main(void)
         cmocka_unit_test(there_are_so_many_guards),
         cmocka_unit_test(a_frozen_process_is_in_nobodys_way),
         cmocka_unit_test(a_start_that_dies_takes_nothing),
+        cmocka_unit_test(only_claims_before_a_damaged_record_are_doubted),
         cmocka_unit_test(another_jobs_files_stay),
         cmocka_unit_test(what_is_not_done_again_is_kept),
         cmocka_unit_test(what_cannot_be_read_ends_the_start),
