@@ -224,6 +224,9 @@ weft_status weft_records_sink_take_lines(struct records_sink *sink)
     rewind(sink->lines);
     while ((bytes = getline(&line, &room, sink->lines)) > 0) {
         at += bytes;
+        if (line[bytes - 1] != '\n') {
+            break; /* the last line, cut short */
+        }
         if (strncmp(line, process, sizeof(process) - 1) == 0) {
             int64_t id = strtoll(line + sizeof(process) - 1, NULL, 10);
             sink->processes_before = id > sink->processes_before ? id : sink->processes_before;

@@ -296,6 +296,13 @@ static void unfinished_addition_of_lines_is_cut_off(void **state)
     assert_int_equal(lines_with(place->lines, "\"table\":\"process\",\"id\":2,"), 1);
     assert_int_equal(lines_with(place->lines, "\"process\":2}"), 10);
     assert_int_equal(lines_with(place->lines, "\"table\":"), lines_with(place->lines, "}\n"));
+    /* The line of the process itself, cut short, does not complete its addition. */
+    append(place->lines, "{\"table\":\"rpc\",\"worker\":0,\"process\":3}\n"
+                         "{\"table\":\"process\",\"id\":3,\"ro");
+    make_of(&spool, 1, place->lines, false);
+    assert_int_equal(lines_with(place->lines, "\"table\":\"process\",\"id\":3,"), 1);
+    assert_int_equal(lines_with(place->lines, "\"process\":3}"), 10);
+    assert_int_equal(lines_with(place->lines, "\"table\":"), lines_with(place->lines, "}\n"));
 }
 
 static void lines_that_do_not_fit_are_cut_off(void **state)
