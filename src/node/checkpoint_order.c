@@ -182,9 +182,12 @@ void weft_checkpoint_consider(struct weft_checkpoint *checkpoint)
     checkpoint->ahead = checkpoint->by_request = false;
     if (checkpoint->last) {
         bool wanted = !checkpoint->last_done && last_wanted(checkpoint, s);
+        /* Parts of several servers match only if all are of the clock that gave the number. A
+         * worker's CLOCK may arrive while the order waits, at one server and not at another. */
+        bool at_once = weft_checkpoint_has_all(checkpoint) || !s.has_bsp;
         checkpoint->last_done = true;
         checkpoint->next_ns = weft_clock_now_ns() + LAST_CUT_NS;
-        ordered = !wanted || send_order(checkpoint, true, s.clock);
+        ordered = !wanted || send_order(checkpoint, at_once, s.clock);
     } else if (checkpoint->wanted_clock > 0) {
         uint32_t first = first_clock(checkpoint);
         ordered = send_order(checkpoint, false,

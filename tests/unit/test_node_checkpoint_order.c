@@ -130,11 +130,35 @@ static void no_number_twice(void **state)
     assert_int_equal(rig_folder_remove(state), 0);
 }
 
+/* The last part of one of several servers: BSP tables are cut at the clock that gave the number, or
+ * not at all. Of ASP tables any state will do. */
+static void last_part_is_of_its_clock(void **state)
+{
+    struct cluster c, to;
+    assert_int_equal(rig_folder_make(state), 0);
+    write_parts(&c, true);
+    start(&to);
+    for (int bsp = 0; bsp <= 1; bsp++) {
+        struct weft_checkpoint *checkpoint = server(&to, bsp, "10");
+        struct weft_checkpoint_feed *feed = weft_checkpoint_feed(checkpoint, 0);
+        feed->has_bsp = bsp != 0;
+        checkpoint->last = true;
+        assert_int_equal(ordered_at(checkpoint, 8), 8);
+        assert_int_equal(feed->order.clock, 8);
+        assert_int_equal(feed->order.now, bsp == 0);
+        weft_checkpoint_free(checkpoint);
+    }
+    cluster_stop(&c);
+    cluster_stop(&to);
+    assert_int_equal(rig_folder_remove(state), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_agree),
         cmocka_unit_test(no_number_twice),
+        cmocka_unit_test(last_part_is_of_its_clock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
