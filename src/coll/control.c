@@ -291,20 +291,30 @@ void weft_coll_control_sent(struct weft_coll *c, struct user user, uint32_t rank
 
 /* ---- mismatch -------------------------------------------------------------------------------- */
 
-static const struct weft_coll_descriptor *remembered(const struct group *g, uint32_t number)
+/* This rank's call of that number, if it is among the last ones, or in progress. */
+static bool remembered(struct weft_coll *c, uint32_t group, uint32_t number,
+                       struct weft_coll_descriptor *called_p)
 {
+    const struct group *g = &c->group[group];
     const struct weft_coll_descriptor *d = &g->history[number % HISTORY];
-    bool there = op_before(number, g->next_op) && g->next_op - number <= HISTORY;
-    return there && d->members != 0 ? d : NULL;
+    if (op_before(number, g->next_op) && g->next_op - number <= HISTORY && d->members != 0) {
+        *called_p = *d;
+        return true;
+    }
+    const struct op *op = weft_coll_find(c, group, number);
+    if (op != NULL) {
+        *called_p = weft_coll_descriptor_of(g, &op->call);
+    }
+    return op != NULL;
 }
 
 void weft_coll_mismatch(struct weft_coll *c, uint32_t rank, uint32_t group, uint32_t number)
 {
-    const struct weft_coll_descriptor *mine = remembered(&c->group[group], number);
+    struct weft_coll_descriptor mine;
     if (c->describe_sent) {
         return;
     }
-    if (mine == NULL) {
+    if (!remembered(c, group, number, &mine)) {
         weft_coll_fail_rank(c, WEFT_COLL_PROTOCOL, rank, NULL);
         return;
     }
@@ -316,9 +326,9 @@ void weft_coll_mismatch(struct weft_coll *c, uint32_t rank, uint32_t group, uint
         .op = number,
         .last_op = NONE,
     };
-    c->mismatch.called[1] = *mine;
+    c->mismatch.called[1] = mine;
     struct weft_coll_failure f = {.group = group, .op = number};
-    f.called[0] = *mine;
+    f.called[0] = mine;
     pack(c->describe, WHAT_DESCRIBE, &f);
     c->describe_sent = true;
     c->describe_due = true;
@@ -329,7 +339,8 @@ void weft_coll_mismatch(struct weft_coll *c, uint32_t rank, uint32_t group, uint
 
 static void described(struct weft_coll *c, uint32_t rank, const struct weft_coll_failure *f)
 {
-    const struct weft_coll_descriptor *mine = remembered(&c->group[f->group], f->op);
+    struct weft_coll_descriptor mine = {0};
+    bool is_known = remembered(c, f->group, f->op, &mine);
     struct weft_coll_failure failure = {
         .reason = WEFT_COLL_MISMATCH,
         .rank = rank,
@@ -337,13 +348,11 @@ static void described(struct weft_coll *c, uint32_t rank, const struct weft_coll
         .group = f->group,
         .op = f->op,
         .last_op = NONE,
-        .has_called = mine != NULL,
+        .has_called = is_known,
     };
     failure.called[0] = f->called[0];
-    if (mine != NULL) {
-        failure.called[1] = *mine;
-    }
-    bool same = mine != NULL && memcmp(mine, &f->called[0], sizeof(*mine)) == 0;
+    failure.called[1] = mine;
+    bool same = is_known && memcmp(&mine, &f->called[0], sizeof(mine)) == 0;
     failure.reason = same ? WEFT_COLL_PROTOCOL : WEFT_COLL_MISMATCH;
     weft_coll_fail(c, &failure);
 }
@@ -354,8 +363,9 @@ static void described(struct weft_coll *c, uint32_t rank, const struct weft_coll
  * own timeout, because it may itself wait for a third rank. */
 static void asked(struct weft_coll *c, uint32_t rank, const struct weft_coll_failure *f)
 {
-    const struct weft_coll_descriptor *mine = remembered(&c->group[f->group], f->op);
-    if (mine != NULL && memcmp(mine, &f->called[0], sizeof(*mine)) != 0) {
+    struct weft_coll_descriptor mine;
+    if (remembered(c, f->group, f->op, &mine) &&
+        memcmp(&mine, &f->called[0], sizeof(mine)) != 0) {
         described(c, rank, f);
         return;
     }

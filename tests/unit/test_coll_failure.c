@@ -1022,6 +1022,46 @@ static void test_late_with_many_open(void **state)
     rig_free(r);
 }
 
+/* Rank 0 has 100 operations open, more than the history of a group has, when the data of another
+ * first call of rank 1 arrives: the report contains both calls. */
+static void test_mismatch_with_many_open(void **state)
+{
+    enum { OPS = 100 };
+    static float vector[2][OPS][600];
+    (void)state;
+    struct weft_coll_config config = rig_config(2);
+    config.ops_max = 256;
+    config.small_bytes = 0;
+    struct rig *r = rig_new_with(&config, 6);
+    void *work[OPS];
+    for (uint32_t i = 0; i < OPS; i++) {
+        work[i] = begin_sum(r, 0, 500, vector[0][i]);
+    }
+    void *other = begin_sum(r, 1, 600, vector[1][0]);
+    do { /* the data of rank 0 is late */
+        for (uint32_t i = 0; i < FAKE_MESSAGES; i++) {
+            struct fake_message *m = &r->net->messages[i];
+            m->held = m->live && m->from == 0;
+        }
+        rig_poll_all(r);
+    } while (fake_step(r->net));
+    for (uint32_t i = 0; i < FAKE_MESSAGES; i++) {
+        r->net->messages[i].held = false;
+    }
+    rig_run(r);
+    for (uint32_t k = 0; k < 2; k++) {
+        const struct weft_coll_failure *f = weft_coll_failure(r->coll[k]);
+        assert_int_equal(f->reason, WEFT_COLL_MISMATCH);
+        assert_true(f->has_called);
+        assert_int_equal(f->called[0].count + f->called[1].count, 500 + 600);
+    }
+    for (uint32_t i = 0; i < OPS; i++) {
+        free(work[i]);
+    }
+    free(other);
+    rig_free(r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1050,6 +1090,7 @@ int main(void)
         cmocka_unit_test(test_longer_than_the_pool),
         cmocka_unit_test(test_many_ahead),
         cmocka_unit_test(test_late_with_many_open),
+        cmocka_unit_test(test_mismatch_with_many_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
