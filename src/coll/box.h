@@ -71,7 +71,9 @@ struct weft_coll_box_config {
                                * most once a second; NEVER = it is not */
     uint32_t epoch;           /* this rank's clock in seconds, at epoch_ns. The latest clock of all
                                * ranks, but at most a minute after the earliest, is the epoch, at
-                               * the first vector and at each later trial */
+                               * the first vector and at each later trial. If a clock is further
+                               * behind, this may be before the epoch of an earlier job: then the
+                               * box is not used until that clock plus a minute has passed it */
     uint64_t epoch_ns;        /* as now_ns of the calls below */
     uint64_t nonce;           /* random, for the trial */
 };
