@@ -47,7 +47,7 @@ class DroppedOperations:
     def __init__(self):
         self.ended = 0  # so many have ended
         self._numbers = collections.deque()
-        self._out = 0  # of them, so many are taken out
+        self._out = set()  # those that threads have taken out
         self._changed = threading.Condition()  # when one is taken out, or is back or has ended
 
     def add(self, number):
@@ -57,9 +57,7 @@ class DroppedOperations:
     def collect(self, end):
         """Call end for each, except those that other threads have."""
         for _ in range(len(self._numbers)):
-            with self._changed:
-                number = self._take()
-            self._end(number, end)
+            self._end_one(end, lambda: True)
 
     def collect_one(self, end, before):
         """Call end, which waits, for the oldest; or wait for other threads that have the last ones. -> False if
@@ -67,38 +65,43 @@ class DroppedOperations:
 
         before: `ended` when one was needed; nothing is called if more have ended.
         """
-        with self._changed:
-            while self.ended == before and self._out > 0 and not self._numbers:
-                self._changed.wait()
-            if self.ended != before:
-                return True
-            number = self._take()
-        return self._end(number, end)
 
-    def _take(self):
-        if not self._numbers:
-            return None
-        self._out += 1
-        return self._numbers.popleft()
+        def is_needed():
+            while self.ended == before and self._out and not self._numbers:
+                self._changed.wait(SLICE_NS / 1e9)
+            return self.ended == before
 
-    def _end(self, number, end):
-        if number is None:
-            return False
-        ended = False
-        try:
+        return self._end_one(end, is_needed)
+
+    def _end_one(self, end, is_needed):
+        """-> whether one has ended, or is not needed"""
+        number, ended = None, False
+        try:  # Ctrl-C may arrive at any line
+            with self._changed:
+                if not is_needed():
+                    return True
+                if not self._numbers:
+                    return False
+                number = self._numbers[0]
+                self._out.add(number)
+                self._numbers.popleft()
             ended = end(number)
         except Error:
             ended = True
             raise
         finally:
-            with self._changed:
-                self._out -= 1
-                if ended:
-                    self.ended += 1
-                else:  # it is in progress, also after Ctrl-C
-                    self._numbers.append(number)
-                self._changed.notify_all()
+            if number is not None:
+                self._put_back(number, ended)
         return ended
+
+    def _put_back(self, number, ended):
+        with self._changed:
+            if ended:
+                self.ended += 1
+            elif number not in self._numbers:  # it is in progress, also after Ctrl-C
+                self._numbers.append(number)
+            self._out.discard(number)
+            self._changed.notify_all()
 
 
 def ppm_of(bound):

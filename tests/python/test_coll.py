@@ -207,7 +207,7 @@ class Operations(unittest.TestCase):
         operations.add(7)
         inside, waits, got = threading.Event(), threading.Event(), {}
         wait = operations._changed.wait
-        operations._changed.wait = lambda: waits.set() or wait()
+        operations._changed.wait = lambda seconds: waits.set() or wait(seconds)
 
         def end(number):
             inside.set()
@@ -225,6 +225,46 @@ class Operations(unittest.TestCase):
         self.assertEqual(got, {"first": True, "collected": 8, "second": True})
         self.assertFalse(operations.collect_one(end, 1))
         self.assertTrue(operations.collect_one(end, 0))  # one has ended since
+
+    def test_ctrl_c_loses_no_dropped_operation(self):
+        for call in (lambda operations, end: operations.collect_one(end, 0), DroppedOperations.collect):
+            for lines in range(1, 1000):
+                operations = DroppedOperations()
+                operations.add(7)
+                entered, left, asked = [], lines, []
+
+                def interrupt(frame, event, _):
+                    nonlocal left
+                    if frame.f_code.co_filename != DroppedOperations.add.__code__.co_filename:
+                        return None
+                    left -= event == "line"
+                    if left == 0 and event == "line":
+                        sys.settrace(None)
+                        raise KeyboardInterrupt
+                    return interrupt
+
+                def end(number):
+                    sys.settrace(None)
+                    entered.append(number)
+                    return True
+
+                try:
+                    sys.settrace(interrupt)
+                    call(operations, end)
+                except KeyboardInterrupt:
+                    pass
+                finally:
+                    sys.settrace(None)
+                if entered:
+                    break
+                operations.collect(lambda number: asked.append(number) or True)
+                self.assertEqual(asked, [7], f"Ctrl-C at line {lines}")
+                got = []
+                other = threading.Thread(target=lambda: got.append(operations.collect_one(end, 1)), daemon=True)
+                other.start()
+                other.join(60)
+                self.assertEqual(got, [False], f"Ctrl-C at line {lines}")
+            self.assertGreater(lines, 3)
 
 class Box(unittest.TestCase):
     """all_reduce through `weft aggregate --dense`"""
