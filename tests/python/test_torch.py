@@ -1086,6 +1086,80 @@ class Failures(unittest.TestCase):
 
         self.assertEqual(job(interrupts, ranks=1), [(3, True, 0.0)])
 
+    def test_a_group_with_a_callback_that_waits_can_be_destroyed(self):
+        """The callback, in the engine's thread or within wait(), waits for an operation that the other rank
+        never calls."""
+
+        def destroys(rank, ranks, how):
+            begins, over = (os.environ["WEFT_TEST_STORE"] + name for name in ("begins", "over"))
+
+            def until(condition):
+                while not condition():
+                    time.sleep(0.005)
+
+            if rank == 1:
+                until(lambda: os.path.exists(begins))
+                dist.all_reduce(torch.ones(1))
+                until(lambda: os.path.exists(over))
+                return "left"
+            group = dist.distributed_c10d._get_default_group()
+            inside, said = threading.Event(), []
+
+            def waits(_):
+                inside.set()
+                try:
+                    never.wait()
+                except Exception as error:
+                    said.append(str(error))
+
+            before = dist.all_reduce(torch.ones(1), async_op=True)
+            never = dist.all_reduce(torch.ones(2), async_op=True)
+            before.get_future().then(waits)
+            if how == "wait":
+                threading.Thread(target=before.wait, daemon=True).start()
+                until(lambda: group._engine._waiting)
+            open(begins, "w").close()
+            inside.wait(60)
+            time.sleep(0.05)  # until it waits
+            closes = threading.Thread(target=group.shutdown, daemon=True)
+            closes.start()
+            closes.join(30)
+            open(over, "w").close()
+            return closes.is_alive(), said, never.failure()
+
+        for how in ("engine", "wait"):
+            with tempfile.TemporaryDirectory() as folder:
+                os.environ["WEFT_TEST_STORE"] = os.path.join(folder, "")
+                hangs, said, failure = job(destroys, how, ranks=2, goodbye=False)[0]
+                self.assertEqual((hangs, said), (False, ["the process group was destroyed"]))
+                self.assertIn("destroyed while this operation was in progress", failure)
+
+    def test_a_group_in_a_forked_process_raises(self):
+        """Also if a thread of its parent had the lock at the fork."""
+
+        def forks(rank, ranks):
+            group = dist.distributed_c10d._get_default_group()
+            child = None
+            with group._engine._lock:
+                child = os.fork()
+                if child == 0:
+                    said = []
+                    for call in (group.barrier, group.abort, lambda: group._engine.wait(0, None)):
+                        try:
+                            call()
+                        except Exception as error:
+                            said.append("before fork" in str(error))
+                    os._exit(0 if said == [True] * 3 else 1)
+            until = time.monotonic() + 30
+            while (ended := os.waitpid(child, os.WNOHANG))[0] == 0 and time.monotonic() < until:
+                time.sleep(0.01)
+            if ended[0] == 0:
+                os.kill(child, signal.SIGKILL)
+                return "it hangs"
+            return os.waitstatus_to_exitcode(ended[1])
+
+        self.assertEqual(job(forks, ranks=1), [0])
+
     def test_nan_goes_through_and_leaves_no_residual(self):
         def nan(rank, ranks):
             group = group_of(rank, ranks, packet_bytes=1472, inject_loss_ppm=100_000)
@@ -1231,13 +1305,20 @@ class Failures(unittest.TestCase):
     def test_ctrl_c_in_forward(self):
         self._ctrl_c("model(torch.ones(2, 4))", hit=1)  # whose buffers come from rank 0
 
+    def test_ctrl_c_while_a_callback_waits(self):
+        self._ctrl_c(
+            "before, never = (dist.all_reduce(torch.ones(i), async_op=True) for i in (1, 2));"
+            "after = before.get_future().then(lambda _: never.wait()); store.set('go', '1'); after.wait()",
+            other="store.get('go'); dist.all_reduce(torch.ones(1))",
+        )
+
     def test_ctrl_c_at_the_rendezvous(self):
         self._ctrl_c("dist.new_group([0, 1])")
 
     def test_ctrl_c_at_exit(self):
         self._ctrl_c("sys.exit()", "", exit_too=True)
 
-    def _ctrl_c(self, what, says="Interrupt", exit_too=False, hit=0):
+    def _ctrl_c(self, what, says="Interrupt", exit_too=False, hit=0, other="pass"):
         """A rank is interrupted in what it waits for the other in, which never comes, so that nothing else
         ends the wait; or, at exit, right after."""
         program = f"""
@@ -1249,6 +1330,7 @@ dist.init_process_group("weft", store=store, rank=rank, world_size=2)
 model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
 model = torch.nn.parallel.DistributedDataParallel(model.eval())
 if rank != {hit}:
+    {other}
     time.sleep(600)
 if {exit_too}:
     dist.all_reduce(torch.ones(1), async_op=True)

@@ -85,7 +85,8 @@ class Engine:
         self._lock = threading.Lock()
         self._pending = {}  # number: (when it began, what to call)
         self._late = collections.deque()  # completed, but `ended` is not called yet: arguments of _end
-        self._waiting = set()  # threads inside a wait of the library
+        self._waiting = {}  # thread: its waits of the library; a callback within a wait may wait, too
+        self._closer = None  # the thread that closes, or has closed, this object
         self._stop = threading.Event()
         self._pid = os.getpid()
         _interrupts.watch()
@@ -99,6 +100,7 @@ class Engine:
     def begin(self, ended, *what, **fields):
         """Begin an operation, as Communicator.begin. ended(error or None, done) is called once: by this
         object's thread, or within wait(). -> its number"""
+        self._check_process()
         while True:
             try:
                 with self._lock:  # the thread must not see it done before it is registered
@@ -115,9 +117,15 @@ class Engine:
 
     def abort(self, words):
         """Communicator.abort, unless it is closed."""
+        self._check_process()
         with self._lock:
             self._check_open()
             self.comm.abort(words)
+
+    def _check_process(self):
+        """Without the lock: another thread may have held it at the fork, and none releases it in the child."""
+        if os.getpid() != self._pid:
+            raise Error("the process group was made before fork; the new process needs its own")
 
     def _check_open(self):
         """With the lock, which close() needs before it frees the communicator."""
@@ -132,7 +140,9 @@ class Engine:
         thread would cost two more context switches, and unused futures: 80 us of 370 for
         1 KB on loopback.
         """
-        if threading.current_thread() is self._thread:
+        self._check_process()
+        completes = threading.current_thread() is self._thread
+        if completes:
             self._end_late()
         done = _done()
         status = lib.WEFT_TIMEOUT
@@ -141,6 +151,8 @@ class Engine:
             if left_ns <= 0:
                 return
             status = self._wait_part(number, min(left_ns, SLICE_NS), done)
+            if completes and status == lib.WEFT_TIMEOUT:
+                self._look()
         if status not in (lib.WEFT_OK, lib.WEFT_PEER, lib.WEFT_NOTFOUND):
             raise error_of(status, text(lib.weft_comm_error(ffi.NULL)))
 
@@ -149,8 +161,11 @@ class Engine:
         me = threading.get_ident()
         with self._lock:
             if self._stop.is_set():
+                # In a callback that close() waits for, or calls: the operation would end only after it.
+                if threading.current_thread() is self._thread or me in self._waiting or me == self._closer:
+                    self._check_open()
                 return lib.WEFT_NOTFOUND
-            self._waiting.add(me)
+            self._waiting[me] = self._waiting.get(me, 0) + 1
         done.id = 0
         try:
             return lib.weft_comm_wait(self.comm._pointer(), number, part_ns, done)
@@ -158,14 +173,17 @@ class Engine:
             # Also if Ctrl-C arrived when it completed: the library has returned it already.
             if done.id != 0:
                 self._handle(lib.WEFT_OK if done.status == lib.WEFT_OK else lib.WEFT_PEER, done)
-            self._waiting.discard(me)
+            self._waiting[me] -= 1
+            if self._waiting[me] == 0:
+                del self._waiting[me]
 
     def close(self):
         if os.getpid() != self._pid or self._stop.is_set():
             return
         with self._lock:
             self._stop.set()
-        while self._waiting - {threading.get_ident()}:
+            self._closer = threading.get_ident()
+        while set(self._waiting) - {threading.get_ident()}:
             time.sleep(0.001)
         if threading.current_thread() is not self._thread:
             self._thread.join()
