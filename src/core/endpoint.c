@@ -182,19 +182,42 @@ void weft_ep_gauges(const struct weft_ep *ep, struct weft_ep_gauges *gauges_p)
     };
 }
 
+/* Send each DONE and ACK that is delayed. */
+static void acknowledge(struct weft_ep *ep, struct peer *p)
+{
+    if (peer_connected(p) && (p->rx.later != 0 || p->ack.pending > 0)) {
+        rx_later_end(&p->rx);
+        ack_at_once(&p->ack);
+        weft_core_peer_ready(ep, p);
+    }
+}
+
+/* Only DONEs that may be acknowledged late are outstanding. The peer does not acknowledge them
+ * while this end is idle; this end repeats them when it makes progress again. */
+static bool peer_only_late(const struct peer *p)
+{
+    return p->tx.active == 0 && p->rx.live == 0 && peer_waits_late(p);
+}
+
 void weft_ep_idle(struct weft_ep *ep, uint64_t now_ns)
 {
     (void)now_ns;
     for (uint32_t i = 0; i < ep->peers_used; i++) {
         struct peer *p = &ep->peers[i];
-        if (p->conn.state == PEER_OPEN && weft_core_peer_quiet(p) && p->ack.largest > 0) {
+        if (p->conn.state == PEER_OPEN && (weft_core_peer_quiet(p) || peer_only_late(p)) &&
+            p->ack.largest > 0) {
             conn_idle_announce(&p->conn);
             weft_core_peer_ready(ep, p);
-        } else if (peer_connected(p) && (p->rx.later != 0 || p->ack.pending > 0)) {
-            rx_later_end(&p->rx); /* send DONE and ACK before the idle time begins */
-            ack_at_once(&p->ack);
-            weft_core_peer_ready(ep, p);
+        } else {
+            acknowledge(ep, p); /* before the idle time begins */
         }
+    }
+}
+
+void weft_ep_acknowledge(struct weft_ep *ep)
+{
+    for (uint32_t i = 0; i < ep->peers_used; i++) {
+        acknowledge(ep, &ep->peers[i]);
     }
 }
 

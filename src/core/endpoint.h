@@ -52,6 +52,8 @@ enum weft_ep_order {
 #define WEFT_CONFIRM_LATER_NS (500 * WEFT_NS_PER_MS)
 /* Maximum delay of the acknowledgement of DONE with done_later. */
 #define WEFT_DONE_LATER_NS (50 * WEFT_NS_PER_MS)
+/* The sender of DONE allows for this much more: the timer of a busy peer may expire late. */
+#define WEFT_DONE_LATER_MORE_NS (10 * WEFT_NS_PER_MS)
 
 /* Limits and tunables; weft_ep_config_default fills in all of them. */
 struct weft_ep_config {
@@ -90,7 +92,8 @@ struct weft_ep_config {
                                  * continuously. Default 0: confirm immediately */
     uint8_t done_later;         /* 1: without recent losses, DONE is acknowledged with the next
                                  * packet that has an ACK, or after WEFT_DONE_LATER_NS. For
-                                 * endpoints that make progress continuously. Default 0: acknowledge
+                                 * endpoints that make progress continuously, or call
+                                 * weft_ep_acknowledge before a pause. Default 0: acknowledge
                                  * immediately */
     uint64_t peer_timeout_ns;   /* PEER_DOWN after this time without a reply; WEFT_NEVER = off */
     uint64_t keepalive_ns;      /* PING a peer after this time without a packet from it; WEFT_NEVER
@@ -245,10 +248,14 @@ void weft_ep_close(struct weft_ep *ep, weft_peer peer, uint64_t now_ns);
 /* As weft_ep_close, but PEER_DOWN at the other end is REPLACED: another process has replaced it. */
 void weft_ep_refuse(struct weft_ep *ep, weft_peer peer, uint64_t now_ns);
 
-/* Send IDLE to all peers with nothing outstanding: this endpoint will not make progress for some
- * time. These peers then apply sleep_timeout_ns instead of peer_timeout_ns. The next recv ends the
- * idle state. */
+/* Send IDLE to all peers with nothing outstanding but DONEs that may be acknowledged late: this
+ * endpoint will not make progress for some time. These peers then apply sleep_timeout_ns instead of
+ * peer_timeout_ns. The next recv ends the idle state. */
 void weft_ep_idle(struct weft_ep *ep, uint64_t now_ns);
+
+/* Send delayed acknowledgements with the next weft_ep_send: this endpoint may make no progress for
+ * longer than WEFT_DONE_LATER_NS, but its peers are to send to it meanwhile. */
+void weft_ep_acknowledge(struct weft_ep *ep);
 
 /* Prefetch the memory that recv of this datagram will access. Call it before recv, for one or two
  * datagrams at a time. It saves time if there are many peers, each of which sends seldom. The bytes

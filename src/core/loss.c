@@ -143,6 +143,24 @@ static bool answer_at(const struct weft_ep *ep, const struct peer *p, uint64_t p
     return (packet_at(ep, p, pn)->kind & TX_PACKET_ANSWER) != 0;
 }
 
+/* The oldest packet in flight whose acknowledgement is not delayed; pn_next: none. Few packets
+ * precede it: what may be acknowledged late is acknowledged after LATE_NUMBERS_MAX numbers. */
+static uint64_t oldest_prompt(const struct weft_ep *ep, const struct peer *p)
+{
+    uint64_t pn = p->recovery.pn_oldest;
+    while (pn < p->recovery.pn_next && recovery_due_count(&p->recovery) > 0) {
+        uint64_t word = *bits_word(ep, p->recovery.in_flight_bits, pn) & (UINT64_MAX << (pn % 64));
+        for (; word != 0; word &= word - 1) {
+            uint64_t at = pn / 64 * 64 + (uint64_t)__builtin_ctzll(word);
+            if (at >= p->recovery.pn_next || !answer_at(ep, p, at)) {
+                return weft_min_u64(at, p->recovery.pn_next);
+            }
+        }
+        pn = (pn / 64 + 1) * 64;
+    }
+    return p->recovery.pn_next;
+}
+
 static void packet_resolve(struct peer *p, const struct tx_packet *packet)
 {
     p->recovery.in_flight_bytes -= packet->bytes;
@@ -437,11 +455,11 @@ static void ack_take(struct weft_ep *ep, struct peer *p, const struct weft_wire_
         ((*bits_word(ep, p->recovery.in_flight_bits, ack->largest) >> (ack->largest % 64)) & 1);
     uint64_t largest_sent_ns = packet_at(ep, p, ack->largest)->sent_ns;
     struct weft_cc_sample sample = {.in_flight_bytes = p->recovery.in_flight_bytes};
-    uint64_t oldest_sent_ns = packet_at(ep, p, p->recovery.pn_oldest)->sent_ns;
-    bool oldest_waits =
-        packet_in_flight(ep, p, p->recovery.pn_oldest) && !answer_at(ep, p, p->recovery.pn_oldest);
+    uint64_t oldest = oldest_prompt(ep, p);
+    bool oldest_waits = oldest < p->recovery.pn_next;
+    uint64_t oldest_sent_ns = packet_at(ep, p, oldest)->sent_ns;
     ack_words(ep, p, ack, &sample);
-    if (oldest_waits && !packet_in_flight(ep, p, p->recovery.pn_oldest)) {
+    if (oldest_waits && !packet_in_flight(ep, p, oldest)) {
         answer_note(ep, p, oldest_sent_ns, at_ns);
     }
     if (counts) {
@@ -603,7 +621,7 @@ static uint64_t pto_interval(const struct peer *p)
         doublings >= 20 ? pto_ns_max : weft_min_u64(base_ns << doublings, pto_ns_max);
     /* A DONE that is lost is repeated when the sender of the message probes. */
     if (peer_waits_late(p) && p->recovery.pto_count == 0) {
-        return WEFT_DONE_LATER_NS + wait_ns;
+        return WEFT_DONE_LATER_NS + WEFT_DONE_LATER_MORE_NS + wait_ns;
     }
     bool all_later = tx_awake(p) != 0 && (tx_awake(p) & ~p->tx.answers) == 0;
     return all_later ? WEFT_CONFIRM_LATER_NS + wait_ns : wait_ns;

@@ -367,6 +367,7 @@ static void packet_act(struct weft_ep *ep, struct peer *p, const struct incoming
         bool pass_end = (in->packet.flags & WEFT_FLAG_PASS_END) != 0;
         acknowledge &= rx_data(ep, p, &in->data, pass_end, at_ns, now_ns, &bulk);
     }
+    bulk = bulk && (frames & UINT32_C(1) << WEFT_FRAME_DONE) == 0;
     bool later = acknowledge && is_answer(ep, p, frames, has ? in->data.chunks : 0, &before);
     if (later) {
         rx_later(&p->rx, p->rx.closed & ~before.rx_closed);

@@ -168,7 +168,7 @@ uint64_t weft_finish_alive_ns(const struct weft_plan *plan)
         done_ns = plan->host[i].ep.done_later != 0 ? WEFT_DONE_LATER_NS : done_ns;
     }
     /* The same applies to DONE alone; its sender is patient towards every host. */
-    later_ns += done_ns + (plan->heal_ns > 0 ? WEFT_DONE_LATER_NS : 0);
+    later_ns += done_ns + (plan->heal_ns > 0 ? WEFT_DONE_LATER_NS + WEFT_DONE_LATER_MORE_NS : 0);
     /* Packets that no longer fit cost the time of detection, and are then sent one at a time; an
      * address that no longer works costs probes. */
     bool path = plan->mover != UINT32_MAX || plan->shrinker != UINT32_MAX ||

@@ -279,6 +279,71 @@ static void who_goes_to_sleep_confirms_first(void **state)
     net_free(net);
 }
 
+/* An end that makes no progress for a short time sends what it delays, and no IDLE. */
+static void it_is_sent_when_asked_for(void **state)
+{
+    (void)state;
+    struct net *net = joined(true);
+    give(net, 0, 4);
+    net_run(net, WEFT_NS_PER_MS);
+    assert_int_equal(inspect_peer(net->end[1].ep, 0)->recovery.late_count, 1);
+    weft_ep_acknowledge(net->end[0].ep);
+    net_run(net, WEFT_NS_PER_MS / 10);
+    assert_int_equal(inspect_peer(net->end[1].ep, 0)->recovery.late_count, 0);
+    assert_false(inspect_peer(net->end[1].ep, 0)->conn.idle);
+    net_run(net, WEFT_NS_PER_S);
+    quiet(net);
+    net_free(net);
+}
+
+/* An end that waits only for late acknowledgements of its DONEs announces that it is idle. The
+ * other end then waits for it, and the DONEs are confirmed when it makes progress again. */
+static void who_waits_for_them_may_go_to_sleep(void **state)
+{
+    (void)state;
+    for (uint32_t lost = 0; lost < 2; lost++) {
+        struct net *net = joined(true);
+        struct peer *sleeper = inspect_peer(net->end[1].ep, 0);
+        lose.from = 1;
+        lose.count = lost; /* DONE */
+        give(net, 0, 4);
+        net_run(net, WEFT_NS_PER_MS / 10);
+        assert_int_equal(lose.count, 0);
+        assert_int_equal(sleeper->recovery.late_count, 1);
+        weft_ep_idle(net->end[1].ep, net->now_ns);
+        net_pump(net);
+        net->end[1].frozen_until_ns = net->now_ns + 60 * WEFT_NS_PER_S;
+        net_run(net, 59 * WEFT_NS_PER_S);
+        assert_int_equal(net->end[0].downs, 0);
+        assert_true(inspect_peer(net->end[0].ep, 0)->conn.idle);
+        net_run(net, 3 * WEFT_NS_PER_S);
+        assert_int_equal(net->end[0].downs + net->end[1].downs, 0);
+        assert_int_equal(net->end[0].sent, 2);
+        quiet(net);
+        net_free(net);
+    }
+}
+
+/* A DONE in flight does not prevent the measurement of how late the peer replies. */
+static void the_wait_for_the_others_is_measured(void **state)
+{
+    (void)state;
+    struct net *net = joined(true);
+    const struct recovery *r = &inspect_peer(net->end[1].ep, 0)->recovery;
+    give(net, 0, 4);
+    net_run(net, WEFT_NS_PER_MS);
+    assert_int_equal(r->late_count, 1);
+    assert_true(r->answer_long_ns < WEFT_NS_PER_MS);
+    net->end[0].frozen_until_ns = net->now_ns + 5 * WEFT_NS_PER_MS + NET_DELAY_NS;
+    give(net, 1, 3 * 1000);
+    net_run(net, gap_ns);
+    assert_int_equal(net->end[1].sent, 1);
+    assert_true(r->answer_long_ns >= 5 * WEFT_NS_PER_MS);
+    net_run(net, WEFT_NS_PER_S);
+    quiet(net);
+    net_free(net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -291,6 +356,9 @@ int main(void)
         cmocka_unit_test(it_does_not_move_the_probes_of_others),
         cmocka_unit_test(the_ring_does_not_fill_up),
         cmocka_unit_test(who_goes_to_sleep_confirms_first),
+        cmocka_unit_test(it_is_sent_when_asked_for),
+        cmocka_unit_test(who_waits_for_them_may_go_to_sleep),
+        cmocka_unit_test(the_wait_for_the_others_is_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
