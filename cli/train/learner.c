@@ -116,7 +116,7 @@ static void set_endpoint(struct weft_learner *learner, uint32_t rank,
     udp->loss.seed = job->inject_seed;
     udp->busy_poll_us = (uint16_t)job->busy_poll_us;
     udp->loopback_packet_bytes = WEFT_UDP_LOOPBACK_BYTES;
-    udp->ep.done_later = 1; /* while it computes, its servers wait for nothing */
+    udp->ep.done_later = 1; /* see begin_next */
     udp->ep.keepalive_ns = weft_job_span_ns(job->keepalive_ms);
     snprintf(label, sizeof(label), "worker %u", rank);
     weft_tracing_open(&learner->tracing, job->trace, weft_output_log(NULL, false));
@@ -447,10 +447,12 @@ static weft_status build(struct weft_learner *learner, struct weft_learner_step 
 {
     const uint32_t *rows;
     uint32_t row_count;
+    const uint64_t begun_ns = weft_clock_now_ns();
     weft_ml_share_step(&learner->share, s, steps, &rows, &row_count);
     if (weft_ml_model_batch(&learner->model, &step->batch, rows, row_count) != WEFT_OK) {
         return fail_status(learner, WEFT_NOMEM, "allocating a batch");
     }
+    learner->build_ns = weft_clock_now_ns() - begun_ns;
     step->is_built = true;
     return WEFT_OK;
 }
@@ -481,6 +483,10 @@ static weft_status begin_next(struct weft_learner *learner, uint32_t s, uint32_t
     }
     if (status != WEFT_OK || weft_ps_op_done(client, now->pull, NULL)) {
         return status;
+    }
+    /* Without a progress thread, no delayed acknowledgement is sent while the batch is built. */
+    if (learner->build_ns > WEFT_DONE_LATER_NS / 2) {
+        weft_endpoint_acknowledge(&learner->worker.endpoint);
     }
     status = build(learner, next, s, steps);
     uint32_t row_count = status == WEFT_OK ? rows_of(learner, &next->batch) : 0;

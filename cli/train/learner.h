@@ -62,6 +62,7 @@ struct weft_learner {
     void *stepped_arg;
     bool is_over;
     uint64_t compute_waits_ns; /* waited for --compute */
+    uint64_t build_ns;         /* time of building the last batch */
     uint64_t test_elements;    /* in pulls for tests only */
     uint64_t test_elements_delivered;
 };

@@ -131,6 +131,13 @@ void weft_driver_idle(struct weft_driver *driver)
     driver->ops->idle(driver);
 }
 
+void weft_driver_acknowledge(struct weft_driver *driver)
+{
+    if (driver->ops->acknowledge != NULL) {
+        driver->ops->acknowledge(driver);
+    }
+}
+
 void weft_driver_close(struct weft_driver *driver)
 {
     if (driver != NULL) {

@@ -97,6 +97,9 @@ void weft_driver_flush(struct weft_driver *driver);
 /* Tell peers that this end will not be progressed for a while (weft_ep_idle), and send it. */
 void weft_driver_idle(struct weft_driver *driver);
 
+/* Send delayed acknowledgements (weft_ep_acknowledge); over TCP there are none. */
+void weft_driver_acknowledge(struct weft_driver *driver);
+
 /* Send CLOSE to all peers, over UDP up to three times, until they answer, for 50 ms at most; then
  * free. Events that were not polled are lost. NULL is allowed. */
 void weft_driver_close(struct weft_driver *driver);

@@ -31,6 +31,7 @@ struct weft_driver_ops {
     void (*wake)(struct weft_driver *driver);
     void (*flush)(struct weft_driver *driver);
     void (*idle)(struct weft_driver *driver);
+    void (*acknowledge)(struct weft_driver *driver); /* NULL: nothing is acknowledged late */
     void (*close)(struct weft_driver *driver);
     void (*counters)(struct weft_driver *driver, struct weft_driver_counters *counters_p);
     bool (*busy)(struct weft_driver *driver);

@@ -85,6 +85,13 @@ void weft_endpoint_idle(struct weft_endpoint *endpoint)
     }
 }
 
+void weft_endpoint_acknowledge(struct weft_endpoint *endpoint)
+{
+    if (endpoint->driver != NULL) {
+        weft_driver_acknowledge(endpoint->driver);
+    }
+}
+
 void weft_endpoint_wake(struct weft_endpoint *endpoint)
 {
     if (endpoint->driver != NULL) {

@@ -56,6 +56,7 @@ void weft_endpoint_step(struct weft_endpoint *endpoint, uint64_t timeout_ns,
 /* As in io/driver.h; no effect with a thread, which does this without a call. */
 void weft_endpoint_flush(struct weft_endpoint *endpoint);
 void weft_endpoint_idle(struct weft_endpoint *endpoint);
+void weft_endpoint_acknowledge(struct weft_endpoint *endpoint);
 
 /* End the sleep of a step; no effect with a thread. Thread: any. */
 void weft_endpoint_wake(struct weft_endpoint *endpoint);

@@ -228,6 +228,15 @@ static void udp_idle(struct weft_driver *driver)
     weft_udp_send_all(udp);
 }
 
+static void udp_acknowledge(struct weft_driver *driver)
+{
+    struct weft_udp *udp = weft_udp_of(driver);
+    bool entered = weft_udp_enter(udp);
+    weft_ep_acknowledge(udp->ep);
+    weft_udp_send_all(udp);
+    weft_udp_exit(udp, entered);
+}
+
 /* CLOSE is repeated until the other end answers, for a short while. */
 static bool close_unanswered(struct weft_driver *driver)
 {
@@ -323,6 +332,7 @@ static const struct weft_driver_ops udp_ops = {
     .wake = udp_wake,
     .flush = udp_flush,
     .idle = udp_idle,
+    .acknowledge = udp_acknowledge,
     .close = udp_close,
     .counters = udp_counters,
     .busy = udp_busy,
