@@ -228,6 +228,9 @@ void service_rate_init(struct weft_sched_service *service);
 /* A worker reports the rate of its host's links, 0 = not known: the plan uses it from now on. */
 void service_rate_given(struct weft_sched_service *service, uint32_t worker, uint64_t up_bps,
                         uint64_t now_ns);
+/* As it, for the host of a shard: the uplink is not measured. */
+void service_rate_given_shard(struct weft_sched_service *service, uint32_t shard, uint64_t up_bps,
+                              uint64_t down_bps, uint64_t now_ns);
 /* A shard has closed a granted share. Called before the planner is updated. */
 void service_rate_measured(struct weft_sched_service *service, uint32_t worker, uint32_t shard,
                            const struct weft_sched_event *event, uint64_t now_ns);

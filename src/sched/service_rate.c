@@ -87,6 +87,27 @@ static struct service_link *down_of(struct weft_sched_service *service, uint32_t
     return &service->shards[first].down;
 }
 
+void service_rate_given_shard(struct weft_sched_service *service, uint32_t shard, uint64_t up_bps,
+                              uint64_t down_bps, uint64_t now_ns)
+{
+    struct service_shard *s = &service->shards[shard];
+    const bool is_up_news = up_bps != s->up_bps, is_down_news = down_bps != s->down_bps;
+    s->up_bps = up_bps;
+    s->down_bps = down_bps;
+    if (service->planner == NULL) { /* service_rate_init uses them */
+        return;
+    }
+    if (is_up_news) {
+        const uint64_t bps = given(up_bps, service->config.link_bps);
+        (void)weft_planner_capacity(service->planner, s->host_index, true, bps, now_ns);
+    }
+    if (is_down_news) {
+        const uint64_t bps = given(down_bps, service->config.link_bps);
+        *down_of(service, shard) = (struct service_link){.given_bps = bps, .now_bps = bps};
+        (void)weft_planner_capacity(service->planner, s->host_index, false, bps, now_ns);
+    }
+}
+
 /* ---- measurements ---------------------------------------------------------------------------- */
 
 static void set(struct weft_sched_service *service, struct service_link *link, uint32_t host,

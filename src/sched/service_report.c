@@ -347,8 +347,7 @@ static bool server_says(struct weft_sched_service *service, uint32_t shard,
     s->opened = q->opened;
     s->closed = q->closed;
     s->host = q->host;
-    s->up_bps = q->up_bps;
-    s->down_bps = q->down_bps;
+    service_rate_given_shard(service, shard, q->up_bps, q->down_bps, now_ns);
     transfer_says(service, shard, q, now_ns);
     for (uint32_t i = 0; i < q->count; i++) {
         if (q->first + i <= s->taken) {

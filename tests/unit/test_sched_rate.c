@@ -269,6 +269,31 @@ static void a_server_that_everybody_finds_slow_is(void **state)
     net_free(&net);
 }
 
+/* A server that is restarted with another rate of its links. */
+static void a_rate_that_a_server_reports_later(void **state)
+{
+    (void)state;
+    struct net net;
+    struct weft_sched_daemon_config config;
+    net_new(&net, WEFT_SCHED_ASP, 1000 * MBIT);
+    exchange(&net);
+    assert_int_equal(weft_sched_service_capacity(net.service, WEFT_SCHED_SERVER, 0), 1000 * MBIT);
+    weft_sched_daemon_free(net.shard);
+    weft_sched_daemon_config_default(&config);
+    config.workers = WORKERS;
+    config.role = WEFT_SCHED_SERVER;
+    config.up_bps = config.down_bps = 100 * MBIT;
+    assert_int_equal(weft_sched_daemon_new(&config, &net.shard), WEFT_OK);
+    weft_sched_service_connected(net.service, WORKERS, WEFT_SCHED_SERVER, 0, 2);
+    weft_sched_daemon_connected(net.shard, net.now_ns);
+    exchange(&net);
+    assert_int_equal(weft_sched_service_capacity(net.service, WEFT_SCHED_SERVER, 0), 100 * MBIT);
+    net.down_bps = 100 * MBIT;
+    run(&net, 5 * WEFT_NS_PER_S);
+    assert_near(&net, WEFT_SCHED_SERVER, 0, 100 * MBIT);
+    net_free(&net);
+}
+
 /* All requests are granted at once, at the maximum rate. */
 static void in_bsp_nothing_waits(void **state)
 {
@@ -341,6 +366,7 @@ int main(void)
         cmocka_unit_test(late_hosts_make_no_link_slower),
         cmocka_unit_test(contention_is_noticed_within_a_second),
         cmocka_unit_test(a_server_that_everybody_finds_slow_is),
+        cmocka_unit_test(a_rate_that_a_server_reports_later),
         cmocka_unit_test(in_bsp_nothing_waits),
         cmocka_unit_test(grants_beyond_a_minute),
     };
