@@ -1,22 +1,47 @@
+#define _GNU_SOURCE
 #include "job/output_queue.h"
 
 #include "base/units.h"
 #include "job/args.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* A terminal is ready when it has room for one byte, but a write in blocking mode waits until all
+ * are written. The mode belongs to the open file description, which other programs share. */
+static void open_terminal(struct weft_output_queue *queue)
+{
+    char path[32];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", queue->fd);
+    const int own =
+        isatty(queue->fd) ? open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1;
+    queue->owns_fd = own >= 0;
+    queue->fd = own >= 0 ? own : queue->fd;
+}
 
 void weft_output_queue_init(struct weft_output_queue *queue, int fd)
 {
     *queue = (struct weft_output_queue){.fd = fd};
 }
 
+void weft_output_queue_close(struct weft_output_queue *queue)
+{
+    if (queue->owns_fd) {
+        close(queue->fd);
+        queue->owns_fd = false;
+        queue->fd = -1;
+    }
+}
+
 void weft_output_queue_fini(struct weft_output_queue *queue)
 {
+    weft_output_queue_close(queue);
     free(queue->bytes);
     queue->bytes = NULL;
     queue->count = queue->room = 0;
@@ -64,6 +89,10 @@ void weft_output_queue_write(struct weft_output_queue *queue)
 void weft_output_queue_add(struct weft_output_queue *queue, const char *bytes, size_t count,
                            bool must_arrive)
 {
+    if (!queue->was_used) {
+        queue->was_used = true;
+        open_terminal(queue);
+    }
     if (queue->room - queue->count < count) {
         queue->room = 2 * queue->room + count;
         queue->bytes = weft_job_need(realloc(queue->bytes, queue->room));

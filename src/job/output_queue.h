@@ -3,7 +3,8 @@
  * cannot be written at once is kept in memory, in order, and written later.
  *
  * Of a descriptor in blocking mode: a write is made only when poll(2) reports that there is room,
- * and of at most PIPE_BUF bytes, for which a pipe then has room.
+ * and of at most PIPE_BUF bytes, for which a pipe then has room. A terminal may have less, and is
+ * opened again in non-blocking mode.
  *
  * It is not a limit: the caller must not read more from a process while its output is delayed.
  *
@@ -17,6 +18,8 @@
 
 struct weft_output_queue {
     int fd;
+    bool was_used;
+    bool owns_fd; /* a terminal, opened again at the first use */
     char *bytes; /* (room,), of which count are not written yet; NULL = none so far */
     size_t count;
     size_t room;
@@ -26,6 +29,9 @@ struct weft_output_queue {
 
 void weft_output_queue_init(struct weft_output_queue *queue, int fd);
 void weft_output_queue_fini(struct weft_output_queue *queue);
+
+/* Close the descriptor that it has opened, if any; no write may follow. For a forked process. */
+void weft_output_queue_close(struct weft_output_queue *queue);
 
 /* Append bytes, and write what can be written now. must_arrive: their loss is noted in `lost`. The
  * program ends if memory is exhausted. */

@@ -71,8 +71,8 @@ static void take_stop_signals(sigset_t *set)
             before.sa_handler == SIG_IGN) {
             continue; /* nohup: this program must survive the end of its terminal */
         }
-        /* A background job of a script starts with SIGINT ignored, and an ignored signal is not
-         * delivered to a signalfd. */
+        /* A background job of a script starts with SIGINT ignored, and so would its processes. A
+         * signal that is ignored and blocked is queued, but one that arrives before is lost. */
         signal(stop_signals[i], SIG_DFL);
         sigaddset(set, stop_signals[i]);
     }
@@ -104,7 +104,7 @@ weft_status weft_supervisor_init(struct weft_supervisor *supervisor,
     if (policy->takes_signals) {
         take_stop_signals(&set);
         /* Ctrl-C also ends `tee`, to which the output may go. */
-        signal(SIGPIPE, SIG_IGN);
+        supervisor->keeps_sigpipe = signal(SIGPIPE, SIG_IGN) == SIG_IGN;
     }
     sigprocmask(SIG_BLOCK, &set, &supervisor->signals_before);
     void *groups = mmap(NULL, count * sizeof(*supervisor->groups), PROT_READ | PROT_WRITE,
@@ -246,6 +246,9 @@ static void install_fds(struct weft_supervisor *supervisor, struct weft_slot *sl
     }
     close_fd(&supervisor->signal_fd);
     close_fd(&supervisor->watchdog_fd);
+    for (unsigned o = 0; o < OUTPUTS; o++) {
+        weft_output_queue_close(&supervisor->output[o]);
+    }
     for (uint32_t i = 0; slot->body != NULL && i < supervisor->count; i++) {
         close_fd(&supervisor->slots[i].channel.fd);
         close_fd(&supervisor->slots[i].out[0].fd);
@@ -272,7 +275,9 @@ static void run_child(struct weft_supervisor *supervisor, struct weft_slot *slot
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    signal(SIGPIPE, SIG_DFL);
+    if (!supervisor->keeps_sigpipe) {
+        signal(SIGPIPE, SIG_DFL);
+    }
     install_fds(supervisor, slot, ends);
     if (slot->body != NULL) {
         _exit(slot->body(slot->context, slot));

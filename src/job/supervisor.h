@@ -84,7 +84,8 @@ struct weft_supervisor_policy {
                                 * once must not spin */
     uint32_t doublings;        /* maximum number of doublings */
     bool takes_signals;        /* SIGINT, SIGTERM and SIGHUP are delivered as events; SIGPIPE is
-                                * ignored. A SIGHUP that is ignored, as under nohup, stays so */
+                                * ignored, and in the processes if it was before. A SIGHUP that is
+                                * ignored, as under nohup, stays so */
     int orphan_signal;         /* sent to running processes if this program dies; 0 = SIGKILL */
     const char *folder;        /* removed with its files at the end; NULL = none */
     /* Replaces fork(), for instance to start in another network namespace: the process must be a
@@ -104,6 +105,7 @@ struct weft_supervisor {
     struct pollfd *fds; /* signals; per slot the channel, output, errors; `output` */
     struct weft_output_queue output[2]; /* standard output and error */
     int signal_fd;
+    bool keeps_sigpipe; /* takes_signals: it was ignored before, and the processes ignore it */
     sigset_t signals_before;
     pid_t watchdog;
     int watchdog_fd;

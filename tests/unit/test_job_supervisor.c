@@ -663,6 +663,64 @@ static void a_broken_pipe(void **state)
     (void)close(ends[1]);
 }
 
+/* A caller that ignores SIGPIPE, such as a service manager, has processes that ignore it. */
+static void an_ignored_pipe_signal(void **state)
+{
+    (void)state;
+    struct weft_supervisor supervisor;
+    struct weft_supervisor_policy policy = plain;
+    policy.takes_signals = true;
+    (void)signal(SIGPIPE, SIG_IGN);
+    init(&supervisor, &policy, 1, 0);
+    start_sh(&supervisor, 0, "kill -PIPE $$; exit 3");
+    expect_end(&supervisor, 0, "ended with exit status 3");
+    weft_supervisor_fini(&supervisor);
+    sigprocmask(SIG_SETMASK, &supervisor.signals_before, NULL);
+    (void)signal(SIGPIPE, SIG_DFL);
+}
+
+/* A terminal that nobody reads: it has room for a part of a write only, and the write must not wait
+ * for the rest. */
+static void an_unread_terminal(void **state)
+{
+    (void)state;
+    struct weft_supervisor supervisor;
+    struct weft_supervisor_event event;
+    struct weft_supervisor_policy policy = plain;
+    char name[64];
+    int saved = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 10);
+    int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    (void)fflush(NULL);
+    if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0 ||
+        ptsname_r(master, name, sizeof(name)) != 0) {
+        skip();
+    }
+    int terminal = open(name, O_RDWR | O_NOCTTY | O_CLOEXEC);
+    assert_true(terminal >= 0);
+    policy.takes_signals = true;
+    init(&supervisor, &policy, 1, 0);
+    supervisor.slots[0].is_prefixed = true;
+    assert_int_equal(dup2(terminal, STDOUT_FILENO), STDOUT_FILENO);
+    start_sh(&supervisor, 0, "exec yes");
+    while (supervisor.output[0].count == 0) {
+        weft_supervisor_next(&supervisor, WEFT_NS_PER_MS, &event);
+        assert_int_equal(event.type, WEFT_SUPERVISOR_TIMEOUT);
+    }
+    assert_int_equal(kill(getpid(), SIGTERM), 0);
+    weft_supervisor_next(&supervisor, patience_ns, &event);
+    assert_int_equal(event.type, WEFT_SUPERVISOR_SIGNAL);
+    /* the mode of the caller's descriptor is unchanged */
+    assert_int_equal(fcntl(STDOUT_FILENO, F_GETFL) & O_NONBLOCK, 0);
+    (void)dup2(saved, STDOUT_FILENO);
+    (void)close(saved);
+    weft_supervisor_stop(&supervisor, NULL);
+    weft_supervisor_fini(&supervisor);
+    sigprocmask(SIG_SETMASK, &supervisor.signals_before, NULL);
+    (void)signal(SIGPIPE, SIG_DFL);
+    (void)close(terminal);
+    (void)close(master);
+}
+
 /* ---- channels, keys, descriptors ------------------------------------------------------------- */
 
 static int speak(void *context, const struct weft_slot *slot)
@@ -826,6 +884,8 @@ int main(void)
         cmocka_unit_test(an_unread_pipe),
         cmocka_unit_test(the_end_of_output),
         cmocka_unit_test(a_broken_pipe),
+        cmocka_unit_test(an_ignored_pipe_signal),
+        cmocka_unit_test(an_unread_terminal),
         cmocka_unit_test(channel),
         cmocka_unit_test(descriptors),
         cmocka_unit_test(fork_elsewhere),
