@@ -58,13 +58,22 @@ void weft_stop_restore_pipes(void)
     }
 }
 
+bool weft_stop_survives(int signal)
+{
+    struct sigaction action;
+    return signal == SIGHUP && sigaction(SIGHUP, NULL, &action) == 0 &&
+           action.sa_handler == SIG_IGN;
+}
+
 int weft_stop_fd(int more)
 {
     weft_stop_ignore_pipes();
     sigset_t set;
     sigemptyset(&set);
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(signals); i++) {
-        sigaddset(&set, signals[i]);
+        if (!weft_stop_survives(signals[i])) {
+            sigaddset(&set, signals[i]);
+        }
     }
     if (more != 0) {
         sigaddset(&set, more);

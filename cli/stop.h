@@ -24,7 +24,12 @@ void weft_stop_ignore_pipes(void);
 /* In a child, before exec. */
 void weft_stop_restore_pipes(void);
 
-/* Block SIGINT, SIGTERM, SIGHUP and `more` (0 = none) in this thread and in threads that it starts,
+/* True of SIGHUP if it is ignored, as under nohup: this program must survive the end of its
+ * terminal. A blocked signal is queued, and read from a descriptor, even if it is ignored; so this
+ * one must not be blocked. */
+bool weft_stop_survives(int signal);
+
+/* Block SIGINT, SIGTERM, SIGHUP (unless it is ignored) and `more` (0 = none) in this thread and in threads that it starts,
  * and ignore SIGPIPE. Returns a descriptor that is readable when one of them arrives; < 0 on
  * failure. */
 int weft_stop_fd(int more);

@@ -39,7 +39,9 @@ int weft_cli_lab_signals(sigset_t *old_p)
     sigemptyset(&signals);
     sigaddset(&signals, SIGCHLD);
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(passed_on); i++) {
-        sigaddset(&signals, passed_on[i]);
+        if (!weft_stop_survives(passed_on[i])) {
+            sigaddset(&signals, passed_on[i]);
+        }
     }
     sigprocmask(SIG_BLOCK, &signals, old_p);
     return signalfd(-1, &signals, SFD_CLOEXEC);

@@ -86,14 +86,30 @@ static void note_absent(struct run *run, const struct weft_slot *slot)
     }
 }
 
+bool weft_run_take_signal(struct run *run, int signal)
+{
+    const uint64_t now_ns = weft_clock_now_ns();
+    if (run->interrupted != 0 && now_ns < weft_time_add(run->signal_ns, WEFT_RUN_SAME_SIGNAL_NS)) {
+        return false;
+    }
+    run->interrupted = signal;
+    run->signal_ns = now_ns;
+    return true;
+}
+
 /* Also those that were replaced and still run. */
 static void kill_servers(struct run *run, int signal)
 {
+    bool is_any = false;
     for (uint32_t i = 0; i < run->supervisor.count; i++) {
         struct weft_slot *slot = &run->supervisor.slots[i];
         if (slot->role != NULL && strcmp(slot->role, "server") == 0) {
             slot->grace_ns = 1;
+            is_any |= slot->is_running;
         }
+    }
+    if (!is_any) {
+        return;
     }
     weft_run_say(run, "signal %d (%s) again; killing the servers", signal, strsignal(signal));
 }
@@ -102,7 +118,9 @@ static void kill_servers(struct run *run, int signal)
 static void note_signal(struct run *run, int signal, uint64_t waited_ns, const uint64_t *graces)
 {
     const bool again = run->interrupted != 0;
-    run->interrupted = signal;
+    if (!weft_run_take_signal(run, signal)) {
+        return;
+    }
     if (again) {
         kill_servers(run, signal);
         return;
@@ -119,8 +137,6 @@ void weft_run_end_servers(struct run *run, bool good)
 {
     const uint64_t begun_ns = weft_clock_now_ns();
     uint64_t graces[WEFT_JOB_SHARDS_MAX], waited_ns = 0;
-    uint64_t signal_ns =
-        run->interrupted != 0 ? WEFT_RUN_SAME_SIGNAL_NS : 0; /* the next one counts from here */
     for (uint32_t s = 0; s < run->options->servers; s++) {
         struct weft_slot *slot = run_server(run, s);
         graces[s] = slot->grace_ns;
@@ -140,9 +156,8 @@ void weft_run_end_servers(struct run *run, bool good)
             cJSON_Delete(event.object);
         } else if (event.type == WEFT_SUPERVISOR_EXITED) {
             note_exit(run, event.slot, good, "when");
-        } else if (event.type == WEFT_SUPERVISOR_SIGNAL && waited_ns >= signal_ns) {
+        } else if (event.type == WEFT_SUPERVISOR_SIGNAL) {
             note_signal(run, event.signal, waited_ns, graces);
-            signal_ns = waited_ns + WEFT_RUN_SAME_SIGNAL_NS;
         }
     }
 }
@@ -156,7 +171,10 @@ void weft_run_end_role(struct run *run, const char *role, bool good)
         weft_supervisor_next(&run->supervisor, check_interval_ns, &event);
         waited_ns = weft_max_u64(weft_clock_now_ns() - begun_ns, 1);
         if (event.type == WEFT_SUPERVISOR_SIGNAL) {
-            run->interrupted = event.signal;
+            const bool again = run->interrupted != 0;
+            if (weft_run_take_signal(run, event.signal) && again) {
+                kill_servers(run, event.signal);
+            }
         } else if (event.type == WEFT_SUPERVISOR_EXITED) {
             note_exit(run, event.slot, good, "before"); /* a server's */
         } else if (event.type == WEFT_SUPERVISOR_MESSAGE) {

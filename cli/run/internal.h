@@ -31,7 +31,8 @@ struct run {
     char replica_metrics[WEFT_JOB_SHARDS_MAX][WEFT_METRICS_URL_BYTES]; /* "" = none */
     bool promoting[WEFT_JOB_SHARDS_MAX]; /* by server: its replica was asked to take over */
     bool was_ready[WEFT_JOB_SHARDS_MAX]; /* by server: was ready at least once */
-    int interrupted;
+    int interrupted;    /* signal number; 0 = none */
+    uint64_t signal_ns; /* time of the last signal that was a request of its own */
     struct weft_error error; /* why the run is over; "" = it is not */
     /* A server or the coordinator has died and is not restarted. The run is over at give_up_ns
      * unless all workers end well before; text "" = none. */
@@ -123,6 +124,9 @@ bool weft_run_replica_exit(struct run *run, struct weft_slot *slot, const char *
 /* Print "weft run: ..." as a line on standard error, in order with the output of the processes. */
 [[gnu::format(printf, 2, 3)]] void weft_run_say(struct run *run, const char *format, ...);
 
+/* A signal has arrived: sets run->interrupted. False: it is the same request as an earlier one. */
+bool weft_run_take_signal(struct run *run, int signal);
+
 /* Print an "error" or "checkpoint" of a process; false: another event. */
 bool weft_run_print(struct run *run, const struct weft_slot *slot, const cJSON *message);
 
@@ -133,7 +137,8 @@ bool weft_run_print(struct run *run, const struct weft_slot *slot, const cJSON *
 void weft_run_end_servers(struct run *run, bool good);
 
 /* Stop the processes of another role, each within its grace period. In a successful run the watch
- * receives their last messages. A signal sets run->interrupted. A server that dies meanwhile, and
+ * receives their last messages. A signal sets run->interrupted, and another one ends the servers'
+ * grace periods. A server that dies meanwhile, and
  * what servers report, counts as in weft_run_end_servers. */
 void weft_run_end_role(struct run *run, const char *role, bool good);
 

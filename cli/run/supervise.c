@@ -284,7 +284,7 @@ static bool turn(struct run *run, uint64_t until_ns)
         (void)weft_run_start(run, event.slot); /* run->error has a failure */
         break;
     case WEFT_SUPERVISOR_SIGNAL:
-        run->interrupted = event.signal;
+        (void)weft_run_take_signal(run, event.signal);
         break;
     case WEFT_SUPERVISOR_TIMEOUT:
         break;
@@ -398,7 +398,7 @@ int weft_run_all(struct run *run)
 {
     bool good = start_metrics(run) && start_all(run) && supervise(run);
     weft_run_metrics_stop(&run->metrics);
-    weft_supervisor_stop(&run->supervisor, "worker");
+    weft_run_end_role(run, "worker", good);
     weft_run_end_role(run, "aggregator", good); /* its sums are sent to the servers */
     weft_run_end_servers(run, good);
     weft_run_end_role(run, "scheduler", good); /* servers report to it */

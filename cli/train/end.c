@@ -19,23 +19,38 @@ static void kill_servers(struct train *train)
             strsignal(train->interrupted));
 }
 
+/* Stop the processes of a role before the servers. What they report is of no use any more. */
+static void stop_role(struct train *train, const char *role)
+{
+    const uint64_t begun_ns = weft_clock_now_ns();
+    uint64_t waited_ns = 0;
+    while (weft_supervisor_press(&train->supervisor, role, waited_ns) > 0) {
+        struct weft_supervisor_event event;
+        const uint32_t signals = train->signals;
+        weft_supervisor_next(&train->supervisor, check_interval_ns, &event);
+        waited_ns = weft_max_u64(weft_clock_now_ns() - begun_ns, 1);
+        if (event.type == WEFT_SUPERVISOR_MESSAGE) {
+            cJSON_Delete(event.object);
+        } else if (event.type == WEFT_SUPERVISOR_SIGNAL) {
+            weft_train_take_signal(train, event.signal);
+        }
+        if (train->signals != signals && signals > 0) {
+            kill_servers(train);
+        }
+    }
+}
+
 /* Their messages about checkpoints are printed as during the run. */
 static void stop_servers(struct train *train)
 {
     const uint64_t begun_ns = weft_clock_now_ns();
     uint64_t waited_ns = 0;
-    /* The next signal counts from here. */
-    uint64_t signal_ns = train->interrupted != 0 ? WEFT_RUN_SAME_SIGNAL_NS : 0;
     while (weft_supervisor_press(&train->supervisor, "server", waited_ns) > 0) {
-        const bool was_interrupted = train->interrupted != 0;
         const uint32_t signals = train->signals;
         (void)weft_train_next_event(train, check_interval_ns);
         waited_ns = weft_max_u64(weft_clock_now_ns() - begun_ns, 1);
-        if (train->signals != signals && waited_ns >= signal_ns) {
-            if (was_interrupted) {
-                kill_servers(train);
-            }
-            signal_ns = waited_ns + WEFT_RUN_SAME_SIGNAL_NS;
+        if (train->signals != signals && signals > 0) {
+            kill_servers(train);
         }
     }
 }
@@ -44,8 +59,8 @@ void weft_train_stop(struct train *train)
 {
     if (train->checkpoints.directory != NULL) {
         /* They send nothing more, so that the servers' last checkpoints have it all. */
-        weft_supervisor_stop(&train->supervisor, "worker");
-        weft_supervisor_stop(&train->supervisor, "aggregator");
+        stop_role(train, "worker");
+        stop_role(train, "aggregator");
         stop_servers(train);
     }
     weft_supervisor_stop(&train->supervisor, NULL);

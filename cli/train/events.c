@@ -123,6 +123,17 @@ static bool in_trouble(const struct train *train)
            train->interrupted != 0;
 }
 
+void weft_train_take_signal(struct train *train, int signal)
+{
+    const uint64_t now_ns = weft_clock_now_ns();
+    if (train->signals == 0 ||
+        now_ns >= weft_time_add(train->signal_ns, WEFT_RUN_SAME_SIGNAL_NS)) {
+        train->signals++;
+        train->signal_ns = now_ns;
+    }
+    train->interrupted = signal;
+}
+
 bool weft_train_next_event(struct train *train, uint64_t timeout_ns)
 {
     struct weft_supervisor_event event;
@@ -137,8 +148,7 @@ bool weft_train_next_event(struct train *train, uint64_t timeout_ns)
         note_exit(train, event.slot);
         break;
     case WEFT_SUPERVISOR_SIGNAL:
-        train->interrupted = event.signal;
-        train->signals++;
+        weft_train_take_signal(train, event.signal);
         break;
     case WEFT_SUPERVISOR_DUE: /* no restarts are requested */
     case WEFT_SUPERVISOR_TIMEOUT:

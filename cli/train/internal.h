@@ -58,7 +58,8 @@ struct train {
     /* of each aggregator, as `addresses` */
     char via[TRAIN_AGGREGATORS_MAX][WEFT_JOB_SHARDS_MAX * 24];
     int interrupted;           /* signal number */
-    uint32_t signals;          /* that have arrived so far */
+    uint32_t signals;          /* requests by signals so far: two at once are one request */
+    uint64_t signal_ns;        /* time of the last one */
     struct weft_error error;   /* the error reported by the first failed process */
     struct weft_error unsaved; /* why there is no --save file; "" = there is, or none is wanted */
     struct weft_slot *killed;  /* first process killed by a signal */
@@ -108,6 +109,9 @@ weft_status weft_train_start_worker(struct train *train, uint32_t rank);
 
 /* Process the next event; false if none arrived within timeout_ns. */
 bool weft_train_next_event(struct train *train, uint64_t timeout_ns);
+
+/* A signal has arrived: sets train->interrupted. */
+void weft_train_take_signal(struct train *train, int signal);
 
 /* Process events until *count reaches `wanted`. Errors: WEFT_PEER the run is over; WEFT_TIMEOUT. */
 weft_status weft_train_await(struct train *train, const uint32_t *count, uint32_t wanted,

@@ -275,6 +275,21 @@ tap_run "a run that was started by nohup survives a SIGHUP" sh -c 'trap "" HUP; 
 tap_run_fails "another one ends" 1 "$weft" run -n 1 -- sh -c 'kill -HUP $PPID; sleep 1000'
 tap_like "the message has the signal" "$(cat run.out)" '^weft run: interrupted by signal 1 (Hangup)'
 
+# A signal that arrives while the workers of a failed run end. Both run before the first one fails.
+cat >both_end <<'END'
+#!/bin/sh
+if [ "$WEFT_RANK" = 1 ]; then
+    trap 'kill -INT $PPID; exit 0' TERM
+    touch trapped
+    while :; do sleep 0.01; done
+fi
+until [ -e trapped ]; do sleep 0.01; done
+exit 7
+END
+chmod +x both_end
+tap_run_fails "a signal while workers are stopped: exit status 1" 1 "$weft" run -n 2 -- ./both_end
+tap_like "the signal is reported" "$(cat run.out)" 'weft run: interrupted by signal 2 (Interrupt)'
+
 # The coordinator is killed while workers wait for a file; workers that start later still join.
 cat >late <<'END'
 #!/bin/sh
@@ -324,6 +339,13 @@ port_of alone.out >/dev/null
 kill $last
 wait $last
 tap_is "a coordinator without members exits with 0 at SIGTERM" $? 0
+# A blocked signal would be read from the descriptor even if it is ignored.
+background survivor sh -c 'trap "" HUP; exec "$@"' sh "$weft" coordinator $key --port 0
+port_of survivor.out >/dev/null
+tap_like "under nohup a coordinator does not block SIGHUP" "$(grep SigBlk "/proc/$last/status")" '[02468ace]$'
+kill -HUP $last
+kill $last
+wait $last
 port=$(tap_port)
 
 # Any order: workers, server, coordinator.
