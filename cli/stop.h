@@ -29,9 +29,9 @@ void weft_stop_restore_pipes(void);
  * one must not be blocked. */
 bool weft_stop_survives(int signal);
 
-/* Block SIGINT, SIGTERM, SIGHUP (unless it is ignored) and `more` (0 = none) in this thread and in threads that it starts,
- * and ignore SIGPIPE. Returns a descriptor that is readable when one of them arrives; < 0 on
- * failure. */
+/* Block SIGINT, SIGTERM, SIGHUP (unless it is ignored) and `more` (0 = none) in this thread and in
+ * threads that it starts, and ignore SIGPIPE. Returns a descriptor that is readable when one of
+ * them arrives; < 0 on failure. */
 int weft_stop_fd(int more);
 
 #endif
