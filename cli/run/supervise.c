@@ -405,6 +405,9 @@ int weft_run_all(struct run *run)
     weft_supervisor_stop(&run->supervisor, NULL);
     good = good && run->interrupted == 0 && run->error.text[0] == '\0';
     if (run->interrupted != 0) {
+        if (run->error.text[0] != '\0') {
+            weft_run_say(run, "%s", run->error.text);
+        }
         weft_run_say(run, "interrupted by signal %d (%s); stopped all processes", run->interrupted,
                      strsignal(run->interrupted));
     } else if (!good) {

@@ -48,7 +48,8 @@ class DroppedOperations:
         self.ended = 0  # so many have ended
         self._numbers = collections.deque()
         self._out = set()  # those that threads have taken out
-        self._changed = threading.Condition()  # when one is taken out, or is back or has ended
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)  # when one is taken out, or is back or has ended
 
     def add(self, number):
         """Takes no lock: __del__ calls it, which may run inside any other function."""
@@ -77,7 +78,7 @@ class DroppedOperations:
         """-> whether one has ended, or is not needed"""
         number, ended = None, False
         try:  # Ctrl-C may arrive at any line
-            with self._changed:
+            with self._lock:
                 if not is_needed():
                     return True
                 if not self._numbers:
@@ -95,7 +96,7 @@ class DroppedOperations:
         return ended
 
     def _put_back(self, number, ended):
-        with self._changed:
+        with self._lock:
             if ended:
                 self.ended += 1
             elif number not in self._numbers:  # it is in progress, also after Ctrl-C

@@ -165,17 +165,19 @@ class Engine:
                 if threading.current_thread() is self._thread or me in self._waiting or me == self._closer:
                     self._check_open()
                 return lib.WEFT_NOTFOUND
+            done.id = 0
             self._waiting[me] = self._waiting.get(me, 0) + 1
-        done.id = 0
         try:
             return lib.weft_comm_wait(self.comm._pointer(), number, part_ns, done)
         finally:
-            # Also if Ctrl-C arrived when it completed: the library has returned it already.
-            if done.id != 0:
-                self._handle(lib.WEFT_OK if done.status == lib.WEFT_OK else lib.WEFT_PEER, done)
-            self._waiting[me] -= 1
-            if self._waiting[me] == 0:
-                del self._waiting[me]
+            try:
+                # Also if Ctrl-C arrived when it completed: the library has returned it already.
+                if done.id != 0:
+                    self._handle(lib.WEFT_OK if done.status == lib.WEFT_OK else lib.WEFT_PEER, done)
+            finally:
+                self._waiting[me] -= 1
+                if self._waiting[me] == 0:
+                    del self._waiting[me]
 
     def close(self):
         if os.getpid() != self._pid or self._stop.is_set():
