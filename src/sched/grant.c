@@ -423,7 +423,8 @@ void planner_sums_follow(struct weft_planner *planner, uint32_t server_host)
 }
 
 /* If a transfer should have ended but no report has arrived, an eighth of its bytes is assumed to
- * remain; a quarter if it is overdue again, then a half. */
+ * remain; a quarter if it is overdue again, then a half. A transfer without a booking, because its
+ * path was down or had no free steps, is booked again with all that remains. */
 void planner_overdue(struct weft_planner *planner)
 {
     for (uint32_t i = 0; i < planner->active_count; i++) {
@@ -431,15 +432,21 @@ void planner_overdue(struct weft_planner *planner)
         if (transfer->late_ns > planner->now_ns) {
             continue;
         }
-        const uint64_t left = weft_max_u64(transfer->bytes >> (3 - transfer->overdue), 1);
-        transfer->overdue += transfer->overdue < 2;
-        planner->counters.overdue++;
+        const bool was_booked = transfer->booking.count > 0;
+        const uint64_t assumed = weft_max_u64(transfer->bytes >> (3 - transfer->overdue), 1);
+        const uint64_t sent = weft_min_u64(transfer->sent, transfer->bytes);
+        const uint64_t left = was_booked ? assumed : weft_max_u64(transfer->bytes - sent, 1);
+        transfer->overdue += transfer->overdue < 2 && was_booked;
+        planner->counters.overdue += was_booked;
         transfer->sent = transfer->bytes - weft_min_u64(left, transfer->bytes);
         if (transfer->kind == WEFT_PLANNER_GRANT_GROUP) {
             move_behind(planner, transfer, left);
         } else {
             planner_rebook(planner, transfer, left);
         }
+        /* Its sender has the grant from before, or an empty one. */
+        transfer->needs_announce |=
+            !was_booked && transfer->booking.count > 0 && transfer->is_announced;
     }
 }
 

@@ -388,6 +388,9 @@ static void granted(struct weft_sched_service *service, const struct weft_planne
         (void)weft_planner_delivered(service->planner, d->transfer, now_ns);
         return;
     }
+    if (d->is_revised && d->booking.count == 0) {
+        return; /* no room in the plan for now: the last grant remains valid */
+    }
     uint64_t left = d->bytes, span_ns = d->booking.end_ns - d->booking.start_ns;
     if (d->is_revised) {
         /* A revised booking covers only the remaining bytes; their number follows from its

@@ -2,6 +2,7 @@
  * network of known links, in virtual time. Hosts add a constant delay at both ends of each
  * transfer, like processes that must first be scheduled. An estimate that includes this delay would
  * fall with each measurement. */
+#include "base/prng.h"
 #include "sched/daemon.h"
 #include "sched/service.h"
 #include "sched_exchange.h"
@@ -360,6 +361,63 @@ static void grants_beyond_a_minute(void **state)
     net_free(&net);
 }
 
+/* The server reports another rate while many transfers of different rates are in flight, none of
+ * which ends: its link has no free steps for all of their new bookings. A transfer without a booking
+ * keeps its last grant. */
+static void a_transfer_without_a_booking_keeps_its_rate(void **state)
+{
+    enum { MANY = 60, CHANGES = 12 };
+    struct weft_sched_service_config config;
+    struct weft_sched_service *service;
+    struct weft_sched_daemon *daemons[MANY + 1];
+    struct weft_prng prng;
+    uint64_t now_ns = 1;
+    uint32_t revised = 0;
+    (void)state;
+    weft_prng_init(&prng, 3);
+    weft_sched_service_config_default(&config);
+    config.life = 1;
+    config.conns_max = MANY + 1;
+    assert_int_equal(weft_sched_service_new(&config, &service), WEFT_OK);
+    for (uint32_t i = 0; i <= MANY; i++) {
+        const uint64_t bps = i < MANY ? weft_prng_range(&prng, 20, 400) * MBIT : 10000 * MBIT;
+        daemons[i] = sched_daemon_of(i, MANY, 1, WEFT_SCHED_ASP, WEFT_NEVER, bps);
+        weft_sched_service_connected(service, i, i < MANY ? WEFT_SCHED_WORKER : WEFT_SCHED_SERVER,
+                                     i % MANY, 1);
+        weft_sched_daemon_connected(daemons[i], 0);
+    }
+    sched_exchange(service, daemons, MANY + 1, now_ns);
+    for (uint32_t i = 0; i < MANY; i++) {
+        const struct weft_sched_share share = {.bytes = weft_prng_range(&prng, 100000, 20000000)};
+        weft_sched_daemon_ask(daemons[i], 1, 1, &share, now_ns);
+    }
+    for (uint32_t i = 0; i < CHANGES; i++) {
+        weft_sched_daemon_free(daemons[MANY]);
+        daemons[MANY] = sched_daemon_of(MANY, MANY, 1, WEFT_SCHED_ASP, WEFT_NEVER,
+                                        weft_prng_range(&prng, 500, 20000) * MBIT);
+        weft_sched_service_connected(service, MANY, WEFT_SCHED_SERVER, 0, 1);
+        weft_sched_daemon_connected(daemons[MANY], now_ns);
+        for (uint32_t k = 0; k < 3; k++) {
+            now_ns += weft_prng_range(&prng, 0, 30) * WEFT_NS_PER_MS;
+            sched_exchange(service, daemons, MANY + 1, now_ns);
+        }
+        for (uint32_t w = 0; w < MANY; w++) {
+            struct weft_sched_answer answer;
+            while (weft_sched_daemon_answer(daemons[w], now_ns, &answer)) {
+                assert_true(answer.rate_bps >= MBIT);
+                revised++;
+            }
+        }
+    }
+    const struct weft_planner *planner = weft_sched_service_planner(service);
+    assert_true(revised > 5 * MANY);
+    assert_true(weft_planner_counters(planner)->full > 0); /* the case of this test occurs */
+    for (uint32_t i = 0; i <= MANY; i++) {
+        weft_sched_daemon_free(daemons[i]);
+    }
+    weft_sched_service_free(service);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -368,6 +426,7 @@ int main(void)
         cmocka_unit_test(a_server_that_everybody_finds_slow_is),
         cmocka_unit_test(a_rate_that_a_server_reports_later),
         cmocka_unit_test(in_bsp_nothing_waits),
+        cmocka_unit_test(a_transfer_without_a_booking_keeps_its_rate),
         cmocka_unit_test(grants_beyond_a_minute),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
