@@ -271,6 +271,13 @@ int weft_cli_scheduler(int argc, char **argv)
                                     "no effect",
                                     verb.read_credits, verb.workers);
     }
+    if (status == WEFT_OPTIONS_RUN && verb.coordinate_port != UINT32_MAX &&
+        (verb.workers > WEFT_JOB_WORKERS_MAX || verb.shards > WEFT_JOB_SHARDS_MAX)) {
+        status = weft_options_usage(&command,
+                                    "--coordinate coordinates at most %d workers and %d shards; "
+                                    "without it, give the processes the servers' addresses",
+                                    (int)WEFT_JOB_WORKERS_MAX, (int)WEFT_JOB_SHARDS_MAX);
+    }
     if (status == WEFT_OPTIONS_RUN) {
         status = weft_transport_options_find_cc(&command, &verb.transport);
     }

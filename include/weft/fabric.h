@@ -156,7 +156,7 @@ struct weft_fabric_server_config {
     uint32_t shard_first;         /* number of its first shard; default 0 */
     uint32_t shards_total;        /* number of shards of the job; 0 (default) = shard_first +
                                    * shards */
-    uint32_t workers;             /* ranks 0 .. workers - 1 may connect; default 16 */
+    uint32_t workers;             /* ranks 0 .. workers - 1 may connect, 1 .. 2040; default 16 */
     uint32_t tables_max;          /* limit of table numbers: all are less than this; default 4 */
     uint32_t rows_max;            /* maximum number of rows of each table and shard, 1 .. 2^29;
                                    * default 2^20 */

@@ -19,6 +19,7 @@ enum {
         offsetof(struct weft_fabric_server_counters, updates_late) + sizeof(uint64_t),
     REPLICATION_BYTES_MIN = offsetof(struct weft_fabric_replication, holds) + sizeof(uint64_t),
     SHARDS_MAX = 64,
+    WORKERS_MAX = 2040, /* an endpoint has at most 4,096 peers, two of them for each worker */
     ADDRESS_BYTES = WEFT_LAUNCH_ADDRESS_BYTES + 10,
 };
 
@@ -69,7 +70,7 @@ static weft_status check_ranges(const struct weft_fabric_server_config *c)
         {"shard_first", c->shard_first, 0, WEFT_PS_SHARDS_MAX - SHARDS_MAX},
         {"shards_total", c->shards_total, (uint64_t)c->shard_first + c->shards, WEFT_PS_SHARDS_MAX},
         {"port", c->port, 0, (uint64_t)UINT16_MAX + 1 - c->shards},
-        {"workers", c->workers, 1, WEFT_RPC_WORKERS_MAX},
+        {"workers", c->workers, 1, WORKERS_MAX},
         {"tables_max", c->tables_max, 1, 65536},
         {"rows_max", c->rows_max, 1, WEFT_TABLE_ROWS_MAX},
         {"dim_max", c->dim_max, 1, WEFT_RPC_DIM_MAX},

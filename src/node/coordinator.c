@@ -71,6 +71,30 @@ static bool sync_records(void *arg)
            weft_coordinator_journal_sync(coordinator->journal) == WEFT_OK;
 }
 
+/* A job that has ended leaves its journal: a coordinator that is to end with its job would end at
+ * once, while the processes of the next run wait for it. */
+static weft_status look_for_ended_job(struct weft_coordinator *coordinator, uint32_t members,
+                                      struct weft_error *error)
+{
+    const struct weft_roster *roster = coordinator->roster;
+    const char *path = coordinator->config.journal;
+    const uint32_t workers = weft_roster_workers(roster);
+    if (members > 0 || !weft_roster_is_over(roster)) {
+        return WEFT_OK;
+    }
+    if (coordinator->config.roster.tell_over) {
+        return weft_fail(error, WEFT_STATE,
+                         "%.160s is the journal of a job whose %u workers have all finished; to run "
+                         "the job again, name a new file",
+                         path, workers);
+    }
+    weft_node_warn(&coordinator->config.log,
+                   "%s is the journal of a job whose %u workers have all finished: a worker that "
+                   "names no rank gets none; to run the job again, name a new file",
+                   path, workers);
+    return WEFT_OK;
+}
+
 static weft_status open_journal(struct weft_coordinator *coordinator, struct weft_error *error)
 {
     uint64_t torn_bytes;
@@ -92,7 +116,7 @@ static weft_status open_journal(struct weft_coordinator *coordinator, struct wef
         weft_node_info(&coordinator->config.log, "%u members from %s", members, path);
     }
     (void)compact(coordinator);
-    return WEFT_OK;
+    return look_for_ended_job(coordinator, members, error);
 }
 
 /* ---- log lines ------------------------------------------------------------------------------- */

@@ -461,6 +461,15 @@ for pid in $w0 $w1 $sv2 $sv3 $sc2; do
     wait "$pid"
     tap_is "the restored job ends: a process exits with 0" $? 0
 done
+tap_run_fails "the journal of a job that has ended is refused with --until-done" 1 "$weft" coordinator $key \
+    --port 0 --journal members --until-done
+tap_like "the error says what to do" "$(cat run.out)" \
+    'members is the journal of a job whose 2 workers have all finished; .* name a new file'
+background ended "$weft" coordinator $key --port 0 --journal members
+port_of ended.out >/dev/null
+tap_like "without --until-done it is accepted with a warning" "$(cat ended.out)" '2 workers have all finished'
+kill $last
+wait $last
 cp members whole
 printf '\377' | dd of=members bs=1 seek=40 conv=notrunc 2>/dev/null
 tap_run_fails "a damaged journal is rejected" 1 "$weft" coordinator $key --port 0 --journal members

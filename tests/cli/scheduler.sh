@@ -296,6 +296,7 @@ wrong "--read-credits without a scheduler" 'read-credits requires --scheduler on
 wrong "--read-credits with bsp" 'requires --mode ssp or asp' train --scheduler on --read-credits 2
 wrong "more read credits than workers, train" 'more than --workers 4' train --scheduler on --mode asp --read-credits 5
 wrong "more read credits than workers, scheduler" 'more than --workers 2' scheduler --workers 2 --read-credits 3
+wrong "more workers than a coordinator has" 'at most 64 workers and 32 shards' scheduler --workers 65 --coordinate 0
 wrong "--aggregators without --via on" 'requires --via on' train --aggregators 2
 wrong "too many aggregators" 'aggregators' train --via on --aggregators 99
 tap_done
