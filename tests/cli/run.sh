@@ -116,7 +116,8 @@ tap_like "the error names --restart" "$(cat run.out)" 'once more than --restart 
 background() {
     name=$1
     shift
-    "$@" >"$name.out" 2>&1 &
+    : >"$name.out" # here: port_of must not find a line of the last process of this name
+    "$@" >>"$name.out" 2>&1 &
     last=$!
 }
 # shellcheck disable=SC2016
