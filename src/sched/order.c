@@ -21,7 +21,8 @@ enum pick_reason { PICK_ORDER, PICK_BOUND, PICK_SLOW };
 /* Restricts the candidates of a pick. */
 struct view {
     uint64_t due_max;   /* of a tight set; WEFT_NEVER = all */
-    uint64_t clock_max; /* SSP: the least clock, if a worker at it waits */
+    uint64_t clock_max; /* SSP: the least clock, if a worker at it waits; SYNC: the least clock of
+                         * those that wait */
 };
 
 /* ---- estimates ------------------------------------------------------------------------------- */
@@ -189,9 +190,23 @@ static uint32_t pick_oldest(const struct weft_planner *planner, const struct vie
     return best;
 }
 
+/* The least clock of the waiting updates that can be sent. */
+static uint64_t least_waiting_clock(const struct weft_planner *planner)
+{
+    uint64_t least = WEFT_NEVER;
+    for (uint32_t i = 0; i < planner->waiting_count; i++) {
+        const struct planner_worker *w = &planner->workers[planner->waiting[i]];
+        least = w->end_ns != WEFT_NEVER ? weft_min_u64(least, w->clock) : least;
+    }
+    return least;
+}
+
 static struct view make_view(struct weft_planner *planner)
 {
     struct view view = {.due_max = WEFT_NEVER, .clock_max = WEFT_NEVER};
+    if (planner->config.mode == WEFT_PLANNER_SYNC) {
+        view.clock_max = least_waiting_clock(planner);
+    }
     if (planner_is_bounded(planner)) {
         view.due_max =
             planner_crowded_position(planner, planner->waiting, planner->waiting_count, 0, 0);
@@ -236,11 +251,23 @@ static uint32_t pick(struct weft_planner *planner, enum pick_reason *reason_p)
 
 /* ---- grants ---------------------------------------------------------------------------------- */
 
+/* SYNC: an update of a later clock is in flight. The servers take it only after this one, so the
+ * links would be booked until then. */
+static bool is_behind_flight(const struct weft_planner *planner, const struct planner_worker *w)
+{
+    bool is_behind = false;
+    for (uint32_t i = 0; planner->config.mode == WEFT_PLANNER_SYNC && i < planner->flying_count;
+         i++) {
+        is_behind |= planner->workers[planner->flying[i]].clock > w->clock;
+    }
+    return is_behind;
+}
+
 /* Late binding: a transfer that can start now uses free bandwidth; the number of granted transfers
  * that start later is limited. */
 static bool is_too_early(struct weft_planner *planner, const struct planner_worker *w)
 {
-    if (w->start_ns <= planner->now_ns) {
+    if (w->start_ns <= planner->now_ns || is_behind_flight(planner, w)) {
         return false;
     }
     planner_count_future(planner);

@@ -1,6 +1,6 @@
 /* Partition of the waiting updates into groups that are summed at aggregators.
  *
- *     O = the waiting updates, shortest first (in SYNC longest first), at most `window`
+ *     O = the waiting updates, shortest first (in SYNC by clock, longest first), at most `window`
  *     for k = 0, 1, ...                            (in steps that grow, to bound the work)
  *         the first k go direct
  *         frontier = when the servers have received everything ahead
@@ -341,10 +341,13 @@ bool planner_partition_try(struct weft_planner *planner, uint32_t direct, bool w
     return true;
 }
 
-/* As order.c: shortest first, but longest first in SYNC. */
+/* As order.c: shortest first, but in SYNC the least clock first, of equal ones the longest. */
 static bool goes_before(const struct weft_planner *planner, const struct planner_worker *a,
                         const struct planner_worker *b)
 {
+    if (planner->config.mode == WEFT_PLANNER_SYNC && a->clock != b->clock) {
+        return a->clock < b->clock;
+    }
     if (a->end_ns != b->end_ns) {
         return planner->config.mode == WEFT_PLANNER_SYNC ? a->end_ns > b->end_ns
                                                          : a->end_ns < b->end_ns;

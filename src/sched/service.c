@@ -378,6 +378,17 @@ static void lapse_workers(struct weft_sched_service *service, uint64_t now_ns)
     }
 }
 
+/* BSP: an update of a later clock is in flight. Its shards take it only after this one. */
+static bool is_behind(const struct weft_sched_service *service, const struct service_worker *w)
+{
+    bool is_behind = false;
+    for (uint32_t i = 0; service->mode == WEFT_SCHED_BSP && i < service->config.workers; i++) {
+        const struct service_worker *other = &service->workers[i];
+        is_behind |= other->state == UPDATE_FLYING && other->clock > w->clock;
+    }
+    return is_behind;
+}
+
 static void granted(struct weft_sched_service *service, const struct weft_planner_decision *d,
                     uint64_t now_ns)
 {
@@ -408,11 +419,11 @@ static void granted(struct weft_sched_service *service, const struct weft_planne
     w->hop = w->group = w->members = 0;
     w->hop_transfer = 0;
     /* A BSP clock needs all updates: they are granted in order, and sent immediately. */
-    bool is_bsp = service_sends_at_once(service);
+    const bool is_at_once = service_sends_at_once(service) || is_behind(service, w);
     uint64_t booked_bps = weft_rate_bps(weft_max_u64(left, 1), weft_max_u64(span_ns, 1));
     *grant = (struct service_grant){
         .transfer = d->transfer,
-        .start_ns = is_bsp ? now_ns : d->booking.start_ns,
+        .start_ns = is_at_once ? now_ns : d->booking.start_ns,
         .rate_bps = service_rate_of(service, d->worker, d->server, booked_bps),
         .booked_bps = weft_max_u64(booked_bps, d->is_revised ? grant->booked_bps : 0)};
 }
@@ -528,7 +539,7 @@ static uint64_t booked_until(const struct weft_sched_service *service)
  * 0 = plan now. A granted update cannot join another sum. While the servers have data to receive,
  * waiting updates are therefore granted as late as possible, so that they are at an aggregator when
  * the servers' links become free. If the links are free, the wait for further requests is an eighth
- * of an update's transmission time. */
+ * of an update's transmission time. An update that others in flight wait for is not held back. */
 static uint64_t batch_until(struct weft_sched_service *service, uint64_t now_ns)
 {
     uint32_t waiting = 0, others = 0;
@@ -541,6 +552,9 @@ static uint64_t batch_until(struct weft_sched_service *service, uint64_t now_ns)
         const struct service_worker *w = &service->workers[i];
         others += w->is_here && !service_has_update(w) && w->read_state != READ_QUEUED;
         if (w->state == UPDATE_WAITING) {
+            if (is_behind(service, w)) {
+                return 0;
+            }
             uint64_t eighth_ns = server_ns(service, w) / 8, bytes = 0;
             for (uint32_t s = 0; s < service->config.shards; s++) {
                 bytes += w->shares[s].bytes;

@@ -1032,6 +1032,67 @@ static void a_sum_is_over_where_it_arrived(void **state)
     }
 }
 
+/* BSP: workers that do not wait for the clock request updates of clock 2, which the shard takes
+ * only after worker 0's of clock 1: nothing of theirs is ever delivered here. Worker 0 requests
+ * before or after them. Its grant must not wait for the links that theirs have booked. */
+static void behind(uint32_t count, bool is_first)
+{
+    enum { MOST = 12 };
+    struct weft_sched_service_config config;
+    struct weft_sched_service *service;
+    struct weft_sched_daemon *daemons[MOST + 1];
+    uint64_t now_ns = 0;
+    bool is_granted = false;
+    weft_sched_service_config_default(&config);
+    config.life = 1;
+    config.link_bps = 16 * MBIT;
+    config.ahead = 1;
+    assert_int_equal(weft_sched_service_new(&config, &service), WEFT_OK);
+    for (uint32_t i = 0; i <= count; i++) {
+        daemons[i] = sched_daemon_of(i, count, 1, WEFT_SCHED_BSP, WEFT_NEVER, 0);
+        weft_sched_service_connected(service, i, i < count ? WEFT_SCHED_WORKER : WEFT_SCHED_SERVER,
+                                     i % count, 1);
+        weft_sched_daemon_connected(daemons[i], 0);
+        if (i < count) {
+            weft_sched_daemon_aggregators(daemons[i], 2, 3);
+        }
+    }
+    sched_exchange(service, daemons, count + 1, now_ns);
+    for (uint32_t k = 0; k < 1000 && !is_granted; k++) {
+        struct weft_sched_answer answer;
+        now_ns += WEFT_NS_PER_MS;
+        for (uint32_t i = 0; i < count; i++) {
+            const struct weft_sched_share share = {.bytes = i == 0 ? 79000 : 80000};
+            if (k == (i == 0 && !is_first ? 500 : 0)) {
+                weft_sched_daemon_ask(daemons[i], i == 0 ? 1 : 2, 1, &share, now_ns);
+            }
+        }
+        sched_exchange(service, daemons, count + 1, now_ns);
+        while (weft_sched_daemon_answer(daemons[0], now_ns, &answer)) {
+            is_granted = answer.kind == WEFT_SCHED_SEND && answer.start_ns <= now_ns;
+        }
+        /* the others' answers, of which nothing is delivered */
+        for (uint32_t i = 1; i < count; i++) {
+            while (weft_sched_daemon_answer(daemons[i], now_ns, &answer)) {
+            }
+        }
+    }
+    assert_true(is_granted);
+    for (uint32_t i = 0; i <= count; i++) {
+        weft_sched_daemon_free(daemons[i]);
+    }
+    weft_sched_service_free(service);
+}
+
+static void in_bsp_a_worker_that_is_behind_is_not_held_back(void **state)
+{
+    (void)state;
+    for (uint32_t count = 2; count <= 12; count++) {
+        behind(count, true);
+        behind(count, false);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1051,6 +1112,7 @@ int main(void)
         cmocka_unit_test(sums_of_a_host_share_its_link),
         cmocka_unit_test(an_old_sum_decides_nothing),
         cmocka_unit_test(a_sum_is_over_where_it_arrived),
+        cmocka_unit_test(in_bsp_a_worker_that_is_behind_is_not_held_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
