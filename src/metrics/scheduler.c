@@ -8,12 +8,9 @@ static void copy_stats(void *arg, void *object)
 {
     struct weft_scheduler_stats *stats = arg;
     const struct weft_scheduler *scheduler = object;
-    const struct weft_planner *planner = weft_sched_service_planner(scheduler->service);
     weft_driver_counters(scheduler->driver, &stats->transport);
     stats->service = *weft_sched_service_counters(scheduler->service);
-    if (planner != NULL) {
-        stats->planner = *weft_planner_counters(planner);
-    }
+    weft_sched_service_planned(scheduler->service, &stats->planner);
 }
 
 void weft_scheduler_stats_ask(struct weft_scheduler *scheduler, struct weft_scheduler_stats *stats)

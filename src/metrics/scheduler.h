@@ -8,7 +8,7 @@
 struct weft_scheduler_stats {
     struct weft_driver_counters transport;
     struct weft_sched_service_counters service;
-    struct weft_planner_counters planner; /* zero until all shards have registered */
+    struct weft_planner_counters planner; /* of all jobs */
 };
 
 struct weft_scheduler_metrics {

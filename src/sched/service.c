@@ -3,6 +3,7 @@
 
 #include "sched/service_internal.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +26,14 @@ static bool config_valid(const struct weft_sched_service_config *config)
            config->ahead <= WEFT_PLANNER_AHEAD_MAX;
 }
 
+static void reset_worker(struct service_worker *w, uint32_t conn, uint64_t incarnation)
+{
+    *w = (struct service_worker){.conn = conn,
+                                 .incarnation = incarnation,
+                                 .untold_ns = WEFT_NEVER,
+                                 .limited_ns = WEFT_NEVER};
+}
+
 weft_status weft_sched_service_new(const struct weft_sched_service_config *config,
                                    struct weft_sched_service **service_p)
 {
@@ -36,6 +45,9 @@ weft_status weft_sched_service_new(const struct weft_sched_service_config *confi
         return WEFT_NOMEM;
     }
     service->config = *config;
+    service->given.workers = config->workers;
+    service->given.shards = config->shards;
+    memcpy(service->given.job, config->job, sizeof(service->given.job));
     service->lapse_ns = WEFT_NEVER;
     service->held_ns = WEFT_NEVER;
     service->conns = calloc(config->conns_max, sizeof(*service->conns));
@@ -48,9 +60,7 @@ weft_status weft_sched_service_new(const struct weft_sched_service_config *confi
         return WEFT_NOMEM;
     }
     for (uint32_t i = 0; i < WEFT_SCHED_WORKERS_MAX; i++) {
-        service->workers[i].conn = CONN_NONE;
-        service->workers[i].untold_ns = WEFT_NEVER;
-        service->workers[i].limited_ns = WEFT_NEVER;
+        reset_worker(&service->workers[i], CONN_NONE, 0);
     }
     for (uint32_t s = 0; s < WEFT_SCHED_SHARDS_MAX; s++) {
         service->shards[s].conn = CONN_NONE;
@@ -77,6 +87,55 @@ void service_note(struct weft_sched_service *service, enum weft_sched_note what,
     if (service->config.note != NULL) {
         service->config.note(service->config.arg, what, role, index, status);
     }
+}
+
+/* ---- jobs ------------------------------------------------------------------------------------ */
+
+static_assert(sizeof(struct weft_planner_counters) % sizeof(uint64_t) == 0);
+
+static void add_counters(struct weft_planner_counters *sum, const struct weft_planner_counters *of)
+{
+    const uint64_t delay_max = weft_max_u64(sum->delay_max, of->delay_max);
+    uint64_t *to = (uint64_t *)(void *)sum;
+    const uint64_t *from = (const uint64_t *)(const void *)of;
+    for (size_t i = 0; i < sizeof(*sum) / sizeof(*to); i++) {
+        to[i] += from[i];
+    }
+    sum->delay_max = delay_max;
+}
+
+void weft_sched_service_planned(const struct weft_sched_service *service,
+                                struct weft_planner_counters *counters_p)
+{
+    *counters_p = service->past;
+    if (service->planner != NULL) {
+        add_counters(counters_p, weft_planner_counters(service->planner));
+    }
+}
+
+void service_end_job(struct weft_sched_service *service)
+{
+    weft_sched_service_planned(service, &service->past);
+    weft_planner_free(service->planner);
+    service->planner = NULL;
+    service->has_job = service->has_mode = service->retry_held = false;
+    service->config.workers = service->given.workers;
+    service->config.shards = service->given.shards;
+    memcpy(service->config.job, service->given.job, sizeof(service->config.job));
+    for (uint32_t i = 0; i < WEFT_SCHED_WORKERS_MAX; i++) {
+        struct service_worker *w = &service->workers[i];
+        reset_worker(w, w->conn, w->incarnation);
+        service->up[i] = (struct service_link){.count = 0};
+        service->worker_up_bps[i] = 0;
+    }
+    for (uint32_t s = 0; s < WEFT_SCHED_SHARDS_MAX; s++) {
+        struct service_shard *shard = &service->shards[s];
+        *shard = (struct service_shard){.conn = shard->conn, .incarnation = shard->incarnation};
+    }
+    memset(service->has_sum_ppm, 0, sizeof(service->has_sum_ppm));
+    service->aggregators = service->aggregators_here = service->flying = 0;
+    service->batch_ns = 0;
+    service->lapse_ns = service->held_ns = WEFT_NEVER;
 }
 
 /* ---- the planner ----------------------------------------------------------------------------- */

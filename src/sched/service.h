@@ -14,6 +14,9 @@
  *     weft_sched_service_progress(service, now);                        and at _deadline
  *     while (weft_sched_service_poll(service, now, &conn, &plan)) ...   pack and send
  *
+ * A job ends when none of its processes is left; the next report begins another one, which may have
+ * another name, size and mode where the configuration leaves them open.
+ *
  * An update that never ends does not block the others forever: its worker *expires* after
  * config.silent_ns without a report. If the servers' reports of a commit are lost, the worker's
  * report that its update has ended is used instead.
@@ -73,7 +76,7 @@ void weft_sched_service_free(struct weft_sched_service *service);
 /* True if all shards and a worker have reported, and the planner is not created yet. */
 bool weft_sched_service_is_ready(const struct weft_sched_service *service);
 
-/* Create the planner. This is the last allocation.   Errors:  WEFT_NOMEM. */
+/* Create the planner of the job. Nothing else allocates later.   Errors:  WEFT_NOMEM. */
 weft_status weft_sched_job_new(struct weft_sched_service *service);
 
 /* A connection was opened. Role and index are from its endpoint's name, which the transport has
@@ -126,7 +129,11 @@ struct weft_sched_service_counters {
 const struct weft_sched_service_counters *
 weft_sched_service_counters(const struct weft_sched_service *service);
 
-/* The planner, for checks and counters; NULL before weft_sched_job_new. */
+/* The planners' counters, summed over all jobs; delay_max is the largest. */
+void weft_sched_service_planned(const struct weft_sched_service *service,
+                                struct weft_planner_counters *counters_p);
+
+/* The planner of the current job, for checks; NULL before weft_sched_job_new. */
 const struct weft_planner *weft_sched_service_planner(const struct weft_sched_service *service);
 
 /* The assumed capacity of the links of a shard or worker; 0 before weft_sched_job_new. */

@@ -135,7 +135,14 @@ struct service_shard {
 };
 
 struct weft_sched_service {
-    struct weft_sched_service_config config;
+    struct weft_sched_service_config config; /* workers, shards, job: as given, else the job's */
+    struct {
+        uint32_t workers;
+        uint32_t shards;
+        char job[WEFT_SCHED_JOB_BYTES];
+    } given; /* as configured */
+    bool has_job; /* a process has reported to which job it belongs */
+    struct weft_planner_counters past; /* of the jobs that have ended */
     struct weft_sched_service_counters counters;
     struct weft_planner *planner;
     struct service_conn *conns;
@@ -185,6 +192,9 @@ void service_note(struct weft_sched_service *service, enum weft_sched_note what,
 void service_due(struct weft_sched_service *service, uint32_t conn);
 /* Whether all shards are connected, so that updates can be planned. */
 bool service_is_planning(const struct weft_sched_service *service);
+/* No process of the job is left: forget it, but not its connections. The next job may have another
+ * name, size or mode, and gets a planner of its own. */
+void service_end_job(struct weft_sched_service *service);
 /* Report to the planner which aggregators all workers reach. */
 void service_find_aggregators(struct weft_sched_service *service, uint64_t now_ns);
 

@@ -376,7 +376,8 @@ static uint16_t check_job(struct weft_sched_service *service, const struct weft_
     if (config->workers != 0 && q->workers != 0 && q->workers != config->workers) {
         return WEFT_SCHED_OTHER_WORKERS;
     }
-    /* A parameter that is not configured is set by the first consistent report. */
+    /* A parameter that is not configured is set by the first consistent report of a job. */
+    service->has_job = true;
     memcpy(config->job, q->job, sizeof(config->job));
     config->shards = q->shards;
     config->workers = config->workers != 0 ? config->workers : q->workers;
@@ -412,6 +413,9 @@ static void heard(struct weft_sched_service *service, const struct weft_sched_re
 static bool take(struct weft_sched_service *service, struct service_conn *conn,
                  const struct weft_sched_report *q, uint64_t now_ns)
 {
+    if (service->has_job && service->counters.workers_here + service->counters.shards_here == 0) {
+        service_end_job(service);
+    }
     uint16_t status = check_job(service, q);
     if (status != WEFT_SCHED_OK) {
         service->counters.refused_job++;

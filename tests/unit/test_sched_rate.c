@@ -362,8 +362,8 @@ static void grants_beyond_a_minute(void **state)
 }
 
 /* The server reports another rate while many transfers of different rates are in flight, none of
- * which ends: its link has no free steps for all of their new bookings. A transfer without a booking
- * keeps its last grant. */
+ * which ends: its link has no free steps for all of their new bookings. A transfer without a
+ * booking keeps its last grant. */
 static void a_transfer_without_a_booking_keeps_its_rate(void **state)
 {
     enum { MANY = 60, CHANGES = 12 };
@@ -418,6 +418,79 @@ static void a_transfer_without_a_booking_keeps_its_rate(void **state)
     weft_sched_service_free(service);
 }
 
+/* Processes of a job: workers, then one shard. Returns the number of
+ * workers that were granted an update. */
+static uint32_t run_job(struct weft_sched_service *service, struct weft_sched_daemon **daemons,
+                        uint32_t workers, enum weft_sched_mode mode, uint64_t *now_ns)
+{
+    uint32_t granted = 0;
+    for (uint32_t i = 0; i <= workers; i++) {
+        daemons[i] = sched_daemon_of(i, workers, 1, mode, WEFT_NEVER, 1000 * MBIT);
+        weft_sched_service_connected(service, i,
+                                     i < workers ? WEFT_SCHED_WORKER : WEFT_SCHED_SERVER,
+                                     i % workers, *now_ns + 1);
+        weft_sched_daemon_connected(daemons[i], *now_ns);
+    }
+    sched_exchange(service, daemons, workers + 1, *now_ns);
+    for (uint32_t i = 0; i < workers; i++) {
+        const struct weft_sched_share share = {.bytes = BYTES};
+        weft_sched_daemon_ask(daemons[i], 1, 1, &share, *now_ns);
+    }
+    for (uint32_t k = 0; k < 500; k++) {
+        struct weft_sched_answer answer;
+        *now_ns += WEFT_NS_PER_MS;
+        sched_exchange(service, daemons, workers + 1, *now_ns);
+        for (uint32_t i = 0; i < workers; i++) {
+            while (weft_sched_daemon_answer(daemons[i], *now_ns, &answer)) {
+                const struct weft_sched_event event = {.worker = i, .clock = 1, .norm = 1};
+                granted += answer.kind == WEFT_SCHED_SEND;
+                weft_sched_daemon_committed(daemons[workers], &event);
+                weft_sched_daemon_ended(daemons[i]);
+            }
+        }
+    }
+    return granted;
+}
+
+static void leave(struct weft_sched_service *service, struct weft_sched_daemon **daemons,
+                  uint32_t first, uint32_t end, uint64_t now_ns)
+{
+    for (uint32_t i = first; i < end; i++) {
+        weft_sched_service_disconnected(service, i, now_ns);
+        weft_sched_daemon_free(daemons[i]);
+    }
+}
+
+/* A scheduler that is not told its job plans the next one, of another size and mode, when no
+ * process of the last is left; its counters are of all. */
+static void the_next_job_is_planned(void **state)
+{
+    enum { MOST = 4 };
+    (void)state;
+    struct weft_sched_service_config config;
+    struct weft_sched_service *service;
+    struct weft_sched_daemon *daemons[MOST + 1];
+    struct weft_planner_counters planned;
+    uint64_t now_ns = 1;
+    weft_sched_service_config_default(&config);
+    config.life = 1;
+    config.conns_max = MOST + 1;
+    assert_int_equal(weft_sched_service_new(&config, &service), WEFT_OK);
+    assert_int_equal(run_job(service, daemons, 2, WEFT_SCHED_BSP, &now_ns), 2);
+    leave(service, daemons, 0, 3, now_ns);
+    assert_int_equal(run_job(service, daemons, 3, WEFT_SCHED_ASP, &now_ns), 3);
+    assert_int_equal(weft_sched_service_counters(service)->refused_job, 0);
+    weft_sched_service_planned(service, &planned);
+    assert_int_equal(planned.granted, 5);
+    assert_int_equal(planned.commits, 5);
+    leave(service, daemons, 0, 4, now_ns);
+    weft_sched_service_planned(service, &planned);
+    assert_int_equal(planned.granted, 5);
+    assert_int_equal(run_job(service, daemons, 4, WEFT_SCHED_SSP, &now_ns), 4);
+    leave(service, daemons, 0, 5, now_ns);
+    weft_sched_service_free(service);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -428,6 +501,7 @@ int main(void)
         cmocka_unit_test(in_bsp_nothing_waits),
         cmocka_unit_test(a_transfer_without_a_booking_keeps_its_rate),
         cmocka_unit_test(grants_beyond_a_minute),
+        cmocka_unit_test(the_next_job_is_planned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
