@@ -392,6 +392,7 @@ void weft_sched_service_disconnected(struct weft_sched_service *service, uint32_
             service_forget_update(service, was.index, now_ns);
         }
         service_read_forget(service, was.index, now_ns);
+        service_leave(service, was.index, now_ns);
         gone(service, was.role, was.index, WEFT_SCHED_NOTE_LEFT);
     } else if (was.role == WEFT_SCHED_SERVER && was.index < WEFT_SCHED_SHARDS_MAX &&
                service->shards[was.index].conn == conn) {

@@ -222,6 +222,9 @@ void service_read_admitted(struct weft_sched_service *service, uint32_t worker, 
 
 /* End the worker's update or read in the planner without a commit. */
 void service_forget_update(struct weft_sched_service *service, uint32_t worker, uint64_t now_ns);
+/* If the worker is not connected and has no update in flight, the planner does not wait for its
+ * clock any more. */
+void service_leave(struct weft_sched_service *service, uint32_t worker, uint64_t now_ns);
 /* An update is granted, or has another grant. */
 void service_fly(struct weft_sched_service *service, struct service_worker *w);
 /* An update is over: commit it in the planner. */

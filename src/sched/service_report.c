@@ -54,6 +54,15 @@ void service_forget_update(struct weft_sched_service *service, uint32_t worker, 
     end_flight(service, w);
 }
 
+void service_leave(struct weft_sched_service *service, uint32_t worker, uint64_t now_ns)
+{
+    const struct service_worker *w = &service->workers[worker];
+    if (service->planner != NULL && worker < service->config.workers && w->conn == CONN_NONE &&
+        !service_has_update(w)) {
+        (void)weft_planner_worker_left(service->planner, worker, now_ns);
+    }
+}
+
 void service_commit(struct weft_sched_service *service, uint32_t worker, uint64_t now_ns)
 {
     struct service_worker *w = &service->workers[worker];
@@ -66,6 +75,7 @@ void service_commit(struct weft_sched_service *service, uint32_t worker, uint64_
         (void)weft_planner_worker_left(service->planner, worker, now_ns);
     }
     end_flight(service, w);
+    service_leave(service, worker, now_ns);
 }
 
 /* ---- a worker's update ----------------------------------------------------------------------- */

@@ -491,6 +491,39 @@ static void the_next_job_is_planned(void **state)
     weft_sched_service_free(service);
 }
 
+/* SSP: the worker at the least clock goes first, even if its update is longer, and even if a worker
+ * with a lower clock has left while it had no update. */
+static void who_has_left_is_not_the_slowest(void **state)
+{
+    enum { TRIO = 3 };
+    (void)state;
+    struct weft_sched_service_config config;
+    struct weft_sched_service *service;
+    struct weft_sched_daemon *daemons[TRIO + 1];
+    struct weft_sched_answer answer;
+    uint64_t now_ns = 1, start_ns[2] = {0, 0};
+    weft_sched_service_config_default(&config);
+    config.life = 1;
+    config.conns_max = TRIO + 1;
+    assert_int_equal(weft_sched_service_new(&config, &service), WEFT_OK);
+    assert_int_equal(run_job(service, daemons, TRIO, WEFT_SCHED_SSP, &now_ns), TRIO);
+    weft_sched_service_disconnected(service, 2, now_ns);
+    weft_sched_daemon_disconnected(daemons[2]);
+    for (uint32_t i = 0; i < 2; i++) {
+        const struct weft_sched_share share = {.bytes = i == 0 ? 4 * BYTES : BYTES};
+        weft_sched_daemon_ask(daemons[i], i == 0 ? 3 : 4, 1, &share, now_ns);
+    }
+    sched_exchange(service, daemons, TRIO + 1, now_ns);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_true(weft_sched_daemon_answer(daemons[i], now_ns, &answer));
+        assert_int_equal(answer.kind, WEFT_SCHED_SEND);
+        start_ns[i] = answer.start_ns;
+    }
+    assert_true(start_ns[0] < start_ns[1]);
+    leave(service, daemons, 0, TRIO + 1, now_ns);
+    weft_sched_service_free(service);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -502,6 +535,7 @@ int main(void)
         cmocka_unit_test(a_transfer_without_a_booking_keeps_its_rate),
         cmocka_unit_test(grants_beyond_a_minute),
         cmocka_unit_test(the_next_job_is_planned),
+        cmocka_unit_test(who_has_left_is_not_the_slowest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
