@@ -342,18 +342,17 @@ static weft_status make(const char *const *inputs, uint32_t count, const char *p
 /* A process that is killed while it adds to a database leaves a journal beside it, which whoever
  * opens the database next rolls back: also one that has taken its name since. So let SQLite do that
  * first. */
-static weft_status recover(const char *path, struct weft_error *error)
+static weft_status recover(const char *path, const char *journal, struct weft_error *error)
 {
-    char name[WEFT_RECORDS_PATH_BYTES + sizeof("-journal")];
-    (void)snprintf(name, sizeof(name), "%s-journal", path);
     struct stat about;
-    if (is_lines(path) || stat(name, &about) != 0) {
+    if (is_lines(path) || stat(journal, &about) != 0) {
         return WEFT_OK;
     }
     if (stat(path, &about) != 0) { /* the journal of a file that was removed */
-        return unlink(name) == 0
+        return unlink(journal) == 0
                    ? WEFT_OK
-                   : weft_fail(error, WEFT_IO, "cannot remove %.400s: %s", name, strerror(errno));
+                   : weft_fail(error, WEFT_IO, "cannot remove %.400s: %s", journal,
+                               strerror(errno));
     }
     sqlite3 *db = NULL;
     char address[WEFT_RECORDS_PATH_BYTES];
@@ -380,6 +379,24 @@ static weft_status replace_with(const char *made, const char *path, struct weft_
                 : weft_fail(error, WEFT_IO, "cannot make %.400s: %s", path, strerror(why));
 }
 
+/* What is made beside a file, and removed before, is no input. */
+static weft_status check_beside(const char *const *inputs, uint32_t count, const char *beside,
+                                struct weft_error *error)
+{
+    struct stat about, input;
+    const bool is_there = stat(beside, &about) == 0;
+    for (uint32_t i = 0; is_there && i < count; i++) {
+        if (stat(inputs[i], &input) == 0 && input.st_dev == about.st_dev &&
+            input.st_ino == about.st_ino) {
+            return weft_fail(error, WEFT_IO,
+                             "cannot write %.400s, which is made first: it is an input; rename it, "
+                             "or name another output",
+                             beside);
+        }
+    }
+    return WEFT_OK;
+}
+
 /* `path` is no link. */
 static weft_status replace_file(const char *const *inputs, uint32_t count, const char *path,
                                 const char *command, struct weft_records_sum *sum_p,
@@ -391,11 +408,15 @@ static weft_status replace_file(const char *const *inputs, uint32_t count, const
     if (bytes >= (int)sizeof(fresh)) {
         return weft_fail(error, WEFT_INVALID, "the name of the records is too long");
     }
-    (void)unlink(fresh); /* left by a run that was killed here */
-    weft_status status = recover(path, error);
+    char journal[WEFT_RECORDS_PATH_BYTES + sizeof("-journal")];
+    (void)snprintf(journal, sizeof(journal), "%s-journal", path);
+    weft_status status = check_beside(inputs, count, fresh, error);
+    status = status == WEFT_OK ? check_beside(inputs, count, journal, error) : status;
+    status = status == WEFT_OK ? recover(path, journal, error) : status;
     if (status != WEFT_OK) {
         return status;
     }
+    (void)unlink(fresh); /* left by a run that was killed here */
     status = make(inputs, count, fresh, true, command, sum_p, error);
     status = status == WEFT_OK ? replace_with(fresh, path, error) : status;
     if (status != WEFT_OK) {

@@ -28,8 +28,9 @@ struct weft_records_sum {
  *          existing file is replaced on success; otherwise records are appended to it, which
  *          several processes may do at once.
  * Errors:  WEFT_DATA  an input has no records, or the file to append to is another kind of
- *          database.  WEFT_STATE  an input's process is still writing it.  WEFT_IO, WEFT_NOMEM.
- *          Inputs are not removed. */
+ *          database, or has other lines.  WEFT_STATE  an input's process is still writing it.
+ *          WEFT_IO  also: an input is FILE.new, FILE.new.jsonl or FILE-journal, which are written
+ *          or removed.  WEFT_NOMEM.  Inputs are not removed. */
 weft_status weft_records_make(const char *const *inputs, uint32_t count, const char *path,
                               bool replace, const char *command, struct weft_records_sum *sum_p,
                               struct weft_error *error);

@@ -63,7 +63,8 @@ weft_status weft_records_sink_row(struct records_sink *sink, enum weft_records_t
 weft_status weft_records_sink_process(struct records_sink *sink,
                                       const struct records_process *process);
 /* Read existing lines, to continue the numbers of their processes and to keep their facts. What a
- * process that was killed had begun to add is cut off. */
+ * process that was killed had begun to add is cut off. Another kind of file is an error, and is
+ * closed. */
 weft_status weft_records_sink_take_lines(struct records_sink *sink);
 /* Cut off what was added since the file was opened, also what is not written yet. */
 weft_status weft_records_sink_cut_lines(struct records_sink *sink);

@@ -213,6 +213,28 @@ static bool mark_written(struct records_sink *sink, const char *key)
     return false;
 }
 
+/* An existing file may be of another program: it must not be cut. One of records begins with this
+ * line, or a part of it, if the process that wrote it was killed. */
+static weft_status check_lines(struct records_sink *sink)
+{
+    static const char first[] = "{\"table\":\"meta\",\"key\":\"schema_version\",";
+    char start[sizeof(first) - 1];
+    rewind(sink->lines);
+    const size_t bytes = fread(start, 1, sizeof(start), sink->lines);
+    if (ferror(sink->lines) == 0 && memcmp(start, first, bytes) == 0) {
+        return WEFT_OK;
+    }
+    weft_status status =
+        ferror(sink->lines) != 0
+            ? weft_fail(sink->error, WEFT_IO, "%.400s: %s", sink->path, strerror(errno))
+            : weft_fail(sink->error, WEFT_DATA,
+                        "%.400s exists, and is not a file of records; name another file",
+                        sink->path);
+    (void)fclose(sink->lines); /* or it would be cut */
+    sink->lines = NULL;
+    return status;
+}
+
 weft_status weft_records_sink_take_lines(struct records_sink *sink)
 {
     static const char process[] = "{\"table\":\"process\",\"id\":";
@@ -221,6 +243,10 @@ weft_status weft_records_sink_take_lines(struct records_sink *sink)
     size_t room = 0;
     ssize_t bytes;
     off_t at = 0;
+    weft_status status = check_lines(sink);
+    if (status != WEFT_OK) {
+        return status;
+    }
     rewind(sink->lines);
     while ((bytes = getline(&line, &room, sink->lines)) > 0) {
         at += bytes;

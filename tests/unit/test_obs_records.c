@@ -762,6 +762,60 @@ static void lines_are_no_input(void **state)
     assert_int_equal(ask(place->file, "SELECT count(*) FROM rpc"), 10); /* unchanged */
 }
 
+/* What make writes beside the file, and removes first, may be all that is left of a run: a merge that
+ * was killed leaves FILE.new. */
+static void an_input_is_never_removed(void **state)
+{
+    const struct place *place = *state;
+    static const char *const besides[] = {"%s/x.db.new", "%s/x.db-journal", "%s/x.jsonl.new.jsonl"};
+    static const char *const files[] = {"%s/x.db", "%s/x.db", "%s/x.jsonl"};
+    record_some(place, 10);
+    make(place, false);
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(besides); i++) {
+        char input[128], file[128];
+        struct weft_records_sum sum;
+        struct weft_error error = {.text = ""};
+        snprintf(input, sizeof(input), besides[i], place->folder);
+        snprintf(file, sizeof(file), files[i], place->folder);
+        const char *const inputs[] = {input};
+        assert_int_equal(link(place->file, input), 0);
+        assert_int_equal(weft_records_make(inputs, 1, file, true, NULL, &sum, &error), WEFT_IO);
+        assert_non_null(strstr(error.text, "it is an input; "));
+        assert_int_equal(access(file, F_OK), -1);
+        assert_int_equal(access(input, F_OK), 0);
+        assert_int_equal(unlink(input), 0);
+    }
+}
+
+/* A file that another program has made during the run. */
+static void lines_of_others_are_not_touched(void **state)
+{
+    const struct place *place = *state;
+    static const char *const others[] = {"{\"loss\":0.5}\n{\"loss\":0.25}\n", "a note", "\n",
+                                         "{\"table\":\"rpc\",\"worker\":0}\n"};
+    record_some(place, 10);
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(others); i++) {
+        const char *const spool = place->spool;
+        char text[128] = "";
+        struct weft_records_sum sum;
+        struct weft_error error = {.text = ""};
+        append(place->lines, others[i]);
+        assert_int_equal(weft_records_make(&spool, 1, place->lines, false, NULL, &sum, &error),
+                         WEFT_DATA);
+        assert_non_null(strstr(error.text, "r.jsonl exists, and is not a file of records; "));
+        FILE *in = fopen(place->lines, "r");
+        assert_non_null(in);
+        (void)fread(text, 1, sizeof(text) - 1, in);
+        fclose(in);
+        assert_string_equal(text, others[i]);
+        assert_int_equal(unlink(place->lines), 0);
+    }
+    /* Killed while it wrote the first line. */
+    append(place->lines, "{\"table\":\"meta\",\"key\":\"schema_ver");
+    make_of((const char *const[]){place->spool}, 1, place->lines, false);
+    assert_int_equal(lines_with(place->lines, "\"table\":\"process\",\"id\":1,"), 1);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, place_make, place_clear)
@@ -783,6 +837,8 @@ int main(void)
         TEST(lines_are_the_same),
         TEST(lines_are_json_whatever_was_typed),
         TEST(lines_are_no_input),
+        TEST(an_input_is_never_removed),
+        TEST(lines_of_others_are_not_touched),
         TEST(one_file_of_lines_of_several),
         TEST(unfinished_addition_of_lines_is_cut_off),
         TEST(lines_that_do_not_fit_are_cut_off),
