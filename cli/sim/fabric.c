@@ -340,7 +340,8 @@ int weft_cli_sim_fabric(int argc, char **argv)
         return status;
     }
     const char *const inputs[] = {fabric.compute, fabric.network};
-    if (!weft_output_distinct("sim fabric", fabric.chrome, inputs, WEFT_ARRAY_COUNT(inputs))) {
+    if (!weft_cli_fabric_outputs_good(fabric.gantt, fabric.chrome, inputs,
+                                      WEFT_ARRAY_COUNT(inputs))) {
         return WEFT_EXIT_FAILED;
     }
     const char *invalid = settle(&fabric, error);

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { NAME_BYTES = 32, ROWS_MAX = 200, LANES_MAX = 64 };
 
@@ -120,6 +121,44 @@ static void print_script(FILE *script, const char *png, const struct weft_fabric
         }
     }
     print_plot(script, spans);
+}
+
+/* Whether two paths are of one file, which need not exist. */
+static bool is_one_file(const char *a, const char *b)
+{
+    struct weft_gnuplot_files x, y;
+    struct stat in_x, in_y;
+    const char *slash_a = strrchr(a, '/'), *slash_b = strrchr(b, '/');
+    return strcmp(slash_a != NULL ? slash_a + 1 : a, slash_b != NULL ? slash_b + 1 : b) == 0 &&
+           weft_gnuplot_files_of(a, &x) && weft_gnuplot_files_of(b, &y) &&
+           stat(x.folder, &in_x) == 0 && stat(y.folder, &in_y) == 0 &&
+           in_x.st_dev == in_y.st_dev && in_x.st_ino == in_y.st_ino;
+}
+
+bool weft_cli_fabric_outputs_good(const char *gantt, const char *chrome, const char *const *inputs,
+                                  uint32_t count)
+{
+    static struct weft_gnuplot_files picture;
+    char png[sizeof(picture.gp_path)];
+    if (!weft_output_distinct("sim fabric", chrome, inputs, count)) {
+        return false;
+    }
+    if (gantt == NULL || !weft_gnuplot_files_of(gantt, &picture)) {
+        return true; /* which weft_cli_fabric_gantt reports */
+    }
+    snprintf(png, sizeof(png), "%s/%s", picture.folder, picture.png);
+    const char *const outputs[] = {png, picture.gp_path};
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(outputs); i++) {
+        if (!weft_output_distinct("sim fabric", outputs[i], inputs, count)) {
+            return false;
+        }
+        if (chrome != NULL && is_one_file(chrome, outputs[i])) {
+            (void)weft_cli_fail("sim fabric",
+                                "--chrome and --gantt both write %s; name another file", chrome);
+            return false;
+        }
+    }
+    return true;
 }
 
 bool weft_cli_fabric_gantt(const char *path, const struct weft_fabric_config *config,

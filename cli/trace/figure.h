@@ -23,6 +23,7 @@
 enum {
     WEFT_FIGURE_WORDS = 640,
     WEFT_FIGURE_NAME = 96,
+    WEFT_FIGURE_FILE = 2 * WEFT_FIGURE_NAME,
     WEFT_FIGURE_RUNS_MAX = 64,
     WEFT_FIGURES_MAX = 7 * WEFT_FIGURE_RUNS_MAX + 3,
 };
@@ -79,7 +80,7 @@ struct weft_figure {
     char here[WEFT_FIGURE_WORDS];
     char why_not[WEFT_FIGURE_WORDS]; /* not empty: the reason why there is no picture */
     enum weft_figure_verdict verdict;
-    char png[2 * WEFT_FIGURE_NAME];
+    char png[WEFT_FIGURE_FILE];
     const struct weft_figure_run *run; /* NULL: of all runs */
 };
 
@@ -93,6 +94,9 @@ void weft_figure_run_fini(struct weft_figure_run *run);
 /* "$name << EOD", the cumulative distribution with values divided by scale, "EOD". */
 void weft_figure_cdf(FILE *script, const char *name, const struct weft_hist *hist, double scale);
 const char *weft_figure_verdict_name(enum weft_figure_verdict verdict);
+
+/* The name of a picture becomes that of its script. */
+void weft_figure_script_name(char png[WEFT_FIGURE_FILE]);
 
 /* Write the script, folder/NAME.gp for figure->png NAME.png: title, caption and body. Then draw
  * it. */

@@ -134,13 +134,18 @@ static void print_script(FILE *out, const void *arg)
     fputs(script->body, out);
 }
 
+void weft_figure_script_name(char png[WEFT_FIGURE_FILE])
+{
+    memcpy(strrchr(png, '.'), ".gp", 4);
+}
+
 enum weft_gnuplot weft_figure_draw(const struct weft_figure *figure, const char *body,
                                    const char *folder)
 {
-    char name[2 * WEFT_FIGURE_NAME];
+    char name[WEFT_FIGURE_FILE];
     const struct script script = {figure, body};
     snprintf(name, sizeof(name), "%s", figure->png);
-    memcpy(strrchr(name, '.'), ".gp", 4);
+    weft_figure_script_name(name);
     return weft_figure_file(folder, name, print_script, &script)
                ? weft_gnuplot_run("trace figures", folder, name)
                : WEFT_GNUPLOT_FAILED;

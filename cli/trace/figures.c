@@ -1,5 +1,6 @@
 /* `weft trace figures`: the paper's figures drawn from runs, and the paper's findings compared with
  * the runs'. */
+#define _GNU_SOURCE
 #include "cli/trace/figure.h"
 
 #include <errno.h>
@@ -9,6 +10,7 @@
 #include <sys/stat.h>
 
 struct album {
+    const struct weft_trace_files *files;
     struct weft_figure_run *runs;
     unsigned run_count;
     struct weft_figure *figures;
@@ -18,6 +20,9 @@ struct album {
     bool no_gnuplot;
     bool good;
 };
+
+static const char findings_text[] = "findings.txt";
+static const char findings_json[] = "figures.json";
 
 /* ---- drawing --------------------------------------------------------------------------------- */
 
@@ -57,12 +62,17 @@ static const char *parse_only(const char *text, void *value)
     return NULL;
 }
 
+static void name_png(const struct album *album, const struct weft_figure_run *run,
+                     const struct weft_figure_kind *kind, char png_p[WEFT_FIGURE_FILE])
+{
+    bool many = album->run_count > 1 && run != NULL;
+    snprintf(png_p, WEFT_FIGURE_FILE, "%s%sfig%s-%s.png", many ? run->name : "", many ? "-" : "",
+             kind->number, kind->slug);
+}
+
 static void make(struct album *album, const struct weft_figure_run *run,
                  const struct weft_figure_kind *kind)
 {
-    if (!wanted(album->only, kind->number)) {
-        return;
-    }
     struct weft_figure *figure = &album->figures[album->figure_count++];
     char *body = NULL;
     size_t bytes = 0;
@@ -74,9 +84,7 @@ static void make(struct album *album, const struct weft_figure_run *run,
         kind->of_runs(album->runs, album->run_count, figure, stream);
     }
     bool written = fclose(stream) == 0;
-    bool many = album->run_count > 1 && run != NULL;
-    snprintf(figure->png, sizeof(figure->png), "%s%sfig%s-%s.png", many ? run->name : "",
-             many ? "-" : "", kind->number, kind->slug);
+    name_png(album, run, kind, figure->png);
     if (figure->why_not[0] == '\0') {
         enum weft_gnuplot drawn =
             written ? weft_figure_draw(figure, body, album->folder) : WEFT_GNUPLOT_FAILED;
@@ -90,17 +98,55 @@ static void make(struct album *album, const struct weft_figure_run *run,
     free(body);
 }
 
-static void make_all(struct album *album)
+static void for_all(struct album *album,
+                    void (*act)(struct album *album, const struct weft_figure_run *run,
+                                const struct weft_figure_kind *kind))
 {
     const struct weft_figure_kind *kind;
     for (unsigned r = 0; r < album->run_count; r++) {
         for (kind = weft_figures_of_one; kind->number != NULL; kind++) {
-            make(album, &album->runs[r], kind);
+            if (wanted(album->only, kind->number)) {
+                act(album, &album->runs[r], kind);
+            }
         }
     }
     for (kind = weft_figures_of_runs; kind->number != NULL; kind++) {
-        make(album, NULL, kind);
+        if (wanted(album->only, kind->number)) {
+            act(album, NULL, kind);
+        }
     }
+}
+
+/* ---- inputs are not overwritten -------------------------------------------------------------- */
+
+static void check_output(struct album *album, const char *name)
+{
+    char *path = NULL;
+    if (asprintf(&path, "%s/%s", album->folder, name) < 0) {
+        path = NULL;
+    }
+    album->good = album->good && weft_output_distinct("trace figures", weft_trace_need(path),
+                                                      album->files->paths, album->files->count);
+    free(path);
+}
+
+static void check_figure(struct album *album, const struct weft_figure_run *run,
+                         const struct weft_figure_kind *kind)
+{
+    char name[WEFT_FIGURE_FILE];
+    name_png(album, run, kind, name);
+    check_output(album, name);
+    weft_figure_script_name(name);
+    check_output(album, name);
+}
+
+/* Before anything is written. False: the error was printed. */
+static bool check_outputs(struct album *album)
+{
+    check_output(album, findings_text);
+    check_output(album, findings_json);
+    for_all(album, check_figure);
+    return album->good;
 }
 
 /* Files of the same name in different directories must get plots with different names. */
@@ -209,8 +255,8 @@ static void print_json(FILE *out, const void *arg)
 
 static bool report(const struct album *album, bool json)
 {
-    bool good = weft_figure_file(album->folder, "findings.txt", print_text, album) &&
-                weft_figure_file(album->folder, "figures.json", print_json, album);
+    bool good = weft_figure_file(album->folder, findings_text, print_text, album) &&
+                weft_figure_file(album->folder, findings_json, print_json, album);
     (json ? print_json : print_text)(stdout, album);
     if (album->no_gnuplot) {
         fprintf(stderr,
@@ -227,15 +273,16 @@ static int run(const struct weft_trace_files *files, const char *folder, const c
         return weft_cli_fail("trace figures", "%s: %s", folder, strerror(errno));
     }
     struct album album = {
+        .files = files,
         .runs = weft_trace_need(calloc(files->count, sizeof(*album.runs))),
         .figures = weft_trace_need(calloc(WEFT_FIGURES_MAX, sizeof(*album.figures))),
         .folder = folder,
         .only = only,
         .good = true,
     };
-    bool good = load(&album, files);
+    bool good = load(&album, files) && check_outputs(&album);
     if (good) {
-        make_all(&album);
+        for_all(&album, make);
         good = report(&album, json) && album.good;
     }
     for (unsigned i = 0; i < album.run_count; i++) {

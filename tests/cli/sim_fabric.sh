@@ -156,5 +156,18 @@ echo '{}' >input.json
 tap_run_fails "--chrome does not write into an input" 1 "$WEFT_BIN" sim fabric --compute fixed --network input.json \
     --chrome input.json
 tap_is "the input is unchanged" "$(cat input.json)" "{}"
+for name in settings.png settings.gp; do
+    echo '{}' >$name
+    tap_run_fails "--gantt does not write into an input, $name" 1 "$WEFT_BIN" sim fabric --compute $name --network $name \
+        --gantt settings
+    tap_like "the error names it" "$(cat run.out)" "$name: it is an input; name another"
+    tap_is "the input is unchanged" "$(cat $name)" "{}"
+    rm $name
+done
+for name in ./one.gp "$tap_tmp/one.png"; do
+    tap_run_fails "--chrome does not write into a file of --gantt" 1 fabric --gantt one --chrome "$name"
+    tap_like "the error names it" "$(cat run.out)" "both write $name; name another"
+    tap_is "nothing is written" "$(ls one.* 2>/dev/null)" ""
+done
 
 tap_done

@@ -34,6 +34,16 @@ tap_like "the error names the package" "$(cat run.out)" 'gnuplot-nox'
 tap_is "the findings are written" "$(of bare/out 6 verdict)" "agrees"
 tap_is "the scripts are written" "$(find bare/out -name '*.gp' | wc -l)" 6
 
+# ---- an input is not overwritten ----
+for name in figures.json findings.txt fig4-latency.png fig10-hot-parameters.gp; do
+    mkdir -p own
+    cp run.db "own/$name"
+    tap_run_fails "-o does not write into an input, $name" 1 "$WEFT_BIN" trace figures "own/$name" -o own
+    tap_like "the error names it" "$(cat run.out)" "own/$name: it is an input; name another"
+    tap_run "the input is unchanged, and the only file" sh -c "cmp run.db 'own/$name' && [ \$(ls own | wc -l) -eq 1 ]"
+    rm -r own
+done
+
 if ! command -v gnuplot >/dev/null; then
     tap_skip "pictures" "no gnuplot"
     tap_done
