@@ -129,17 +129,20 @@ static weft_status make_lab(const struct weft_lab_spec *spec, uint64_t *base_rtt
 
 /* ---- the holder: while the lab runs ---------------------------------------------------------- */
 
+/* One step at a time: if steps follow each other faster than tc works, hold() sees between them that
+ * the lab ends. */
 static void apply_due(struct weft_lab_spec *spec, struct weft_lab_play *play)
 {
-    const struct weft_lab_step *step;
-    while ((step = weft_lab_play_step(play, weft_lab_now_ns())) != NULL) {
-        struct weft_error error = {.text = ""};
-        struct weft_lab_link *link = &spec->links[step->host];
-        link->up_bps = step->link.up_bps != 0 ? step->link.up_bps : link->up_bps;
-        link->down_bps = step->link.down_bps != 0 ? step->link.down_bps : link->down_bps;
-        if (weft_lab_reshape(spec, step->host, link, &error) != WEFT_OK) {
-            fprintf(stderr, "weft lab %s: rates of h%u: %s\n", spec->name, step->host, error.text);
-        }
+    const struct weft_lab_step *step = weft_lab_play_step(play, weft_lab_now_ns());
+    if (step == NULL) {
+        return;
+    }
+    struct weft_error error = {.text = ""};
+    struct weft_lab_link *link = &spec->links[step->host];
+    link->up_bps = step->link.up_bps != 0 ? step->link.up_bps : link->up_bps;
+    link->down_bps = step->link.down_bps != 0 ? step->link.down_bps : link->down_bps;
+    if (weft_lab_reshape(spec, step->host, link, &error) != WEFT_OK) {
+        fprintf(stderr, "weft lab %s: rates of h%u: %s\n", spec->name, step->host, error.text);
     }
 }
 
