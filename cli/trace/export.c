@@ -19,8 +19,15 @@ struct query {
     uint32_t server;
 };
 
+/* The time `seconds` after first_ns, as SQLite has it. */
+static long long time_after(uint64_t first_ns, float seconds)
+{
+    const double ns = (double)first_ns + (double)seconds * 1e9;
+    return ns < 0x1p63 ? (long long)(first_ns + (uint64_t)((double)seconds * 1e9)) : INT64_MAX;
+}
+
 /* The query's filter on rpc or served, as a WHERE clause. Seconds are relative to the first
- * request.
+ * request; without records of workers, to its arrival at a server.
  * Owns: gives it, for sqlite3_free. */
 static char *where_of(struct weft_recdb *db, const struct query *query, const char *table)
 {
@@ -28,13 +35,14 @@ static char *where_of(struct weft_recdb *db, const struct query *query, const ch
     const char *time = rpc ? "t0_ns" : "arrival_ns";
     char *where = sqlite3_mprintf("WHERE 1");
     if (query->from_s > 0 || query->to_s > 0) {
-        uint64_t first_ns =
-            weft_recdb_number(db, weft_recdb_query(db, "SELECT min(t0_ns) FROM rpc"));
+        uint64_t first_ns = weft_recdb_number(
+            db, weft_recdb_query(db, "SELECT coalesce((SELECT min(t0_ns) FROM rpc WHERE t0_ns >= 0),"
+                                     " (SELECT min(arrival_ns) FROM served WHERE arrival_ns >= 0))"));
         where = sqlite3_mprintf("%z AND %s.%s >= %lld", where, table, time,
-                                (long long)(first_ns + (uint64_t)(query->from_s * 1e9)));
+                                time_after(first_ns, query->from_s));
         if (query->to_s > 0) {
             where = sqlite3_mprintf("%z AND %s.%s < %lld", where, table, time,
-                                    (long long)(first_ns + (uint64_t)(query->to_s * 1e9)));
+                                    time_after(first_ns, query->to_s));
         }
     }
     if (query->worker != NOT_GIVEN) {

@@ -60,14 +60,26 @@ struct sheet {
     size_t rows;
 };
 
+/* A copy for a terminal, without control characters except those of `kept`: names and values may be
+ * from another host. C1 has two bytes in UTF-8. */
+static char *plain(const char *text, const char *kept)
+{
+    char *copy = weft_trace_need(strdup(text));
+    for (unsigned char *at = (unsigned char *)copy; *at != '\0'; at++) {
+        const bool c1 = at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0;
+        if (c1) {
+            *at++ = ' ';
+        }
+        const bool moves = c1 || *at < ' ' || *at == 0x7f;
+        *at = moves && strchr(kept, *at) == NULL ? ' ' : *at;
+    }
+    return copy;
+}
+
 static char *cell_text(sqlite3_stmt *statement, int column)
 {
     const unsigned char *text = sqlite3_column_text(statement, column);
-    char *copy = weft_trace_need(strdup(text != NULL ? (const char *)text : "-"));
-    for (char *at = copy; *at != '\0'; at++) {
-        *at = (unsigned char)*at < ' ' ? ' ' : *at; /* no control characters that move the cursor */
-    }
-    return copy;
+    return plain(text != NULL ? (const char *)text : "-", "");
 }
 
 static void sheet_row(struct sheet *sheet, sqlite3_stmt *statement)
@@ -93,7 +105,9 @@ static void print_cell(const struct sheet *sheet, int column, const char *text)
 static void sheet_print(struct sheet *sheet, sqlite3_stmt *statement)
 {
     for (int c = 0; c < sheet->columns; c++) {
-        print_cell(sheet, c, sqlite3_column_name(statement, c));
+        char *name = plain(sqlite3_column_name(statement, c), "");
+        print_cell(sheet, c, name);
+        free(name);
     }
     for (size_t i = 0; i < sheet->rows * (size_t)sheet->columns; i++) {
         print_cell(sheet, (int)(i % (size_t)sheet->columns), sheet->cells[i]);
@@ -155,7 +169,9 @@ static bool print_schema(struct weft_recdb *db)
     sqlite3_stmt *statement = weft_recdb_query(
         db, "SELECT sql FROM main.sqlite_master WHERE sql IS NOT NULL ORDER BY type DESC, rowid");
     while (weft_recdb_row(db, statement)) {
-        printf("%s;\n", (const char *)sqlite3_column_text(statement, 0));
+        char *text = plain((const char *)sqlite3_column_text(statement, 0), "\n\t");
+        printf("%s;\n", text);
+        free(text);
     }
     sqlite3_finalize(statement);
     return true;

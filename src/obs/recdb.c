@@ -114,7 +114,10 @@ static bool check_schema(struct weft_recdb *db, unsigned idx)
     for (int t = 0; t < WEFT_RECDB_TABLES_MUST; t++) {
         const char *table = weft_recdb_tables[t];
         snprintf(sql, sizeof(sql), "SELECT 1 FROM %s.%s LIMIT 1", schema, table);
-        if (sqlite3_exec(db->sqlite, sql, NULL, NULL, NULL) != SQLITE_OK) {
+        /* Not a view, which could compute without end. */
+        if (sqlite3_table_column_metadata(db->sqlite, schema, table, NULL, NULL, NULL, NULL, NULL,
+                                          NULL) != SQLITE_OK ||
+            sqlite3_exec(db->sqlite, sql, NULL, NULL, NULL) != SQLITE_OK) {
             char what[128];
             snprintf(what, sizeof(what),
                      "is not a database of records, or is truncated: its table %s is missing or "

@@ -26,6 +26,21 @@ tap_is "--worker selects one worker" "$(export_db run.db --format chrome --worke
 tap_is "--from and --to select RPCs by time" "$(export_db run.db --format chrome --from 0.1 --to 0.2 |
     jq '[.traceEvents[] | select(.name == "push" or .name == "pull") | .ts] |
         min >= 100000 and max < 200000')" true
+cp run.db servers.db # of servers alone
+python3 - <<'END'
+import sqlite3
+db = sqlite3.connect("servers.db")
+db.execute("DELETE FROM rpc")
+db.commit()
+END
+count() { python3 -c "
+import sqlite3, sys
+print(*sqlite3.connect(sys.argv[1]).execute(sys.argv[2]).fetchone())" servers.db \
+    "SELECT count(*) FROM served WHERE arrival_ns - (SELECT min(arrival_ns) FROM served) BETWEEN $1 AND $2"; }
+lines() { export_db "$@" --format csv --table served | tail -n +2 | wc -l; }
+tap_is "without RPCs --from is after the first arrival" "$(lines servers.db --from 0.1)" "$(count 100000001 1e18)"
+tap_is "without RPCs --to is after the first arrival" "$(lines servers.db --to 0.1)" "$(count 0 99999999)"
+tap_is "any --to may be given" "$(lines run.db --to 1e30)" "$(lines run.db)"
 for part in 0 1; do
     make_db part$part.db --rpcs 2000 --slow ps_wait --part $part/2
 done

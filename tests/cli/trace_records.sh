@@ -78,6 +78,21 @@ for question in "DELETE FROM rpc" "DROP TABLE rpc" "CREATE TABLE x(y)" "ATTACH '
     "SELECT 1; SELECT 2" "" "SELEC" "SELECT nothing FROM rpc"; do
     tap_run_fails "sql rejects: $question" 1 "$WEFT_BIN" trace sql run.db "$question"
 done
+esc=$(printf '\033')
+python3 - <<'END'
+import sqlite3
+db = sqlite3.connect("escape.db")
+for row in sqlite3.connect("run.db").execute("SELECT sql FROM sqlite_master WHERE type = 'table'"):
+    db.execute(row[0])
+db.execute("INSERT INTO meta VALUES('schema_version', '1')")
+db.execute("CREATE TABLE evil('a\x1b[2Jb' TEXT)")
+db.execute("INSERT INTO evil VALUES('c\x1b[1md\x7f\x9be')")
+db.commit()
+END
+tap_is "sql prints no control characters of the file: names, values" \
+    "$(trace sql escape.db 'SELECT * FROM evil' | tr -s ' ' | sed 's/ $//')" "a [2Jb
+c [1md e"
+tap_is "sql --schema prints none" "$(trace sql escape.db --schema | grep -c "$esc")" 0
 tap_is "sql creates no file" "$(ls x.db run.db-journal 2>/dev/null)" ""
 tap_run_fails "sql without a query: usage error" 2 "$WEFT_BIN" trace sql run.db
 tap_run_fails "sql with --csv and --json: usage error" 2 "$WEFT_BIN" trace sql run.db "SELECT 1" --csv --json
