@@ -1,5 +1,6 @@
 #include "cli/child.h"
 
+#include "base/utf8.h"
 #include "cli/options.h"
 
 #include <stdio.h>
@@ -42,6 +43,7 @@ void weft_child_report(struct weft_channel *channel, cJSON *object)
     char *text = cJSON_PrintUnformatted(object);
     cJSON_Delete(object);
     if (text != NULL) {
+        weft_utf8_repair(text);
         puts(text);
         fflush(stdout);
         cJSON_free(text);

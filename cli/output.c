@@ -1,5 +1,6 @@
 #include "cli/output.h"
 
+#include "base/utf8.h"
 #include "file/target.h"
 
 #include <errno.h>
@@ -46,6 +47,7 @@ bool weft_output_json(const char *verb, cJSON *object, bool pretty)
         fprintf(stderr, "weft %s: out of memory\n", verb);
         return false;
     }
+    weft_utf8_repair(text);
     bool good = puts(text) >= 0 && fflush(stdout) == 0;
     if (!good) {
         fprintf(stderr, "weft %s: standard output: %s\n", verb, strerror(errno));

@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include "cli/perf/compare.h"
 
+#include "base/utf8.h"
 #include "cli/output.h"
 #include "cli/perf/busy.h"
 #include "cli/perf/layout.h"
@@ -64,6 +65,9 @@ static bool write_object(const char *path, const cJSON *object, bool pretty)
 {
     char *text = pretty ? cJSON_Print(object) : cJSON_PrintUnformatted(object);
     FILE *file = text != NULL ? weft_output_open(path) : NULL;
+    if (text != NULL) {
+        weft_utf8_repair(text);
+    }
     bool good = file != NULL && fprintf(file, "%s\n", text) > 0;
     cJSON_free(text);
     return weft_output_close("perf compare", path, file, good);

@@ -26,8 +26,8 @@ bool weft_cli_fabric_gantt(const char *path, const struct weft_fabric_config *co
 bool weft_cli_fabric_chrome(const char *path, const struct weft_fabric_config *config,
                             const struct weft_cli_fabric_spans *spans);
 
-/* Check the names of both before the run: no output is an input, of (count,), or the other one. NULL
- * names are allowed. False: reported on standard error. */
+/* Check the names of both before the run: no output is an input, of (count,), or the other one.
+ * NULL names are allowed. False: reported on standard error. */
 bool weft_cli_fabric_outputs_good(const char *gantt, const char *chrome, const char *const *inputs,
                                   uint32_t count);
 

@@ -3,6 +3,8 @@
 #define _GNU_SOURCE
 #include "cli/trace/figure.h"
 
+#include "base/utf8.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -249,6 +251,7 @@ static void print_json(FILE *out, const void *arg)
     }
     char *text = weft_trace_need(cJSON_PrintUnformatted(object));
     cJSON_Delete(object);
+    weft_utf8_repair(text);
     fprintf(out, "%s\n", text);
     free(text);
 }

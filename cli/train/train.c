@@ -7,6 +7,7 @@
  * report is written. A process that exits unexpectedly ends the run. With --restart or --replicas
  * these phases do not apply: see restart.c. */
 #define _GNU_SOURCE
+#include "base/utf8.h"
 #include "cli/node_options.h"
 #include "cli/output.h"
 #include "cli/train/internal.h"
@@ -259,6 +260,7 @@ static int report(struct train *train)
     if (text == NULL) {
         return weft_cli_fail("train", "out of memory for the report");
     }
+    weft_utf8_repair(text);
     int result = WEFT_EXIT_OK;
     if (train->report != NULL && weft_results_write(train->report, text) != WEFT_OK) {
         fprintf(stderr, "weft train: cannot write %s: %s\n", train->report, strerror(errno));

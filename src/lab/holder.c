@@ -129,8 +129,8 @@ static weft_status make_lab(const struct weft_lab_spec *spec, uint64_t *base_rtt
 
 /* ---- the holder: while the lab runs ---------------------------------------------------------- */
 
-/* One step at a time: if steps follow each other faster than tc works, hold() sees between them that
- * the lab ends. */
+/* One step at a time: if steps follow each other faster than tc works, hold() sees between them
+ * that the lab ends. */
 static void apply_due(struct weft_lab_spec *spec, struct weft_lab_play *play)
 {
     const struct weft_lab_step *step = weft_lab_play_step(play, weft_lab_now_ns());

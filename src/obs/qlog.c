@@ -1,5 +1,6 @@
 #include "obs/qlog.h"
 
+#include "base/utf8.h"
 #include "wire/packet.h"
 
 #include <cjson/cJSON.h>
@@ -49,6 +50,9 @@ static void put(struct qlog *q, cJSON *object)
 {
     char *line = kept(q, cJSON_PrintUnformatted(object));
     cJSON_Delete(object);
+    if (line != NULL) {
+        weft_utf8_repair(line);
+    }
     if (q->status == WEFT_OK && fprintf(q->out, "\x1e%s\n", line) < 0) {
         q->status = WEFT_IO;
     }

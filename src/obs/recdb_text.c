@@ -1,35 +1,17 @@
 #include "obs/recdb_text.h"
 
+#include "base/utf8.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-
-/* Bytes of the well-formed UTF-8 character at text, or 0 (RFC 3629). */
-static unsigned utf8(const unsigned char *text)
-{
-    unsigned char lead = text[0];
-    unsigned bytes = lead < 0x80   ? 1
-                     : lead < 0xc2 ? 0
-                     : lead < 0xe0 ? 2
-                     : lead < 0xf0 ? 3
-                     : lead < 0xf5 ? 4
-                                   : 0;
-    for (unsigned i = 1; i < bytes; i++) {
-        unsigned char low = i == 1 && lead == 0xe0 ? 0xa0 : i == 1 && lead == 0xf0 ? 0x90 : 0x80;
-        unsigned char high = i == 1 && lead == 0xed ? 0x9f : i == 1 && lead == 0xf4 ? 0x8f : 0xbf;
-        if (text[i] < low || text[i] > high) {
-            return 0;
-        }
-    }
-    return bytes;
-}
 
 void weft_recdb_json_text(FILE *out, const char *text)
 {
     fputc('"', out);
     while (*text != '\0') {
         unsigned char c = (unsigned char)*text;
-        unsigned bytes = utf8((const unsigned char *)text);
+        unsigned bytes = weft_utf8_bytes(text);
         if (bytes == 0) {
             fputs("\\ufffd", out);
         } else if (c == '"' || c == '\\') {

@@ -64,6 +64,11 @@ tap_is "the number of closed messages is that of the counters" "$(jq -s '[.[] | 
 tap_is "times do not decrease" "$(jq -s '[.[1:][].time] | . == sort' incast.jsonl)" true
 tap_is "standard output and -o have the same content" "$("$WEFT_BIN" trace qlog incast.trace | cksum)" \
     "$(cksum <incast.sqlog)"
+name=$(printf 'incast\377.trace')
+cp incast.trace "$name"
+tap_run "the title is UTF-8, whatever the name of the file" sh -c \
+    '"$WEFT_BIN" trace qlog "$1" | iconv -f utf-8 -t utf-8 >/dev/null' sh "$name"
+rm "$name"
 
 # One message: it begins with `opened` and ends with `closed` (except for copies of DONE); the
 # number of packets equals that in qlog.

@@ -78,6 +78,19 @@ for question in "DELETE FROM rpc" "DROP TABLE rpc" "CREATE TABLE x(y)" "ATTACH '
     "SELECT 1; SELECT 2" "" "SELEC" "SELECT nothing FROM rpc"; do
     tap_run_fails "sql rejects: $question" 1 "$WEFT_BIN" trace sql run.db "$question"
 done
+# The command line of a run may have any bytes; and a long one is cut, also within a character.
+cp run.db bytes.db
+python3 - <<'END'
+import sqlite3
+db = sqlite3.connect("bytes.db")
+db.execute("UPDATE meta SET value = CAST(X'77656674E9' AS TEXT) WHERE key = 'host'")
+db.execute("UPDATE meta SET value = ? WHERE key = 'command'", ("weft train --data a" + 2000 * "\u20ac",))
+db.commit()
+END
+valid() { python3 -c 'import json, sys; json.loads(sys.stdin.buffer.read().decode()); print("valid")' 2>&1 | tail -n 1; }
+tap_is "summary --json is JSON, whatever the run's command line has" "$(trace summary bytes.db --json | valid)" valid
+tap_is "figures --json is JSON, whatever the run's command line has" \
+    "$(trace figures bytes.db -o bytes --only 8 --json | valid)" valid
 esc=$(printf '\033')
 python3 - <<'END'
 import sqlite3

@@ -762,8 +762,8 @@ static void lines_are_no_input(void **state)
     assert_int_equal(ask(place->file, "SELECT count(*) FROM rpc"), 10); /* unchanged */
 }
 
-/* What make writes beside the file, and removes first, may be all that is left of a run: a merge that
- * was killed leaves FILE.new. */
+/* What make writes beside the file, and removes first, may be all that is left of a run: a merge
+ * that was killed leaves FILE.new. */
 static void an_input_is_never_removed(void **state)
 {
     const struct place *place = *state;
