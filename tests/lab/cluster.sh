@@ -126,11 +126,12 @@ wait "$owner" 2>/dev/null
 sleep "$mark" &
 owner=$!
 printf '0 h0 100mbit\n0.0001 h0 50mbit\n0.0002 repeat\n' >"$tap_tmp/fast.trace"
-tap_run "up --until-pid with a fast --trace succeeds" "$weft" lab up "$b" --hosts 2 --trace "$tap_tmp/fast.trace" \
-    --until-pid "$owner"
+tap_run "up --until-pid with a fast --trace succeeds" "$weft" lab up "$b" --hosts 2 \
+    --trace "$tap_tmp/fast.trace" --until-pid "$owner"
 holder=$(lab_fact "$b" holder)
 kill -KILL "$owner"
 tap_run "the holder ends when that process is killed" lab_until 120 gone "$holder"
+tap_run_fails "then the lab does not exist" 1 "$weft" lab exec "$b" 1 -- true
 wait "$owner" 2>/dev/null
 tap_run_fails "up fails if the process does not exist" 1 "$weft" lab up "$b" --hosts 2 --until-pid "$owner"
 tap_like "the error names the process" "$(cat "$tap_tmp/run.out")" "until-pid $owner: No such process"
