@@ -14,7 +14,6 @@
 #include "cli/perf/busy.h"
 #include "cli/stop.h"
 #include "lab/build.h"
-#include "lab/cluster.h"
 #include "node/security.h"
 
 #include <errno.h>
@@ -79,6 +78,7 @@ static void ask_lab(struct weft_compare *c)
     } else if (weft_lab_find(c->lab, &info, &error) == WEFT_OK) {
         c->hysteresis = info.hysteresis;
         c->offload = info.offload;
+        c->given = c->inside == NULL ? info : (struct weft_lab_info){.hosts = 0};
     }
 }
 

@@ -8,6 +8,7 @@
 
 #include "cli/options.h"
 #include "job/args.h"
+#include "lab/cluster.h"
 
 #include <cjson/cJSON.h>
 #include <stdbool.h>
@@ -98,6 +99,7 @@ struct weft_compare {
     bool loopback;
     bool hysteresis; /* the buckets of its networks have HTB's; false on loopback */
     bool offload;    /* the lab's links carry merged segments as one packet; false elsewhere */
+    struct weft_lab_info given; /* of --lab; .hosts is 0 without one, or if it is not running */
     uint32_t busy;   /* CPU-bound processes during each measurement */
     uint32_t repetitions;
     const char *out;    /* the folder of the results */
@@ -237,6 +239,10 @@ bool weft_compare_write(const struct weft_compare *compare, const char *name, co
 /* The number at a path such as "round_ms.p99", 0 when there is none; whether a member is true. */
 double weft_compare_number(const cJSON *object, const char *path);
 bool weft_compare_is_true(const cJSON *object, const char *key);
+
+/* Whether these facts of a run are those of the lab that it would have now: another lab of the same
+ * name may have had another rate. Those of a network made for it are in the network's name. */
+bool weft_compare_is_network(const struct weft_compare *compare, const cJSON *facts);
 
 /* Run this program with these arguments until it ends; a request to stop is passed on to it. Its
  * standard output is written to the file `output`, NULL = to our standard error. True: it

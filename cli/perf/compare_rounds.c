@@ -115,8 +115,7 @@ static bool is_ours(const struct weft_compare *compare, uint32_t transport, cons
     return weft_compare_number(run, "rounds_asked") == r->rounds &&
            weft_compare_number(run, "packet_bytes") == r->packet_bytes &&
            weft_compare_is_true(run, "realtime") == r->realtime &&
-           weft_compare_is_true(run, "htb_hysteresis") == compare->hysteresis &&
-           weft_compare_is_true(run, "offload") == compare->offload && cJSON_IsString(security) &&
+           weft_compare_is_network(compare, run) && cJSON_IsString(security) &&
            strcmp(security->valuestring, security_of(compare, transport)) == 0 &&
            !weft_compare_is_true(run, "interrupted");
 }

@@ -125,8 +125,7 @@ static bool is_ours(const struct weft_compare *compare, uint32_t transport, cons
     (void)transport;
     return (float)weft_compare_number(run, "until.loss") == compare->train.until_loss &&
            weft_compare_number(run, "until.check_steps") == compare->train.check_steps &&
-           weft_compare_is_true(lab, "htb_hysteresis") == compare->hysteresis &&
-           weft_compare_is_true(lab, "offload") == compare->offload;
+           weft_compare_is_network(compare, lab);
 }
 
 static bool has_answer(const cJSON *run)

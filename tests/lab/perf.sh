@@ -162,6 +162,20 @@ tap_run "compare in a lab of the same name without offload" "$WEFT_BIN" perf com
     --transports weft:0,tcp-raw:reno --out "$tap_tmp/offload" --repetitions 1
 tap_run "it measures again instead of using the results with offload" jq -e '[.networks[0].cells[].runs[].offload] == [false, false]' \
     "$tap_tmp/offload/compare.json"
+# The first of these labs has another rate, loss and buffer than $lab, whose name its results get.
+tap_run "compare in a lab at 50 Mbit/s" "$WEFT_BIN" lab run --hosts 2 --rate 50mbit -- sh -c \
+    '"$0" perf compare --lab "$WEFT_LAB" --senders 1 --rounds 3 --transports weft:0 --out "$1" \
+        --repetitions 1' "$WEFT_BIN" "$tap_tmp/slow"
+mv "$tap_tmp"/slow/incast-1x250000-run-[0-9]* "$tap_tmp/slow/incast-1x250000-$lab"
+compare_slow() {
+    "$WEFT_BIN" perf compare --lab $lab --senders 1 --rounds 3 --transports weft:0 --out "$tap_tmp/slow" \
+        --repetitions 1 && jq -e '[.networks[0].cells[].runs[] | .rate_bps, .loss, .buffer] ==
+        [200000000, 0.02, 65536]' "$tap_tmp/slow/compare.json"
+}
+tap_run "compare in a lab of the same name at 200 Mbit/s measures again" compare_slow
+cp -p "$tap_tmp/slow/incast-1x250000-$lab/weft_0.1.json" "$tap_tmp/slow.json"
+tap_run "once more: it succeeds" compare_slow
+tap_run "it uses the results of the same lab" cmp "$tap_tmp/slow.json" "$tap_tmp/slow/incast-1x250000-$lab/weft_0.1.json"
 
 tap_is "TCP metrics are not cached between runs" \
     "$("$WEFT_BIN" lab exec $lab 1 -- ip tcp_metrics show 2>&1)" ""
