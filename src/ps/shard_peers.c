@@ -6,6 +6,7 @@
  * of the previous process.
  */
 #include "ps/shard_internal.h"
+#include "ps/snapshot_internal.h"
 
 #include "base/assert.h"
 
@@ -181,6 +182,7 @@ void weft_shard_worker_renew(struct weft_shard *shard, uint32_t rank, uint64_t i
             weft_shard_aggregate_forget(shard, (uint16_t)t, rank);
         }
     }
+    weft_snapshot_renewed(shard, rank);
     weft_retired_add(&shard->workers[rank].retired, shard->workers[rank].incarnation);
     shard->workers[rank].incarnation = incarnation;
     shard->workers[rank].begun_ns = 0;

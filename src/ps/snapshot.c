@@ -225,6 +225,45 @@ static void cut_tables(struct weft_shard *shard)
     }
 }
 
+/* Copies to the front the partial pushes of other ranks and other tables, and drops this one's. */
+static void forget_partials(struct weft_snapshot *snapshot, uint32_t table, uint32_t rank)
+{
+    struct weft_cut_view *view = &snapshot->view;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < view->partial_count; i++) {
+        const struct weft_cut_partial *from = &view->partials[i];
+        if (from->table == table && from->worker == rank) {
+            continue;
+        }
+        uint64_t *mask = snapshot->masks + count * snapshot->mask_words;
+        memmove(mask, from->mask, snapshot->mask_words * sizeof(*mask));
+        view->partials[count] = *from;
+        view->partials[count++].mask = mask;
+    }
+    view->partial_count = count;
+}
+
+/* The checkpoint has one process for each rank: that of the last cut. In tables that are cut
+ * already, the rank then has no pushes, and its clock in progress has ended, as in the shard
+ * itself. Otherwise a restored shard would take pushes of the new process for those of the previous
+ * one with the same numbers. */
+void weft_snapshot_renewed(struct weft_shard *shard, uint32_t rank)
+{
+    struct weft_snapshot *snapshot = shard->snapshot;
+    if (snapshot == NULL || snapshot->state != WEFT_CUT_WAITING) {
+        return;
+    }
+    for (uint32_t t = 0; t < shard->config.tables_max; t++) {
+        const struct weft_cut_table *table = &snapshot->view.tables[t];
+        if (table->present) {
+            const uint32_t pushed = table->pushes[rank].clock;
+            table->clocks[rank] = pushed > table->clocks[rank] ? pushed : table->clocks[rank];
+            table->pushes[rank] = (struct weft_push_window){.newest = 0};
+            forget_partials(snapshot, t, rank);
+        }
+    }
+}
+
 weft_status weft_shard_cut_begin(struct weft_shard *shard, const struct weft_cut_order *order)
 {
     struct weft_snapshot *snapshot = shard->snapshot;

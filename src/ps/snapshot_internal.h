@@ -29,4 +29,7 @@ void weft_snapshot_fini(struct weft_shard *shard);
 /* The slowest worker of `table` has finished a clock, and its rows are stepped. */
 void weft_snapshot_boundary(struct weft_shard *shard, uint16_t table);
 
+/* A new process has this rank. Before any clock can advance. */
+void weft_snapshot_renewed(struct weft_shard *shard, uint32_t rank);
+
 #endif

@@ -21,6 +21,7 @@ struct bench {
 static struct weft_shard *shard_new(struct bench *b)
 {
     struct weft_shard_config config = shard_rig_config(b->net);
+    config.tables_max = 3;
     config.push_slots = config.pull_slots = 2;
     return shard_rig_new(b->net, SHARD, &config);
 }
@@ -121,6 +122,53 @@ static void clock_of(struct bench *b, uint32_t node, uint32_t clock)
     assert_true(run(b, 100));
 }
 
+/* As `declare`, `push` and `clock_of`, for any table. */
+static void declare_in(struct bench *b, uint32_t node, uint16_t table, uint8_t mode)
+{
+    struct weft_table_spec spec = {
+        .table = table, .dim = 1, .mode = mode, .workers = 2, .learning_rate = 1};
+    struct shard_rig_request r = request_of(b, WEFT_RPC_TABLE, 0);
+    const struct weft_rpc_request head = {.rpc_id = r.rpc_id, .worker = node - WORKER};
+    weft_rpc_request_pack(&head, b->table);
+    weft_table_spec_pack(&spec, b->table + WEFT_RPC_REQUEST_BYTES);
+    r.tag.table = table;
+    r.base = b->table;
+    r.total = sizeof(b->table);
+    r.elem_bytes = 1;
+    (void)shard_rig_send(b->net, node, SHARD, &r);
+    assert_true(run(b, 100));
+    assert_int_equal(b->head.status, WEFT_RPC_OK);
+}
+
+static void push_begin(struct bench *b, uint16_t table, uint32_t clock, uint64_t number)
+{
+    const struct weft_rpc_request head = {.after_seq = (uint32_t)number};
+    struct shard_rig_request r = request_of(b, WEFT_RPC_PUSH, clock);
+    r.tag.table = table;
+    shard_rig_send_push(b->net, WORKER, SHARD, r, head, b->messages[number % 4], ROWS, -1);
+}
+
+static void push_in(struct bench *b, uint16_t table, uint32_t clock, uint64_t number)
+{
+    push_begin(b, table, clock, number);
+    assert_true(run(b, 1000));
+    assert_int_equal(b->head.status, WEFT_RPC_OK);
+}
+
+static void clock_in(struct bench *b, uint32_t node, uint16_t table, uint32_t clock)
+{
+    uint8_t message[WEFT_RPC_REQUEST_BYTES];
+    struct shard_rig_request r = request_of(b, WEFT_RPC_CLOCK, clock);
+    const struct weft_rpc_request head = {.rpc_id = r.rpc_id, .worker = node - WORKER};
+    weft_rpc_request_pack(&head, message);
+    r.tag.table = table;
+    r.base = message;
+    r.total = 1;
+    r.elem_bytes = WEFT_RPC_REQUEST_BYTES;
+    (void)shard_rig_send(b->net, node, SHARD, &r);
+    assert_true(run(b, 100));
+}
+
 /* Number of rows that were pushed this many times. */
 static uint32_t rows_with(struct bench *b, float value)
 {
@@ -191,6 +239,42 @@ static void broken_in_the_middle(void **state)
     assert_true(partial >= 4);
 }
 
+/* The shard dies, and a new one is restored from the cut, which is then kept. */
+static void restore(struct bench *b)
+{
+    struct weft_shard *old = b->shard;
+    const struct weft_cut_view *view = weft_shard_cut_view(old);
+    uint8_t rows[ROWS * (WEFT_TABLE_RECORD_HEAD + 4)];
+    uint16_t table;
+    uint32_t used, count;
+    fake_kill(b->net, SHARD);
+    memset(b->net->nodes[SHARD].expects, 0, sizeof(b->net->nodes[SHARD].expects));
+    b->net->nodes[SHARD].events_head = b->net->nodes[SHARD].events_tail = 0;
+    b->net->nodes[SHARD].dead = false;
+    b->shard = shard_new(b);
+    for (uint16_t t = 0; t < view->tables_max; t++) {
+        if (view->tables[t].present) {
+            assert_int_equal(weft_shard_restore_table(b->shard, &view->tables[t].spec), WEFT_OK);
+        }
+    }
+    poll_all(b); /* supply slabs */
+    while ((count = weft_shard_cut_take(old, rows, sizeof(rows), &table)) > 0) {
+        assert_int_equal(weft_shard_restore_rows(b->shard, table, rows, count, &used), WEFT_OK);
+    }
+    for (uint16_t t = 0; t < view->tables_max; t++) {
+        if (view->tables[t].present) {
+            weft_shard_restore_clocks(b->shard, t, view->tables[t].clocks, 2);
+            weft_shard_restore_pushes(b->shard, t, view->tables[t].pushes, 2);
+        }
+    }
+    weft_shard_restore_incarnations(b->shard, view->incarnations, 2);
+    for (uint32_t i = 0; i < view->partial_count; i++) {
+        assert_int_equal(weft_shard_restore_partial(b->shard, &view->partials[i]), WEFT_OK);
+    }
+    weft_shard_cut_end(old, true);
+    shard_rig_end(old);
+}
+
 /* The same with a shard that dies in between and is restored from the snapshot. */
 static void restored_in_the_middle(void **state)
 {
@@ -209,30 +293,8 @@ static void restored_in_the_middle(void **state)
         assert_true(run(b, 1000)); /* lost with the shard */
         assert_int_equal(rows_with(b, 3), ROWS);
 
-        struct weft_shard *old = b->shard;
-        const struct weft_cut_view *view = weft_shard_cut_view(old);
-        uint8_t rows[ROWS * (WEFT_TABLE_RECORD_HEAD + 4)];
-        uint16_t table;
-        uint32_t used;
-        fake_kill(b->net, SHARD);
-        memset(b->net->nodes[SHARD].expects, 0, sizeof(b->net->nodes[SHARD].expects));
-        b->net->nodes[SHARD].events_head = b->net->nodes[SHARD].events_tail = 0;
-        b->net->nodes[SHARD].dead = false;
-        b->shard = shard_new(b);
-        assert_int_equal(weft_shard_restore_table(b->shard, &view->tables[0].spec), WEFT_OK);
-        poll_all(b); /* supply slabs */
-        uint32_t count = weft_shard_cut_take(old, rows, sizeof(rows), &table);
-        assert_int_equal(weft_shard_restore_rows(b->shard, 0, rows, count, &used), WEFT_OK);
-        weft_shard_restore_clocks(b->shard, 0, view->tables[0].clocks, 2);
-        weft_shard_restore_pushes(b->shard, 0, view->tables[0].pushes, 2);
-        weft_shard_restore_incarnations(b->shard, view->incarnations, 2);
-        for (uint32_t i = 0; i < view->partial_count; i++) {
-            assert_int_equal(weft_shard_restore_partial(b->shard, &view->partials[i]), WEFT_OK);
-        }
-        weft_shard_cut_end(old, true);
+        restore(b);
         free(memory);
-        shard_rig_end(old);
-
         reconnect(b, 1001);
         for (uint64_t number = 1; number <= 3; number++) {
             push(b, 1, number);
@@ -275,6 +337,58 @@ static void another_process(void **state)
     bench_free(b);
 }
 
+/* A successor takes over the rank after the cut of two tables, one of them in the middle of a push,
+ * and before that of the third: the checkpoint has the rank as the successor's, so it must not have
+ * pushes of the predecessor, whose numbers the successor uses again. */
+static void successor_within_a_cut(void **state)
+{
+    (void)state;
+    static const uint8_t modes[] = {WEFT_TABLE_BSP, WEFT_TABLE_BSP, WEFT_TABLE_ASP};
+    struct bench *b = bench_new(9);
+    for (uint16_t t = 0; t < 3; t++) {
+        declare_in(b, WORKER, t, modes[t]);
+        declare_in(b, OTHER, t, modes[t]);
+    }
+    struct weft_cut_order order = {.clock = 1, .whole = true, .bytes = 65536};
+    void *memory = order.memory = malloc(order.bytes);
+    assert_int_equal(weft_shard_cut_begin(b->shard, &order), WEFT_OK);
+    for (uint16_t t = 0; t < 2; t++) {
+        push_in(b, t, 1, 1);
+        push_in(b, t, 1, 2);
+        clock_in(b, OTHER, t, 1);
+    }
+    const uint64_t before = weft_shard_counters(b->shard)->chunks_applied;
+    push_begin(b, 2, 1, 1);
+    while (weft_shard_counters(b->shard)->chunks_applied < before + 2) {
+        assert_false(run(b, 1));
+    }
+    reconnect(b, 1001);
+    clock_in(b, WORKER, 0, 1);
+    assert_int_equal(weft_shard_clock(b->shard, 0), 1);
+    assert_int_equal(weft_shard_cut_state(b->shard), WEFT_CUT_WAITING);
+    reconnect(b, 1077); /* its clock of the second table is closed SHORT */
+    assert_int_equal(weft_shard_cut_state(b->shard), WEFT_CUT_READY);
+    assert_int_equal(weft_shard_cut_view(b->shard)->incarnations[0], 1077);
+    assert_int_equal(weft_shard_cut_view(b->shard)->partial_count, 0);
+    assert_int_equal(weft_shard_cut_view(b->shard)->tables[2].clocks[0], 1);
+
+    restore(b);
+    free(memory);
+    reconnect(b, 1077);
+    assert_int_equal(rows_with(b, 1), ROWS); /* two pushes of -1; the mean of two workers */
+    for (uint16_t t = 0; t < 3; t++) {
+        declare_in(b, WORKER, t, modes[t]);
+        push_in(b, t, 2, 1);
+    }
+    clock_in(b, WORKER, 0, 2);
+    fake_connect(b->net, SHARD, OTHER);
+    clock_in(b, OTHER, 0, 2);
+    assert_int_equal(weft_shard_clock(b->shard, 0), 2);
+    assert_int_equal(rows_with(b, 1.5F), ROWS);
+    assert_int_equal(weft_shard_counters(b->shard)->chunks_duplicate, 0);
+    bench_free(b);
+}
+
 /* The window compared with a list of all closed numbers. */
 static void window(void **state)
 {
@@ -310,6 +424,7 @@ int main(void)
         cmocka_unit_test(broken_in_the_middle),
         cmocka_unit_test(restored_in_the_middle),
         cmocka_unit_test(another_process),
+        cmocka_unit_test(successor_within_a_cut),
         cmocka_unit_test(window),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
