@@ -10,15 +10,18 @@
  *        new rows, which begin small, would be evicted before they grow.
  *
  * A row is not evicted while it has gradients of an unfinished BSP clock, nor while the chunk being
- * processed uses it.
+ * processed uses it. Such rows are often in consecutive slots: those of a chunk, and rows that were
+ * created together and are pushed together. So the search goes on behind them until it finds a row.
+ * It does not if most of the rows wait for the end of the clock: then every search could be long.
  */
 #include "ps/table_internal.h"
 
 #include <string.h>
 
-/* SAMPLE: rows compared. LOOK_MAX: slots examined to find them. SWEEP: slots examined by a
+/* SAMPLE: rows compared. LOOK_MAX: slots examined to find them. FREE_PART: if at least one of
+ * so many rows does not wait for the end of the clock, as many more as it takes to find one. SWEEP: slots examined by a
  * sweep. */
-enum { SAMPLE = 16, LOOK_MAX = 256, SWEEP = 8 };
+enum { SAMPLE = 16, LOOK_MAX = 256, FREE_PART = 8, SWEEP = 8 };
 
 static struct weft_table_row *hand_next(struct weft_table *table)
 {
@@ -58,6 +61,14 @@ static uint64_t rank_of(const struct weft_table *table, const struct weft_table_
     return (uint64_t)row->clock << 32 | row->count;
 }
 
+/* TTL: the rows that have expired are not counted. */
+static bool searches_on(const struct weft_table *table)
+{
+    const uint32_t waiting = table->touched_count + table->step_left;
+    return table->spec.eviction != WEFT_EVICTION_TTL &&
+           table->rows - waiting >= table->rows / FREE_PART;
+}
+
 bool weft_table_evict_one(struct weft_table *table)
 {
     struct weft_table_row *best = NULL;
@@ -66,9 +77,11 @@ bool weft_table_evict_one(struct weft_table *table)
         return false;
     }
     /* A replay must find a row if the dead process did, whose rows were in other slots. */
-    uint32_t looks =
-        table->rows_begun < LOOK_MAX || table->replay.is_on ? table->rows_begun : LOOK_MAX;
-    for (uint32_t sample = 0; looks > 0 && sample < SAMPLE; looks--) {
+    const bool all = table->replay.is_on || searches_on(table);
+    uint32_t looks = 0, sample = 0;
+    while (looks < table->rows_begun && sample < SAMPLE &&
+           (looks < LOOK_MAX || (all && best == NULL))) {
+        looks++;
         struct weft_table_row *row = hand_next(table);
         if (may_go(table, row)) {
             uint64_t rank = rank_of(table, row);

@@ -53,7 +53,7 @@ static inline void finish(struct weft_table *table)
 static inline bool obtain_chunk(struct weft_table *table, const uint64_t *ids, uint32_t count,
                                 struct weft_table_row **rows_p)
 {
-    uint64_t hashes[256];
+    uint64_t hashes[2048];
     assert_true(count <= WEFT_ARRAY_COUNT(hashes));
     for (uint32_t i = 0; i < count; i++) {
         hashes[i] = weft_table_hash(table, ids[i]);

@@ -265,6 +265,69 @@ static void waiting_sums_hold_their_row(void **state)
     finish(&table);
 }
 
+/* Rows 0 .. rows - 1. */
+static void fill(struct weft_table *table, uint32_t rows)
+{
+    for (uint64_t id = 0; id < rows; id++) {
+        give_slabs(table);
+        assert_non_null(weft_table_obtain(table, id));
+    }
+    assert_int_equal(weft_table_rows(table), rows);
+}
+
+/* Rows that cannot be evicted are in consecutive slots: those pushed first in this clock, or those
+ * of the chunk itself. As long as many others can be, a chunk is not refused. */
+static void others_can_go(void **state)
+{
+    (void)state;
+    enum { ROWS = 4000, HALF = ROWS / 2 };
+    static uint64_t ids[HALF];
+    static struct weft_table_row *rows[HALF];
+    const float gradient[3] = {1, 2, 3};
+    for (uint32_t i = 0; i < 4; i++) {
+        struct weft_table table;
+        struct weft_table_spec spec = spec_of(i < 2 ? WEFT_EVICTION_LRU : WEFT_EVICTION_L2, 0);
+        spec.mode = i % 2 == 0 ? WEFT_TABLE_BSP : WEFT_TABLE_ASP;
+        table_make(&table, ROWS, &spec);
+        fill(&table, ROWS);
+        for (uint64_t id = 0; spec.mode == WEFT_TABLE_BSP && id < HALF; id++) {
+            weft_table_accumulate(&table, weft_table_find(&table, id), 0, gradient);
+        }
+        for (uint32_t k = 0; k < HALF; k++) {
+            ids[k] = ROWS + k;
+        }
+        const uint32_t count = spec.mode == WEFT_TABLE_BSP ? 100 : HALF;
+        assert_true(obtain_chunk(&table, ids, count, rows));
+        assert_int_equal(table.counters.rows_refused, 0);
+        assert_int_equal(table.counters.rows_evicted, count);
+        finish(&table);
+    }
+}
+
+/* In a table of which nearly all rows wait for the end of the clock, a chunk is refused after a
+ * short search. */
+static void few_can_go(void **state)
+{
+    (void)state;
+    enum { ROWS = 4000 };
+    const float gradient[3] = {1, 2, 3};
+    struct weft_table table;
+    struct weft_table_spec spec = spec_of(WEFT_EVICTION_LRU, 0);
+    struct weft_table_row *row;
+    spec.mode = WEFT_TABLE_BSP;
+    table_make(&table, ROWS, &spec);
+    fill(&table, ROWS);
+    for (uint64_t id = 0; id + 1 < ROWS; id++) {
+        weft_table_accumulate(&table, weft_table_find(&table, id), 0, gradient);
+    }
+    uint32_t refused = 0;
+    while (!obtain_chunk(&table, (const uint64_t[]){ROWS}, 1, &row)) {
+        assert_int_equal(table.hand, ++refused * 256 % ROWS);
+    }
+    assert_int_equal(refused, ROWS / 256); /* the next search finds the last row */
+    finish(&table);
+}
+
 /* Exact limit in bytes: index, admission and slabs stay within it and use most of it. */
 static void bytes_are_a_limit(void **state)
 {
@@ -341,6 +404,8 @@ int main(void)
         cmocka_unit_test(restoring_evicts_nothing),
         cmocka_unit_test(a_chunk_holds_its_rows),
         cmocka_unit_test(waiting_sums_hold_their_row),
+        cmocka_unit_test(others_can_go),
+        cmocka_unit_test(few_can_go),
         cmocka_unit_test(bytes_are_a_limit),
         cmocka_unit_test(the_smaller_limit_counts),
     };
