@@ -78,14 +78,34 @@ static uint32_t flags_of(const struct weft_ps_client *client, const struct ps_pa
            (part->cut || (is_push && weft_ps_log_filling(client)) ? WEFT_RPC_CUT : 0);
 }
 
+/* True: the pull must be answered after the push with this rpc_id. */
+static bool is_after(const struct weft_ps_client *client, const struct ps_part *part,
+                     const struct ps_link *link, uint32_t *rpc_id_p)
+{
+    return part->kind == WEFT_RPC_PULL && !part->cut && part->op != WEFT_PS_NONE &&
+           client->tables[part->table].spec.mode != WEFT_TABLE_BSP &&
+           weft_ps_pushes_before(client, part, link, rpc_id_p) == 1;
+}
+
+/* The transport did not accept a pull, and then a push has passed it, which the pull must see: a
+ * pull names only pushes before it, so it needs a new rpc_id. */
+static void post_again(struct weft_ps_client *client, struct ps_part *part,
+                       const struct ps_link *link)
+{
+    uint32_t push;
+    if (part->answer == ANSWER_POSTED && is_after(client, part, link, &push) &&
+        (int32_t)(push - part->rpc_id) > 0) {
+        (void)!client->msgr.ops->cancel(client->msgr.self, part->expect);
+        part->answer = ANSWER_NONE;
+    }
+}
+
 static void write_head(struct weft_ps_client *client, const struct ps_part *part,
                        const struct ps_link *link, const struct ps_message *message)
 {
     bool is_pull = part->kind == WEFT_RPC_PULL, is_via = ps_part_is_via(part);
     uint32_t after_rpc_id;
-    bool after = is_pull && !part->cut && part->op != WEFT_PS_NONE &&
-                 client->tables[part->table].spec.mode != WEFT_TABLE_BSP &&
-                 weft_ps_pushes_before(client, part, link, &after_rpc_id) == 1;
+    bool after = is_after(client, part, link, &after_rpc_id);
     uint32_t blocks = weft_table_blocks(&client->tables[part->table].spec);
     bool is_table = part->kind == WEFT_RPC_TABLE;
     uint32_t session = client->vias != NULL ? client->ends[part->shard].session : 0;
@@ -138,6 +158,7 @@ static weft_status message_send(struct weft_ps_client *client, struct ps_part *p
     if (!ps_part_is_via(part) && !weft_ps_connection_goes(client, part->shard)) {
         return WEFT_AGAIN;
     }
+    post_again(client, part, link);
     if (part->answer != ANSWER_POSTED) {
         /* Pulls may wait for a push by its rpc_id, so it keeps that while it waits for its list. */
         part->rpc_id = part->in_air ? part->rpc_id : weft_ps_rpc_id(client, part->shard);

@@ -168,6 +168,39 @@ static void a_planned_update_is_not_waited_for(void **state)
     rig_free(r);
 }
 
+/* The transport accepts no message when a pull is to be sent. A later push of the step before passes
+ * the pull while it waits for its admission, so the pull must see that push. */
+static void a_push_passes_a_waiting_pull(void **state)
+{
+    (void)state;
+    struct rig *r = rig_new(1);
+    struct weft_ps_client *client = r->c.client[0];
+    struct weft_ps_update_event event;
+    struct weft_ps_result result;
+    const uint32_t msgs_max = r->c.net->msgs_max;
+    begin(r, 1);
+    r->c.net->msgs_max = 0;
+    weft_ps_op pulled = pull(r, 0, false), pushed = push(r, 0);
+    for (uint16_t t = 0; t < TABLES; t++) {
+        assert_int_equal(weft_ps_clock(client, t, r->c.net->now_ns), WEFT_OK);
+    }
+    assert_true(weft_ps_update_poll(client, &event));
+    r->c.net->msgs_max = msgs_max;
+    const struct weft_msg_pace pace = {.rate_bps = 1000000};
+    for (uint32_t s = 0; s < SHARDS; s++) {
+        assert_int_equal(weft_ps_update_grant(client, event.update, s, &pace, r->c.net->now_ns),
+                         WEFT_OK);
+    }
+    assert_int_equal(wanted(r), 2);
+    assert_false(weft_ps_op_done(client, pushed, NULL)); /* it is in flight */
+    begin(r, 2);
+    assert_true(is_done(r, pulled));
+    assert_true(weft_ps_op_done(client, pulled, &result));
+    assert_int_equal(result.status, WEFT_OK);
+    assert_true(r->pulled[0][0] == 1);
+    rig_free(r);
+}
+
 /* A program that has begun to push for a step reads without admission, and nothing waits for the
  * pull. */
 static void a_push_ends_the_wait(void **state)
@@ -244,6 +277,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_waits_once),
         cmocka_unit_test(a_planned_update_is_not_waited_for),
+        cmocka_unit_test(a_push_passes_a_waiting_pull),
         cmocka_unit_test(a_push_ends_the_wait),
         cmocka_unit_test(what_waits_goes_when_nothing_waits),
         cmocka_unit_test(a_deadline_ends_the_wait),
