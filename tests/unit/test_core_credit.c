@@ -379,6 +379,27 @@ static void test_lost_probes_are_caught_up_with(void **state)
     assert_int_equal(p->credit.data_count, sent);
 }
 
+/* A sender that has announced a backlog closes its connection: the rest of the budget is for
+ * others. */
+static void test_a_closed_sender_holds_no_credit(void **state)
+{
+    struct pair *t = *state;
+    struct weft_ep *ep = t->net.end[1].ep;
+    struct peer *p = inspect_peer(ep, t->peer_of_1);
+    run_for(t, WEFT_NS_PER_MS);
+    weft_core_credit_backlog_told(ep, p, p->credit.data_count + 100, 1000, t->net.now_ns);
+    weft_core_credit_run(ep, t->net.now_ns);
+    assert_int_equal(ep->credit.active, 1);
+    assert_true(ep->credit.total > 0);
+    weft_ep_close(t->net.end[0].ep, t->peer_of_0, t->net.now_ns);
+    while (p->conn.state == PEER_OPEN) {
+        run_for(t, 10 * WEFT_NS_PER_US);
+    }
+    assert_int_equal(p->conn.state, PEER_CLOSING);
+    assert_int_equal(ep->credit.active, 0);
+    assert_int_equal(ep->credit.total, 0);
+}
+
 /* Peer i requests credit and has the given amount. */
 static void wants(struct weft_ep *ep, uint32_t i, uint32_t holds, uint64_t class, uint64_t turn)
 {
@@ -765,6 +786,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_on_one_host_the_budget_is_a_constant, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_liar_loses_no_more_than_its_credit, setup, teardown),
         cmocka_unit_test_setup_teardown(test_lost_probes_are_caught_up_with, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_closed_sender_holds_no_credit, setup, teardown),
         cmocka_unit_test(test_a_receiver_may_pause_while_packets_gather),
         cmocka_unit_test_setup_teardown(test_who_is_kept_from_running_has_more_credit_out, setup,
                                         teardown),
