@@ -149,8 +149,8 @@ struct weft_ep_counters {
     uint64_t bad_range;        /* DATA outside its grid, or a grid that changed or is too large */
     uint64_t bad_ack;          /* ACK of a packet never sent, or an inconsistent DONE */
     uint64_t old_packets;      /* packet number below the window */
-    uint64_t hello_refused;    /* HELLOs refused: the endpoint does not accept, or the peer table is
-                                * full */
+    uint64_t hello_refused;    /* HELLOs refused: the endpoint does not accept, the peer table is
+                                * full, or there are too many copies */
     uint64_t closed_packets;   /* packets of a closed connection */
     uint64_t mtu_probes;       /* packet size probes sent */
     uint64_t mtu_raised;       /* increases of the packet size */

@@ -20,6 +20,7 @@
 #include <string.h>
 
 static const uint64_t cookie_life_ns = 60 * WEFT_NS_PER_S;
+static const uint64_t repeat_ns_min = WEFT_NS_PER_MS;
 
 /* Rates per second, and the sizes of bursts. */
 enum {
@@ -30,7 +31,7 @@ enum {
     UNKNOWNS_TAKEN_PER_S = 1000, /* each costs a search of the table */
     UNKNOWNS_TAKEN_BURST = 1000,
     HELLOS_BURST = 64,
-    SEARCHES_PER_S = 1000, /* searches of the table for a HELLO without a valid cookie */
+    SEARCHES_PER_S = 1000, /* searches of the table; more only for HELLOs with a valid cookie */
     SEARCHES_BURST = 1000,
 };
 
@@ -278,16 +279,32 @@ static bool under_load(struct weft_ep *ep, uint64_t now_ns)
                         now_ns);
 }
 
+/* A copy of a HELLO has its cookie, too. An initiator repeats HELLO far less often. */
+static bool is_repeated(struct handshake_guard *g, const struct weft_wire_hello *hello,
+                        uint64_t now_ns)
+{
+    uint64_t *last_ns = &g->repeats_ns[hello->cookie[0] % REPEATS];
+    if (*last_ns != 0 && now_ns - *last_ns < repeat_ns_min) {
+        return true;
+    }
+    *last_ns = weft_max_u64(now_ns, 1);
+    return false;
+}
+
 bool weft_core_handshake_guard_search(struct weft_ep *ep, const struct weft_addr *from,
                                       const struct weft_wire_hello *hello, uint64_t now_ns)
 {
     if (hello->mode == WEFT_MODE_NONE ||
-        bucket_take(&ep->handshake_guard.searches, SEARCHES_PER_S, SEARCHES_BURST, now_ns) ||
-        cookie_valid(ep, from, hello, now_ns)) {
+        bucket_take(&ep->handshake_guard.searches, SEARCHES_PER_S, SEARCHES_BURST, now_ns)) {
         return true;
     }
-    cookie_send(ep, from, hello, now_ns);
-    return false;
+    if (!cookie_valid(ep, from, hello, now_ns)) {
+        cookie_send(ep, from, hello, now_ns);
+        return false;
+    }
+    bool repeated = is_repeated(&ep->handshake_guard, hello, now_ns);
+    ep->counters.hello_refused += repeated;
+    return !repeated;
 }
 
 bool weft_core_handshake_guard_admit(struct weft_ep *ep, const struct weft_addr *from,

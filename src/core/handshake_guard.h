@@ -17,6 +17,7 @@ enum {
     REPLIES_MAX = 64, /* replies without a connection that wait for the next send: more than
                        * one batch of received datagrams can cause */
     REPLY_BYTES_MAX = WEFT_COOKIE_BYTES,
+    REPEATS = 64,
 };
 
 /* A rate limit: the time at which the token bucket will be full again. */
@@ -38,6 +39,8 @@ struct handshake_guard {
     uint64_t cookie_ns;                        /* when the current one was generated; 0 = never */
     struct bucket hellos;
     struct bucket searches;
+    uint64_t repeats_ns[REPEATS]; /* by the first byte of the cookie: the last HELLO with it that was
+                                   * searched for beyond `searches`; 0 = none */
     struct bucket unknowns;
     struct bucket unknowns_taken;
     struct bucket refusals;

@@ -542,6 +542,44 @@ static void copies_of_a_hello_are_not_all_searched_for(void **state)
     net_free(net);
 }
 
+/* The cookie proves the address of the first copy only. */
+static void copies_of_a_hello_with_its_cookie_are_limited(void **state)
+{
+    (void)state;
+    enum { COPIES = 3000, SEARCHES = 1000 };
+    struct net *net = net_new(WEFT_MODE_AUTH, WEFT_MODE_AUTH);
+    const struct net_datagram *hello = NULL;
+    net->end[1].ep->config.half_open_max = 0; /* a cookie is demanded */
+    net->keep = true;
+    weft_peer peer = net_connect(net, 0, 1);
+    net_run(net, 10 * WEFT_NS_PER_MS);
+    net->keep = false;
+    assert_int_equal(net->end[1].ups, 1);
+    for (uint32_t i = 1; i < net->kept_count; i++) {
+        if ((net->kept[i].data[0] & 15) == WEFT_CLASS_HELLO) {
+            hello = &net->kept[i];
+        }
+    }
+    assert_non_null(hello);
+    const uint64_t before = net_counters(net, 1)->hello_refused;
+    for (uint32_t i = 0; i < COPIES; i++) {
+        net_deliver(net, &net->end[1], &net->end[0].addr, hello->data, hello->bytes);
+        net_run(net, 1000);
+    }
+    assert_in_range(net_counters(net, 1)->hello_refused - before, COPIES - SEARCHES - 10,
+                    COPIES - SEARCHES);
+    transfer(net, peer);
+    /* Other ends connect as before. */
+    struct weft_ep_config config;
+    net_config(&config, WEFT_MODE_AUTH);
+    config.incarnation = 77;
+    net_open(net, 2, &config);
+    net_connect(net, 2, 1);
+    net_run(net, 10 * WEFT_NS_PER_MS);
+    assert_int_equal(net->end[2].ups, 1);
+    net_free(net);
+}
+
 /* A job starts: 64 HELLOs in one batch, and a cookie is demanded of all. */
 static void a_batch_of_hellos_is_answered_as_a_whole(void **state)
 {
@@ -1049,6 +1087,7 @@ int main(void)
         cmocka_unit_test(another_hello_of_the_same_name_changes_nothing),
         cmocka_unit_test(a_flood_of_hellos_grows_nothing),
         cmocka_unit_test(copies_of_a_hello_are_not_all_searched_for),
+        cmocka_unit_test(copies_of_a_hello_with_its_cookie_are_limited),
         cmocka_unit_test(a_batch_of_hellos_is_answered_as_a_whole),
         cmocka_unit_test(a_full_table_never_gives_up_a_live_peer),
         cmocka_unit_test(the_unproven_make_room_first),
