@@ -168,8 +168,8 @@ static void a_planned_update_is_not_waited_for(void **state)
     rig_free(r);
 }
 
-/* The transport accepts no message when a pull is to be sent. A later push of the step before passes
- * the pull while it waits for its admission, so the pull must see that push. */
+/* The transport accepts no message when a pull is to be sent. A later push of the step before
+ * passes the pull while it waits for its admission, so the pull must see that push. */
 static void a_push_passes_a_waiting_pull(void **state)
 {
     (void)state;
