@@ -148,6 +148,62 @@ good "UNKNOWN with a number and an incarnation" "2b005152""00000007""00000009""5
 echo "$data" | sed 's/^20/10/' | text | text2pcap -q -u 7700,7700 - version.pcap 2>/dev/null
 tap_is "a packet of another version is recognised" "$(frames version.pcap weft.other_version)" 1
 
+# ---- packets of an aggregation box ---------------------------------------------------------------
+# The golden packets; lines of zeros are left out in the file.
+python3 - "$WEFT_SOURCE_ROOT/tests/golden/agg.hex" >agg.hex <<'PY'
+import sys
+items = []
+for line in open(sys.argv[1]):
+    word = line.split()
+    if line.startswith("item"):
+        items.append(bytearray(int(word[1])))
+    elif word and word[0].endswith(":"):
+        at, data = int(word[0][:-1], 16), bytes.fromhex("".join(word[1:]))
+        items[-1][at:at + len(data)] = data
+print("\n".join(item.hex() for item in items))
+PY
+text <agg.hex | text2pcap -q -u 40000,40001 - agg.pcap 2>/dev/null
+decoded agg.pcap "$(wc -l <agg.hex)"
+one() { shark agg.pcap -Y "$1" -T fields -e "$2" | head -n 1; }
+tap_is "AGG: kinds" "$(values agg.pcap weft.agg.kind | sort | uniq -c | tr -s ' \n' ' ')" " 14 1 3 2 7 3 3 4 "
+tap_is "AGG: values of int32" "$(one 'weft.agg.kind == 1 and not weft.agg.agreed == 1' weft.agg.value)" \
+    "1024,-2048,512,0,1,-256,1152,-48"
+tap_is "AGG: values of float32" "$(one 'weft.agg.kind == 3 and weft.agg.float32 == 1' weft.agg.real |
+    cut -d , -f 1-3)" "2,-4,1"
+tap_is "AGG: exponents that members agree on" \
+    "$(one 'weft.agg.agreed == 1 and weft.agg.round == 1' weft.agg.exponent)$(one \
+        'weft.agg.agreed == 1 and weft.agg.round == 1' weft.agg.next)" "-28-10"
+tap_is "AGG: the fields of hot rows" \
+    "$(one 'weft.agg.number == 66 and weft.agg.kind == 2' weft.agg.block) $(one \
+        'weft.agg.number == 66 and weft.agg.kind == 2' weft.agg.from) $(one \
+        'weft.agg.number == 66 and weft.agg.kind == 2' weft.agg.value)" \
+    "0,2 64 66,132,198,264,330,396,462,528,65,131,197,263,329,395,461,527"
+tap_is "AGG: an ACK has the window" "$(shark agg.pcap -Y 'weft.agg.kind == 4' -T fields \
+    -e weft.agg.base -e weft.agg.added -e weft.agg.refused | tail -n 1 | tr -d 0 | tr '\t' ' ')" \
+    "64 x1,x,x,x x4,x,x,x"
+tap_like "AGG: the columns show kind, member, slot and round" \
+    "$(shark agg.pcap -Y 'weft.agg.kind == 3' | head -n 1)" 'weft .*AGG, SUM member 1, slot 0, round 0'
+dense=2d0100f60102000000000003212223240000000500000000 # up to `from`
+values=$(printf '%064d' 0)
+good "DENSE" "${dense}0008000000000000$values"
+bad "DENSE with a reserved byte" "${dense}0008000000000001$values"
+bad "DENSE with next and no agreement" "${dense}00080a0000000000$values"
+bad "DENSE of 7 values" "${dense}0007000000000000$values"
+bad "DENSE without its last byte" "${dense}0008000000000000$(echo "$values" | cut -c 1-62)"
+bad "DENSE with from" "$(echo $dense | sed 's/.$/1/')0008000000000000$values"
+bad "DENSE that is DIRECT" "$(echo $dense | sed 's/^2d0100/2d0102/')0008000000000000$values"
+good "SUM that is DIRECT" "$(echo $dense | sed 's/^2d0100/2d0302/')0008000000000000$values"
+bad "an unknown kind of AGG" "$(echo $dense | sed 's/^2d01/2d05/')0008000000000000$values"
+bad "half a header of AGG" "2d0100f60102"
+rows=2d020000010200000000000321222324
+good "ROWS across the end of the numbers" \
+    "${rows}0000000affffffd0""0001000000000000""01000000$values"
+bad "ROWS too far ahead" "${rows}000000c100000000""0001000000000000""01000000$values"
+bad "ROWS with a reserved byte in a block" "${rows}0000000a00000000""0001000000000000""01000001$values"
+ack=2d040000010200000000000321222324
+good "ACK of a window" "${ack}0000000a000000400000000000000000$values$values"
+bad "ACK with a base between words" "${ack}0000000a000000410000000000000000$values$values"
+
 # ---- loopback ------------------------------------------------------------------------------------
 # The capture contains the sender's unsplit bursts; the dissector splits them like a network card.
 if [ "$(id -u)" = 0 ] && dumpcap -D 2>/dev/null | grep -q '\. lo'; then

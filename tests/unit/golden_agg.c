@@ -1,4 +1,5 @@
-/* Packets of dense rounds: of two workers, and of the box that sums their values. */
+/* Packets of dense rounds, of two workers and of the box that sums their values; packets of hot rows
+ * of one worker, and their acknowledgements. */
 #include "golden.h"
 
 #include "agg/box.h"
@@ -83,6 +84,50 @@ static void dense(struct golden *g, const char *name, enum weft_agg_element elem
     weft_agg_box_fini(&d.box);
 }
 
+/* A packet with two blocks of hot rows, and its ACK. */
+static void rows(struct golden *g, struct weft_agg_box *box, uint32_t number, int8_t exponent,
+                 const char *what)
+{
+    static uint8_t bytes[WEFT_AGG_PACKET_MAX];
+    const struct weft_wire_agg head = {.kind = WEFT_AGG_ROWS,
+                                       .job = 0x0102,
+                                       .member = 1,
+                                       .epoch = 0x21222324,
+                                       .number = number,
+                                       .from = 64,
+                                       .count = 2};
+    uint32_t count = WEFT_AGG_HEADER_BYTES + 2 * WEFT_AGG_ROW_BYTES, ack_bytes = 0;
+    weft_wire_agg_encode(bytes, &head);
+    for (uint32_t i = 0; i < 2; i++) {
+        uint8_t *at = bytes + WEFT_AGG_HEADER_BYTES + i * WEFT_AGG_ROW_BYTES;
+        weft_wire_agg_row_encode(at, (uint16_t)(2 * i), exponent);
+        for (uint32_t j = 0; j < WEFT_AGG_BLOCK; j++) {
+            weft_wire_store_u32(at + WEFT_AGG_ROW_HEAD_BYTES + 4 * j, number * (j + 1) - i);
+        }
+    }
+    golden_item(g, bytes, count, "hot rows: packet %u", number);
+    assert_int_equal(weft_agg_box_receive(box, bytes, count, &ack_bytes), WEFT_AGG_ANSWER);
+    golden_item(g, bytes, ack_bytes, "hot rows: ACK, %s", what);
+}
+
+static void hot_rows(struct golden *g)
+{
+    const struct weft_agg_config config = {.members = 3, .banks = 1, .job = 0x0102};
+    struct weft_agg_bank_epoch epoch = {
+        .epoch = 0x21222324, .blocks = 3, .policy = WEFT_AGG_ON_COMMIT};
+    struct weft_agg_box box;
+    assert_int_equal(weft_agg_box_init(&box, &config), WEFT_OK);
+    epoch.exponents[0] = epoch.exponents[2] = -10;
+    assert_true(weft_agg_bank_begin(&box.banks[0], &epoch));
+    box.banks[0].windows[1].base = 64;
+    rows(g, &box, 64, -10, "64 is held");
+    rows(g, &box, 66, -9, "66 is refused");
+    assert_true(weft_agg_bank_flush(&box.banks[0]));
+    assert_true(weft_agg_bank_settle(&box.banks[0], true));
+    rows(g, &box, 65, -10, "64 is committed");
+    weft_agg_box_fini(&box);
+}
+
 void golden_agg(void **state)
 {
     (void)state;
@@ -90,5 +135,6 @@ void golden_agg(void **state)
     dense(g, "int32, exponent -10", WEFT_AGG_FIXED, -10, 2);
     dense(g, "float32", WEFT_AGG_FLOATS, 0, 2);
     dense(g, "int32, agreed exponents", WEFT_AGG_BLOCK_FLOATS, 0, 3);
+    hot_rows(g);
     golden_end(g);
 }

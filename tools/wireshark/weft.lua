@@ -8,15 +8,16 @@
 -- Packets are recognised by their first bytes on any UDP port, and without a look at them on the
 -- ports of the preference "weft.ports". Classes PLAIN and AUTH are decoded whole; of SEAL the header
 -- is in the clear and the rest is shown as encrypted. Tags are not verified: that needs the job's
--- key. What breaks a rule of the protocol is marked "weft.malformed"; a packet of which the capture
--- holds only the beginning is not, but says so ("weft.cut").
+-- key. Class AGG, the packets between workers and an aggregation box, is decoded whole. What breaks
+-- a rule of the protocol is marked "weft.malformed"; a packet of which the capture holds only the
+-- beginning is not, but says so ("weft.cut").
 
 local weft = Proto("weft", "weft bounded-loss transport")
 
 local VERSION = 2
 local CLASSES = {
     [0] = "PLAIN", [1] = "AUTH", [2] = "SEAL", [8] = "HELLO", [9] = "ACCEPT", [10] = "COOKIE",
-    [11] = "UNKNOWN", [12] = "REFUSED",
+    [11] = "UNKNOWN", [12] = "REFUSED", [13] = "AGG",
 }
 local MODES = { [0] = "none", [1] = "auth", [2] = "seal" }
 local FRAMES = {
@@ -32,6 +33,10 @@ local REFUSALS = { [1] = "version", [2] = "key", [3] = "mode", [4] = "full", [5]
 -- Whole lengths of the packets outside a connection.
 local LENGTHS = { [8] = 120, [9] = 112, [10] = 40, [11] = 32, [12] = 8 }
 local TAG_BYTES = 16
+-- Packets of an aggregation box: kinds, and the bytes of the header and of a block of a hot row.
+local KINDS = { [1] = "DENSE", [2] = "ROWS", [3] = "SUM", [4] = "ACK" }
+local DENSE, ROWS, SUM, BOX_ACK = 1, 2, 3, 4
+local AGG_HEADER, AGG_ROW, AGG_ACK = 32, 36, 64
 local MASKED = 255
 local unpack = table.unpack or unpack -- Lua 5.1 has it elsewhere
 
@@ -144,6 +149,30 @@ local f = {
     mac = ProtoField.bytes("weft.mac", "MAC"),
     refusal = ProtoField.uint8("weft.refused.reason", "Reason", base.DEC, REFUSALS),
     refused_mode = ProtoField.uint8("weft.refused.mode", "Lowest mode taken", base.DEC, MODES),
+    -- packets of an aggregation box
+    agg_kind = ProtoField.uint8("weft.agg.kind", "Kind", base.DEC, KINDS),
+    agg_flags = ProtoField.uint8("weft.agg.flags", "Flags", base.HEX),
+    agg_float32 = ProtoField.bool("weft.agg.float32", "FLOAT32", 8, nil, 0x01),
+    agg_direct = ProtoField.bool("weft.agg.direct", "DIRECT", 8, nil, 0x02),
+    agg_agreed = ProtoField.bool("weft.agg.agreed", "AGREED", 8, nil, 0x04),
+    agg_exponent = ProtoField.int8("weft.agg.exponent", "Exponent"),
+    agg_job = ProtoField.uint16("weft.agg.job", "Job"),
+    agg_member = ProtoField.uint16("weft.agg.member", "Member"),
+    agg_slot = ProtoField.uint32("weft.agg.slot", "Slot"),
+    agg_bank = ProtoField.uint32("weft.agg.bank", "Bank"),
+    agg_epoch = ProtoField.uint32("weft.agg.epoch", "Epoch"),
+    agg_round = ProtoField.uint32("weft.agg.round", "Round"),
+    agg_number = ProtoField.uint32("weft.agg.number", "Number"),
+    agg_from = ProtoField.uint32("weft.agg.from", "All numbers below are settled"),
+    agg_base = ProtoField.uint32("weft.agg.base", "Base of the window"),
+    agg_count = ProtoField.uint16("weft.agg.count", "Count"),
+    agg_next = ProtoField.int8("weft.agg.next", "Exponent of the next round"),
+    agg_value = ProtoField.int32("weft.agg.value", "Value"),
+    agg_real = ProtoField.float("weft.agg.real", "Value"),
+    agg_row = ProtoField.none("weft.agg.row", "Block"),
+    agg_block = ProtoField.uint16("weft.agg.block", "Block"),
+    agg_added = ProtoField.uint64("weft.agg.added", "Added", base.HEX),
+    agg_refused = ProtoField.uint64("weft.agg.refused", "Refused", base.HEX),
 }
 
 local fields = {}
@@ -160,7 +189,7 @@ local cut = ProtoExpert.new("weft.cut", "The capture holds only the beginning of
                             expert.group.UNDECODED, expert.severity.NOTE)
 weft.experts = { malformed, other_version, cut }
 
-weft.prefs.ports = Pref.range("UDP ports", "7700",
+weft.prefs.ports = Pref.range("UDP ports", "7700-7701",
                               "Ports on which packets are taken for weft without a look at them",
                               65535)
 
@@ -664,6 +693,110 @@ local function handshake(r, tree, class, info, length)
     end
 end
 
+-- ---- packets of an aggregation box --------------------------------------------------------------
+
+-- Values and the number of a block are in the byte order of the workers: little-endian.
+local function agg_values(r, tree, count, is_real)
+    for _ = 1, count do
+        tree:add_le(is_real and f.agg_real or f.agg_value, r.tvb(r.at, 4))
+        r.at = r.at + 4
+    end
+end
+
+local function agg_blocks(r, tree, count, is_real)
+    for _ = 1, count do
+        local row = tree:add(f.agg_row, r.tvb(r.at, AGG_ROW))
+        row:add_le(f.agg_block, r.tvb(r.at, 2))
+        row:append_text(" " .. r.tvb(r.at, 2):le_uint())
+        row:add(f.agg_exponent, r.tvb(r.at + 2, 1))
+        row:add(f.reserved, r.tvb(r.at + 3, 1))
+        if r.tvb(r.at + 3, 1):uint() ~= 0 then
+            fail(r, row, "ROWS: reserved bytes are not zero")
+        end
+        r.at = r.at + 4
+        agg_values(r, row, 8, is_real)
+    end
+end
+
+local function agg_window(r, tree, from)
+    for _, field in ipairs({ f.agg_added, f.agg_refused }) do
+        words(r, tree, field, 4, function(i)
+            local first = (from + 64 * i) % 2 ^ 32
+            return string.format(" (numbers %.0f to %.0f)", first, (first + 63) % 2 ^ 32)
+        end)
+    end
+end
+
+-- Bytes of the payload, or nil where a field does not match the kind.
+local function agg_payload(h)
+    if h.kind == ROWS then
+        local ok = h.flags <= 1 and h.exponent == 0 and h.next == 0 and h.count >= 1 and
+                   h.count <= 39 and (h.number - h.from) % 2 ^ 32 <= 192
+        return ok and h.count * AGG_ROW or nil
+    elseif h.kind == BOX_ACK then
+        local ok = h.flags == 0 and h.exponent == 0 and h.next == 0 and h.count == 0 and
+                   h.from % 64 == 0
+        return ok and AGG_ACK or nil
+    end
+    local form = h.kind == SUM and bit.band(h.flags, 0xfd) or h.flags
+    local ok = (form == 0 or form == 1 or form == 4) and h.from == 0 and h.exponent >= -126 and
+               (form == 4 and h.next >= -126 or h.next == 0) and h.count >= 8 and
+               h.count <= 352 and h.count % 8 == 0
+    return ok and 4 * h.count or nil
+end
+
+local function agg_packet(r, tree, info, length)
+    if not has(r, tree, AGG_HEADER, "Header") then
+        return
+    end
+    r.at = 1
+    local h = { kind = take(r, tree, f.agg_kind, 1):uint() }
+    if KINDS[h.kind] == nil then
+        fail(r, tree, "An unknown kind")
+        return
+    end
+    local is_dense = h.kind == DENSE or h.kind == SUM
+    local flags = r.tvb(r.at, 1)
+    local sub = tree:add(f.agg_flags, flags)
+    for _, field in ipairs({ f.agg_float32, f.agg_direct, f.agg_agreed }) do
+        sub:add(field, flags)
+    end
+    h.flags = flags:uint()
+    r.at = r.at + 1
+    h.exponent = take(r, tree, f.agg_exponent, 1):int()
+    take(r, tree, f.agg_job, 2)
+    local member = take(r, tree, f.agg_member, 2):uint()
+    local place = take(r, tree, is_dense and f.agg_slot or f.agg_bank, 4):uint()
+    take(r, tree, f.agg_epoch, 4)
+    h.number = take(r, tree, is_dense and f.agg_round or f.agg_number, 4):uint()
+    h.from = take(r, tree, h.kind == BOX_ACK and f.agg_base or h.kind == ROWS and f.agg_from or
+                  f.reserved, 4):uint()
+    h.count = take(r, tree, f.agg_count, 2):uint()
+    h.next = take(r, tree, f.agg_next, 1):int()
+    local reserved = take(r, tree, f.reserved, 5)
+    info[#info + 1] = string.format("%s member %d, %s %d, %s %d", KINDS[h.kind], member,
+                                    is_dense and "slot" or "bank", place,
+                                    is_dense and "round" or "number", h.number)
+    if bit.band(h.flags, 0x02) ~= 0 then
+        info[#info + 1] = "DIRECT"
+    end
+    local bytes = agg_payload(h)
+    if bytes == nil or not zero(reserved) then
+        fail(r, tree, KINDS[h.kind] .. ": a field is out of its range")
+    elseif length ~= AGG_HEADER + bytes then
+        fail(r, tree, string.format("%s: %d bytes of payload, the header says %d", KINDS[h.kind],
+                                    length - AGG_HEADER, bytes))
+    elseif not has(r, tree, bytes, KINDS[h.kind]) then
+        return
+    elseif h.kind == ROWS then
+        agg_blocks(r, tree, h.count, h.flags == 1)
+    elseif h.kind == BOX_ACK then
+        agg_window(r, tree, h.from)
+    elseif bit.band(h.flags, 0x02) == 0 then
+        agg_values(r, tree, h.count, bit.band(h.flags, 0x01) ~= 0)
+    end
+end
+
 -- ---- the packet ---------------------------------------------------------------------------------
 
 -- Bytes of the first packet of a burst, or nil. A host that sends shows its capture what it hands to
@@ -728,6 +861,8 @@ local function one_packet(tvb, length, root)
         fail(r, tree, "A reserved class")
     elseif class <= 2 then
         connection_packet(r, tree, class, info)
+    elseif class == 13 then
+        agg_packet(r, tree, info, length)
     else
         handshake(r, tree, class, info, length)
     end
@@ -770,7 +905,10 @@ local function looks_like_weft(tvb)
     if bit.rshift(first, 4) ~= VERSION or CLASSES[class] == nil then
         return false
     end
-    if class > 2 then
+    if class == 13 then
+        return length >= AGG_HEADER + AGG_ROW - 4 and tvb:len() >= AGG_HEADER and
+               KINDS[tvb(1, 1):uint()] ~= nil and tvb(6, 2):uint() < 64 and zero(tvb(27, 5))
+    elseif class > 2 then
         return length == LENGTHS[class] and (class < 10 or class == 12 or tvb(1, 3):uint() == 0)
     end
     local flags = tvb(1, 1):uint()
