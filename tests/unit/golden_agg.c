@@ -1,5 +1,5 @@
-/* Packets of dense rounds, of two workers and of the box that sums their values; packets of hot rows
- * of one worker, and their acknowledgements. */
+/* Packets of dense rounds, of two workers and of the box that sums their values; packets of hot
+ * rows of one worker, and their acknowledgements. */
 #include "golden.h"
 
 #include "agg/box.h"
