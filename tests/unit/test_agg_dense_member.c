@@ -706,6 +706,67 @@ static void test_foreign(void **state)
     rig_fini();
 }
 
+/* The members' packets also reach a box of a later epoch, and its sums reach them: no value of one
+ * epoch is in a sum of the other. */
+static void test_two_boxes(void **state)
+{
+    (void)state;
+    static uint8_t bytes[WEFT_AGG_PACKET_MAX], copy[WEFT_AGG_PACKET_MAX];
+    const int32_t strange[8] = {1 << 20, -7, 99, 5, 6, 7, 8, 9};
+    int32_t sum[2][8];
+    uint64_t direct[2];
+    struct weft_agg_member stranger[2];
+    struct weft_agg_box box;
+    rig_quiet(WEFT_AGG_INTEGERS, 0);
+    struct weft_agg_config box_config = rig.box.config;
+    box_config.dense_epoch++;
+    assert_int_equal(weft_agg_box_init(&box, &box_config), WEFT_OK);
+    for (uint32_t m = 0; m < 2; m++) {
+        rig.config.member = (uint16_t)m;
+        rig.config.epoch = box_config.dense_epoch;
+        assert_int_equal(weft_agg_member_init(&stranger[m], &rig.config), WEFT_OK);
+        assert_int_equal(weft_agg_member_begin(&stranger[m], strange, sum[m], 8, &direct[m]),
+                         WEFT_OK);
+        assert_int_equal(
+            weft_agg_member_begin(&rig.member[m], rig.in[m], rig.out[m], 8, rig.direct[m]),
+            WEFT_OK);
+        for (uint32_t i = 0; i < 8; i++) {
+            rig.in[m][i].q = random_integer(1000);
+        }
+    }
+    for (uint32_t m = 0; m < 2; m++) {
+        /* The packet reaches both boxes. */
+        uint32_t answer_bytes = 0, count = weft_agg_member_send(&rig.member[m], bytes, 1);
+        memcpy(copy, bytes, count);
+        assert_int_equal(weft_agg_box_receive(&box, copy, count, &answer_bytes), WEFT_AGG_DROP);
+        enum weft_agg_action action = weft_agg_box_receive(&rig.box, bytes, count, &answer_bytes);
+        assert_int_equal(action, m == 0 ? WEFT_AGG_DROP : WEFT_AGG_ANSWER_ALL);
+        count = weft_agg_member_send(&stranger[m], copy, 1);
+        action = weft_agg_box_receive(&box, copy, count, &answer_bytes);
+        assert_int_equal(action, m == 0 ? WEFT_AGG_DROP : WEFT_AGG_ANSWER_ALL);
+    }
+    for (uint32_t m = 0; m < 2; m++) {
+        weft_wire_agg_put_member(copy, (uint16_t)m);
+        weft_wire_agg_put_member(bytes, (uint16_t)m);
+        const uint32_t count = WEFT_AGG_HEADER_BYTES + 4 * 8;
+        assert_false(weft_agg_member_receive(&rig.member[m], copy, count, 2));
+        assert_false(weft_agg_member_receive(&stranger[m], bytes, count, 2));
+        assert_true(weft_agg_member_receive(&rig.member[m], bytes, count, 2));
+        assert_true(weft_agg_member_receive(&stranger[m], copy, count, 2));
+        assert_int_equal(rig.member[m].counters.late, 1);
+        assert_int_equal(stranger[m].counters.late, 1);
+        assert_true(weft_agg_member_is_done(&rig.member[m]) && rig.direct[m][0] == 0);
+        for (uint32_t i = 0; i < 8; i++) {
+            assert_int_equal(rig.out[m][i].q, rig.in[0][i].q + rig.in[1][i].q);
+            assert_int_equal(sum[m][i], 2 * strange[i]);
+        }
+        weft_agg_member_fini(&stranger[m]);
+    }
+    assert_int_equal(box.counts.packets[WEFT_AGG_EPOCH], 2);
+    weft_agg_box_fini(&box);
+    rig_fini();
+}
+
 /* A sum of this round with another exponent or format: there will be no other, so the chunk is
  * direct. So is a float32 sum that is not finite. */
 static void test_sums_of_another_form(void **state)
@@ -798,6 +859,7 @@ int main(void)
         cmocka_unit_test(test_reorder),
         cmocka_unit_test(test_reorder_by_one_answer),
         cmocka_unit_test(test_foreign),
+        cmocka_unit_test(test_two_boxes),
         cmocka_unit_test(test_sums_of_another_form),
         cmocka_unit_test(test_refusals),
     };
