@@ -22,6 +22,7 @@ All runs of the given files determine a, b, c and d of
 by least squares of relative errors. `predicted` is the saving of a run with sums against direct pushes of as many
 rows by a, b and c; `messages`, `rows` and `packets` are its parts. `saved` is the measured one, without d. `rows
 alone` is the saving of what remains without a, c and d, to be compared with `removed`, the fraction of updates.
+`PS_proc` are instructions of the functions whose time it is, for an update; `less` is their saving.
 """
 import json
 import os
@@ -140,8 +141,9 @@ def table(runs):
     factors = fit(served)
     print(f"{len(served)} runs: a = {factors[0]:.0f} instructions a message, b = {factors[1]:.1f} a row, "
           f"c = {factors[2]:.0f} a datagram, d = {factors[3]:.1f} a new row")
-    print("share  rows    sum     mtu  pushes  messages/push  datagrams/push  created  instr/update  model  removed  "
-          "saved  predicted  messages  rows  packets  rows alone  box instr/update")
+    heads = ("share  rows    sum     mtu  pushes  messages/push  datagrams/push  created  instr/update  model  removed  "
+             "saved  predicted  messages  rows  packets  rows alone  PS_proc   less  box instr/update")
+    print(heads)
     for run in runs:
         line = (f"{run['share']:5} {run['rows']:5} {run['sum']:6} {run['mtu']:7} {run['pushes']:7.0f} "
                 f"{counts(run)[0] / run['pushes']:14.3f} {counts(run)[2] / run['pushes']:15.2f} "
@@ -151,9 +153,11 @@ def table(runs):
                 all(one.get(key) == run.get(key) for key in ("share", "rows", "mtu", "turn"))]
         if run["sum"] != 0:
             line += f"{removed(run):8.3f} "
-            line += comparison(run, base[0], factors) if base and run["count"] != "boxes" else " " * 56
-        box = run["box_instructions"] / run["updates"]
-        print(line + (f"{box:17.1f}" if box else ""))
+            line += comparison(run, base[0], factors) if base and run["count"] != "boxes" else ""
+        box, proc = (run.get(name, 0) / run["updates"] for name in ("box_instructions", "ps_proc_instructions"))
+        less = 1 - proc * base[0]["updates"] / base[0]["ps_proc_instructions"] \
+            if run["sum"] != 0 and base and base[0].get("ps_proc_instructions") else 0
+        print(f"{line:{heads.index('PS_proc') - 1}}{proc:8.1f} {less:6.3f}" + (f"{box:17.1f}" if box else ""))
 
 
 def main():

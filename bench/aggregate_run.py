@@ -21,6 +21,8 @@ import urllib.request
 # callgrind counts each byte that `rep movsb` or `rep stosb` copies as an instruction.
 NO_REP = {"GLIBC_TUNABLES": "glibc.cpu.x86_rep_movsb_threshold=1000000000:"
                             "glibc.cpu.x86_rep_stosb_threshold=1000000000"}
+# The functions whose time is PS_proc: of a push, and of a sum.
+PS_PROC = ("weft_shard_push_take", "received")
 
 
 def cpu_s(pid):
@@ -111,22 +113,23 @@ class Job:
         self.box_metrics.append(re.search(r"^metrics: (\S+)$", lines, re.M)[1])
 
     def instructions(self, action):
-        """action: on, off, or dump: instructions of each process's busiest thread since the last dump."""
+        """action: on, off, or dump: instructions of each process's busiest thread since the last dump (the
+        server's, the boxes', and those of PS_PROC)."""
         counts = []
         for process in [self.server, *self.boxes]:
             if process.is_counted:
                 words = ["--dump"] if action == "dump" else [f"--instr={action}"]
                 subprocess.run(["callgrind_control", *words, str(process.pid)], check=True,
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            counts.append(dumped(process.path) if action == "dump" and process.is_counted else 0)
-        return counts[0], sum(counts[1:])
+            counts.append(dumped(process.path) if action == "dump" and process.is_counted else (0, 0))
+        return counts[0][0], sum(count for count, _ in counts[1:]), counts[0][1]
 
     def reading(self):
         """Counters first, clocks last, within a millisecond. Instructions are before both, at the beginning
         as at the end, so that the delays between them cancel out."""
-        counts = self.instructions("dump") if self.counted else (0, 0)
+        counts = self.instructions("dump") if self.counted else (0, 0, 0)
         read = {"server": samples(self.metrics), "boxes": [samples(at) for at in self.box_metrics]}
-        read["server_instructions"], read["boxes_instructions"] = counts
+        read["server_instructions"], read["boxes_instructions"], read["ps_proc_instructions"] = counts
         read["server_cpu_s"] = cpu_s(self.server.pid)
         read["boxes_cpu_s"] = [cpu_s(box.pid) for box in self.boxes]
         read["at_s"] = time.monotonic()
@@ -170,14 +173,32 @@ class Job:
         shutil.rmtree(self.folder)
 
 
+def called(text, names):
+    """Instructions of all calls of these functions, and of what they call, in a file of callgrind."""
+    total, is_call, is_cost = 0, False, False
+    numbers = {number for number, name in re.findall(r"^c?fn=(\(\d+\)) (\S+)$", text, re.M) if name in names}
+    for line in text.splitlines():
+        if line.startswith("cfn="):
+            is_call = line[4:].split(" ")[0] in numbers
+        elif line.startswith("calls="):
+            is_cost = is_call
+        elif is_cost:
+            total += int(line.split()[1])
+            is_cost = False
+    return total
+
+
 def dumped(path):
-    """Instructions of the busiest thread in the newest files of callgrind, PATH.callgrind.DUMP-THREAD."""
+    """Instructions of the busiest thread in the newest files of callgrind, PATH.callgrind.DUMP-THREAD, and those
+    of PS_PROC."""
     files = [(int(name.rsplit(".", 1)[1].split("-")[0]), name) for name in glob.glob(f"{path}.callgrind.*-*")]
-    counts = [0]
+    counts = [(0, 0)]
     for number, name in files:
         if number == max(files)[0]:
             with open(name, encoding="utf-8", errors="replace") as file:
-                counts += map(int, re.findall(r"^totals: (\d+)", file.read(), re.M))
+                text = file.read()
+            totals = map(int, re.findall(r"^totals: (\d+)", text, re.M))
+            counts.append((max(totals, default=0), called(text, PS_PROC)))
     return max(counts)
 
 
@@ -207,6 +228,7 @@ def span(first, last):
         "box_cpu_s": sum(last["boxes_cpu_s"]) - sum(first["boxes_cpu_s"]),
         "server_instructions": last["server_instructions"],
         "box_instructions": last["boxes_instructions"],
+        "ps_proc_instructions": last["ps_proc_instructions"],
         "updates": server["weft_updates_applied_total"],
         **{name: server.get(f"weft_{name}_total", 0)
            for name in ("aggregates", "aggregate_pushes", "aggregate_rows", "aggregate_updates")},
