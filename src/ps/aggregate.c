@@ -2,9 +2,11 @@
 #include "ps/aggregate.h"
 
 #include "ps/id_pack.h"
+#include "ps/optimizer.h"
 #include "ps/values.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 static_assert((int)WEFT_AGGREGATE_BASE_BYTES == (int)WEFT_AGGREGATE_CLOCK_BYTES);
@@ -18,6 +20,28 @@ bool weft_aggregate_takes(const struct weft_table_spec *spec)
     return weft_table_blocks(spec) == 1 && spec->push_values == WEFT_VALUE_FLOAT32 &&
            spec->not_finite != WEFT_NOT_FINITE_CLIP && spec->admission == WEFT_ADMISSION_ALL &&
            spec->eviction == WEFT_EVICTION_NONE;
+}
+
+bool weft_aggregate_weighs(const struct weft_table_spec *spec)
+{
+    return spec->optimizer == WEFT_OPTIMIZER_ADADELAY && spec->mode != WEFT_TABLE_BSP;
+}
+
+double weft_aggregate_weight(uint32_t newest, uint32_t clock)
+{
+    return newest == 0 ? 1 : sqrt((double)weft_optimizer_fresh(newest, clock));
+}
+
+double weft_aggregate_reweigh(const struct weft_aggregate_view *view, uint32_t clock,
+                              uint32_t newest)
+{
+    double from = 0, to = 0;
+    for (uint32_t i = 0; i < view->members; i++) {
+        const uint32_t own = weft_aggregate_member_at(view, i).clock;
+        from += weft_aggregate_weight(view->request.need_clock, own != 0 ? own : clock);
+        to += weft_aggregate_weight(newest, own != 0 ? own : clock);
+    }
+    return to / from;
 }
 
 uint64_t weft_aggregate_bytes_max(uint32_t members, uint32_t rows, uint32_t dim)
@@ -156,7 +180,7 @@ static bool flags_good(const struct weft_aggregate_view *view, uint32_t columns)
     const uint32_t flags = view->request.flags;
     return flags == 0 || flags == WEFT_RPC_CUT ||
            (flags == WEFT_AGGREGATE_ENDS && view->request.rows == 0 && view->ids_bytes == 0 &&
-            columns == 0);
+            columns == 0 && view->request.need_clock == 0);
 }
 
 static bool columns_good(const struct weft_aggregate_view *view)

@@ -19,6 +19,13 @@
  *
  * Little-endian except the head.
  *
+ * Weights. If the table's optimizer is AdaDelay, an aggregator multiplies each gradient by its
+ * weight sqrt(a), a = t / (t + delay), before it adds it (ps/optimizer.h). need_clock of the head
+ * is the t that it used for all members; 0 = not weighted. The shard does not apply the weights
+ * again: it only multiplies the sum by the ratio of the sum of the members' weights at its own t to
+ * that at the aggregator's. The ratio is 1 if both know the same t. Otherwise each member's weight is wrong
+ * by less than (spread of the members' clocks) x (difference of the t) / t^2, relatively.
+ *
  * Source: docs/PROTOCOL.md section 7, "Aggregates".
  */
 #ifndef WEFT_PS_AGGREGATE_H
@@ -105,6 +112,18 @@ static inline uint32_t weft_aggregate_sum_members(uint32_t sum)
  * aggregate. */
 bool weft_aggregate_takes(const struct weft_table_spec *spec);
 
+/* True: gradients for such a table are multiplied by weights before they are summed. Not in BSP,
+ * where all gradients of a clock have the same delay, 0. */
+bool weft_aggregate_weighs(const struct weft_table_spec *spec);
+
+/* Weight of a gradient of this clock if t is `newest`; 1 if that is 0. */
+double weft_aggregate_weight(uint32_t newest, uint32_t clock);
+
+/* What to multiply the sums of a message by to change their weights from the t of its head to
+ * `newest`. clock: of its tag. Between 0.7 and 1.5, whatever the message contains. */
+double weft_aggregate_reweigh(const struct weft_aggregate_view *view, uint32_t clock,
+                              uint32_t newest);
+
 /* Length of the longest message with this many rows and members. */
 uint64_t weft_aggregate_bytes_max(uint32_t members, uint32_t rows, uint32_t dim);
 
@@ -144,8 +163,8 @@ bool weft_aggregate_rival_refused(uint64_t *since_ns_p, uint64_t used_ns, uint64
  * Shape:   bytes (count,).
  * Owns:    *view_p borrows bytes.
  * Errors:  WEFT_PROTO  the length is not the sum of the parts; members are not in ascending order
- *          of rank and number; ended clocks are combined with rows or with clocks of pushes; a
- *          clock is 0; or a base is out of range. */
+ *          of rank and number; ended clocks are combined with rows, weights or clocks of pushes;
+ *          a clock is 0; or a base is out of range. */
 weft_status weft_aggregate_unpack(const void *bytes, size_t count, uint32_t dim,
                                   struct weft_aggregate_view *view_p);
 

@@ -212,8 +212,9 @@ void weft_agg_answer(struct weft_aggregator *agg, uint32_t index, enum weft_rpc_
         reply.ps_overlap_ns = from_shard->ps_overlap_ns;
         reply.ps_wait_ns = from_shard->ps_wait_ns;
         reply.ps_queue_ns = from_shard->ps_queue_ns;
-        /* on refusal: the rank that is refused */
-        reply.rows = status == WEFT_RPC_OK ? 0 : from_shard->rows;
+        /* on refusal: the rank that is refused; to a child: the clock for its weights */
+        reply.rows = status == WEFT_RPC_OK && answer->op != WEFT_RPC_AGGREGATE ? 0
+                                                                              : from_shard->rows;
     }
     weft_rpc_reply_pack(&reply, answer->bytes);
     answer->next = AGG_NONE;
@@ -478,6 +479,7 @@ static enum weft_rpc_status table_open(struct weft_aggregator *agg, uint32_t ran
     table->shards[rank] = shard;
     agg->parent_due = true;
     if (is_new) {
+        table->newest = 0;
         weft_agg_cache_begin(agg, spec->table);
         weft_agg_parent_forget(agg, spec->table);
     }

@@ -2,9 +2,8 @@
  * clock, or of the pushes that a scheduler assigned to one sum. A group without rows collects ended
  * clocks of one table in the same way.
  *
- * An index of hashed ids locates the rows. Each index entry carries the generation (`life`) of the
- * group that wrote it, so a new group starts with an empty index without clearing memory. A group
- * is sent in ascending order of ids, which gives the shortest encoding. */
+ * The rows of a group are added in aggregator_rows.c. A group is sent in ascending order of ids,
+ * which gives the shortest encoding. */
 #include "ps/aggregator_internal.h"
 
 #include "base/assert.h"
@@ -14,7 +13,6 @@
 #include <string.h>
 
 enum {
-    INDEX_SLOTS = 2 * WEFT_AGGREGATE_ROWS_MAX,
     ENDS_BYTES =
         WEFT_AGGREGATE_HEAD_BYTES + WEFT_AGGREGATE_MEMBERS_MAX * WEFT_AGGREGATE_MEMBER_BYTES,
 };
@@ -28,7 +26,7 @@ static const uint64_t ends_age_max_ns = 2 * WEFT_NS_PER_MS;
 
 static bool sums_init(struct agg_group *group)
 {
-    group->index = calloc(INDEX_SLOTS, sizeof(*group->index));
+    group->index = calloc(AGG_INDEX_SLOTS, sizeof(*group->index));
     group->ids = malloc(WEFT_AGGREGATE_ROWS_MAX * sizeof(*group->ids));
     group->counts = malloc(WEFT_AGGREGATE_ROWS_MAX * sizeof(*group->counts));
     group->sums = malloc(WEFT_AGGREGATE_BYTES_MAX);
@@ -100,6 +98,7 @@ static struct agg_group *group_new(struct weft_aggregator *agg, const struct agg
     group->table = input->table;
     group->clock = input->clock;
     group->sum = input->sum;
+    group->weights = weft_agg_weights_of(agg, input);
     group->born_ns = now_ns;
     group->sent_ns = group->bytes_in = 0;
     group->members = group->rows = group->count_max = group->ranks_count = group->newest = 0;
@@ -108,7 +107,7 @@ static struct agg_group *group_new(struct weft_aggregator *agg, const struct agg
     group->rows_max = rows_max_of(agg->tables[input->table].spec.dim);
     memset(group->ranks, 0, WEFT_BITS_WORDS((size_t)agg->ranks_max) * sizeof(*group->ranks));
     if (!group->ends && ++group->life == 0) {
-        memset(group->index, 0, INDEX_SLOTS * sizeof(*group->index));
+        memset(group->index, 0, AGG_INDEX_SLOTS * sizeof(*group->index));
         group->life = 1;
     }
     return group;
@@ -116,104 +115,15 @@ static struct agg_group *group_new(struct weft_aggregator *agg, const struct agg
 
 /* ---- adding ---------------------------------------------------------------------------------- */
 
-/* The index slot of an id: the slot of its row, or the free slot in which to insert it. */
-static inline uint32_t slot_of(const uint64_t *index, const uint64_t *ids, uint64_t life,
-                               uint64_t hash, uint64_t id)
+static void clock_begun(struct agg_table *table, uint64_t clock)
 {
-    uint32_t slot = (uint32_t)hash % INDEX_SLOTS;
-    while (index[slot] >> 32 == life && ids[(uint32_t)index[slot]] != id) {
-        slot = (slot + 1) % INDEX_SLOTS;
-    }
-    return slot;
-}
-
-/* True: the input fits. A new id counts once per occurrence. */
-static bool fits(const struct weft_aggregator *agg, const struct agg_group *group,
-                 const struct agg_input *input)
-{
-    if (group->members + input->members > WEFT_AGGREGATE_MEMBERS_MAX ||
-        group->count_max + input->count_max > WEFT_AGGREGATE_COUNT_MAX) {
-        return false;
-    }
-    if (group->rows + input->rows <= group->rows_max) {
-        return true;
-    }
-    uint32_t more = 0;
-    for (uint32_t i = 0; i < input->rows; i++) {
-        const uint64_t id = input->ids[i];
-        uint32_t slot = slot_of(group->index, group->ids, group->life,
-                                weft_hash_keyed(&agg->key, id), id);
-        more += group->index[slot] >> 32 != group->life;
-    }
-    return group->rows + more <= group->rows_max;
-}
-
-/* The usual lengths are known to the compiler. */
-static inline void row_copy(void *to, const void *from, uint32_t dim)
-{
-    if (dim == 16) {
-        memcpy(to, from, 16 * sizeof(float));
-    } else if (dim == 1) {
-        memcpy(to, from, sizeof(float));
-    } else {
-        memcpy(to, from, dim * sizeof(float));
-    }
-}
-
-typedef float quad __attribute__((vector_size(16)));
-
-static inline void row_add(float *sums, const uint8_t *from, uint32_t dim)
-{
-    uint32_t k = 0;
-    for (; k + 4 <= dim; k += 4) {
-        quad sum, more;
-        memcpy(&sum, sums + k, sizeof(sum));
-        memcpy(&more, from + k * sizeof(float), sizeof(more));
-        sum += more;
-        memcpy(sums + k, &sum, sizeof(sum));
-    }
-    for (; k < dim; k++) {
-        float more;
-        memcpy(&more, from + k * sizeof(float), sizeof(more));
-        sums[k] += more;
-    }
-}
-
-static void add_rows(struct weft_aggregator *agg, struct agg_group *group,
-                     const struct agg_input *input, uint32_t dim)
-{
-    /* Local copies: the compiler may assume that no store changes them. */
-    uint64_t *const index = group->index, *const ids = group->ids;
-    uint16_t *const counts = group->counts;
-    float *const sums = group->sums;
-    const struct weft_hash_key key = agg->key;
-    const uint64_t life = group->life;
-    const uint8_t *from = input->values;
-    uint32_t rows = group->rows, count_max = group->count_max;
-    for (uint32_t i = 0; i < input->rows; i++, from += dim * sizeof(float)) {
-        const uint16_t times = input->view != NULL ? weft_aggregate_count_at(input->view, i) : 1;
-        const uint64_t id = input->ids[i];
-        const uint32_t slot = slot_of(index, ids, life, weft_hash_keyed(&key, id), id);
-        const uint32_t row = index[slot] >> 32 == life ? (uint32_t)index[slot] : rows;
-        if (row == rows) {
-            index[slot] = life << 32 | row;
-            ids[row] = id;
-            counts[row] = times;
-            row_copy(sums + (size_t)row * dim, from, dim);
-            rows++;
-        } else {
-            counts[row] += times;
-            row_add(sums + (size_t)row * dim, from, dim);
-        }
-        count_max = counts[row] > count_max ? counts[row] : count_max;
-    }
-    group->rows = rows;
-    group->count_max = count_max;
+    table->newest = (uint32_t)weft_max_u64(table->newest, clock);
 }
 
 static void add(struct weft_aggregator *agg, struct agg_group *group, const struct agg_input *input)
 {
-    add_rows(agg, group, input, agg->tables[input->table].spec.dim);
+    clock_begun(&agg->tables[input->table], input->clock);
+    weft_agg_rows_add(agg, group, input);
     group->wants_cut |= input->wants_cut;
     group->clock = input->clock > group->clock ? input->clock : group->clock;
     memcpy(group->member + group->members, input->member, input->members * sizeof(*input->member));
@@ -226,6 +136,7 @@ static void add(struct weft_aggregator *agg, struct agg_group *group, const stru
     for (uint32_t i = 0; group->ends && i < input->members; i++) {
         uint32_t *ended = &agg->tables[input->table].ended[input->rank];
         const uint32_t clock = input->member[i].push.number;
+        clock_begun(&agg->tables[input->table], weft_min_u64(clock, UINT32_MAX - 1) + 1);
         *ended = clock > *ended ? clock : *ended;
         group->newest = clock > group->newest ? clock : group->newest;
     }
@@ -333,7 +244,7 @@ bool weft_agg_group_has(struct weft_aggregator *agg, const struct agg_input *inp
 bool weft_agg_group_add(struct weft_aggregator *agg, const struct agg_input *input, uint64_t now_ns)
 {
     struct agg_group *group = group_of(agg, input);
-    if (group != NULL && !fits(agg, group, input)) {
+    if (group != NULL && !weft_agg_rows_fit(agg, group, input)) {
         group_close(group, &agg->counters.flushed_pressure);
         group = NULL;
     }
@@ -348,7 +259,7 @@ bool weft_agg_group_add(struct weft_aggregator *agg, const struct agg_input *inp
     if (group == NULL) {
         return false;
     }
-    if (!fits(agg, group, input)) {
+    if (!weft_agg_rows_fit(agg, group, input)) {
         group->state = AGG_GROUP_FREE; /* the group is new and has no push */
         return false;
     }
@@ -425,7 +336,7 @@ static void lay_out_rows(const struct agg_group *group, const struct weft_id_sor
     for (uint32_t i = 0; i < rows; i++, sums_out += dim * sizeof(float)) {
         const uint32_t row = order[i].row;
         memcpy(counts_out + (size_t)i * sizeof(uint16_t), &counts[row], sizeof(uint16_t));
-        row_copy(sums_out, sums + (size_t)row * dim, dim);
+        agg_row_copy(sums_out, sums + (size_t)row * dim, dim);
     }
 }
 
@@ -452,6 +363,7 @@ static void lay_out(struct weft_aggregator *agg, struct agg_group *group)
         .rpc_id = group->rpc_id,
         .worker = agg->config.number,
         .t0_ns = agg->config.clock_ns(agg->config.clock_arg),
+        .need_clock = group->weights,
         .rows = group->rows,
         .flags = group->ends        ? WEFT_AGGREGATE_ENDS
                  : group->wants_cut ? WEFT_RPC_CUT
@@ -590,6 +502,9 @@ void weft_agg_group_answered(struct weft_aggregator *agg, uint32_t index,
         weft_rpc_reply_unpack(group->reply, sizeof(group->reply), &reply) == WEFT_OK &&
         reply.rpc_id == group->rpc_id;
     const bool good = is_answer && reply.status == WEFT_RPC_OK;
+    if (good && group->weights != 0 && reply.rows != 0) { /* also after the shard went back */
+        agg->tables[group->table].newest = reply.rows;
+    }
     group->again = is_answer && drop_refused(agg, group, &reply);
     if (!group->again) {
         tell_members(agg, group, good ? WEFT_RPC_OK : WEFT_RPC_SEND_DIRECT,

@@ -1,8 +1,9 @@
 /* Private state of an aggregator, shared by aggregator.c (lifecycle, peers, tables, replies),
  * aggregator_push.c (pushes), aggregator_clock.c (ended clocks), aggregator_child.c (sums of
- * aggregators below), aggregator_group.c (sums, and sending them up), aggregator_parent.c (messages
- * to an aggregator above), aggregator_pull.c (pulls), aggregator_fetch.c (rows that pulls lack),
- * aggregator_cache.c (cached rows) and aggregator_record.c (records). Internal to these files.
+ * aggregators below), aggregator_group.c (sums, and sending them up), aggregator_rows.c (their
+ * rows), aggregator_parent.c (messages to an aggregator above), aggregator_pull.c (pulls),
+ * aggregator_fetch.c (rows that pulls lack), aggregator_cache.c (cached rows) and
+ * aggregator_record.c (records). Internal to these files.
  *
  * In these files "the shard" is the process that this aggregator is connected to: the shard itself
  * or the parent. "Below" are the connected workers and children, and the aggregators below those
@@ -16,10 +17,15 @@
 #include "ps/layout.h"
 #include "ps/row_store.h"
 
+#include <string.h>
+
 #define AGG_NONE UINT32_MAX
 
 /* Groups of ended clocks: open or in flight. */
 enum { AGG_ENDS_MAX = 8 };
+
+/* Slots of a group's index of rows. */
+enum { AGG_INDEX_SLOTS = 2 * WEFT_AGGREGATE_ROWS_MAX };
 
 /* `user` of a message or expectation: one of these plus an index, which is named beside each. */
 #define AGG_USER_MASK   (UINT64_C(0xff) << 40)
@@ -150,6 +156,7 @@ struct agg_table {
     uint64_t *shards; /* (ranks_max,): incarnation of the shard that each of these ranks named */
     uint32_t *ended;  /* (ranks_max,): highest clock that a member of this rank's messages has
                        * ended */
+    uint32_t newest;  /* clock in progress of the fastest worker, as far as known here; 0 = not */
     struct agg_parent parent; /* used with has_parent */
     uint32_t version;         /* highest version in a reply with rows of the shard */
     void *memory;             /* of `kept`, or NULL */
@@ -268,6 +275,8 @@ struct agg_group {
     uint32_t clock; /* highest clock of its members */
     uint32_t rpc_id;
     uint32_t sum; /* the sum assigned by a scheduler, from its members' heads; 0 = none */
+    uint32_t weights; /* clock of the fastest worker for which its sums are weighted
+                       * (ps/aggregate.h); 0 = not weighted */
     uint64_t born_ns;
     uint64_t sent_ns;        /* 0 = not sent */
     const uint64_t *flushed; /* counter of the reason why it was closed; NULL = it is open */
@@ -283,7 +292,7 @@ struct agg_group {
     uint32_t rows;
     uint32_t rows_max;
     uint32_t count_max; /* sum of the inputs' count_max */
-    uint64_t *index;    /* (2 x WEFT_AGGREGATE_ROWS_MAX,): life << 32 | row. This and the next
+    uint64_t *index;    /* (AGG_INDEX_SLOTS,): life << 32 | row. This and the next
                          * three: NULL for ended clocks */
     uint64_t *ids;      /* (WEFT_AGGREGATE_ROWS_MAX,) */
     uint16_t *counts;   /* (WEFT_AGGREGATE_ROWS_MAX,) */
@@ -429,6 +438,29 @@ void weft_agg_group_answered(struct weft_aggregator *agg, uint32_t group,
                              const struct weft_msg_event *event);
 /* The connection to the shard has ended: drop all messages in flight. */
 void weft_agg_groups_drop(struct weft_aggregator *agg);
+
+/* aggregator_rows.c */
+
+/* True: the input fits. A new id counts once per occurrence. */
+bool weft_agg_rows_fit(const struct weft_aggregator *agg, const struct agg_group *group,
+                       const struct agg_input *input);
+/* Add the rows of the input to those of the group. */
+void weft_agg_rows_add(struct weft_aggregator *agg, struct agg_group *group,
+                       const struct agg_input *input);
+/* `weights` of a group that begins with this input. */
+uint32_t weft_agg_weights_of(const struct weft_aggregator *agg, const struct agg_input *input);
+
+/* The usual lengths are known to the compiler. */
+static inline void agg_row_copy(void *to, const void *from, uint32_t dim)
+{
+    if (dim == 16) {
+        memcpy(to, from, 16 * sizeof(float));
+    } else if (dim == 1) {
+        memcpy(to, from, sizeof(float));
+    } else {
+        memcpy(to, from, dim * sizeof(float));
+    }
+}
 
 /* aggregator_cache.c */
 

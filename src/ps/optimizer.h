@@ -21,8 +21,9 @@
  *
  * AdaDelay's t is the current clock of the fastest worker, where the paper counts the server's
  * updates. Its delay is the number of clocks since the one for which the gradient was computed.
- * Without delay it is Adagrad. Gradients of several clocks that an aggregator has summed count with
- * the mean of their a.
+ * Without delay it is Adagrad. Except for epsilon, AdaDelay's step with g is Adagrad's with
+ * sqrt(a) g. So an aggregator multiplies each gradient by sqrt(a) before it adds it; see
+ * weft_aggregate_weights in ps/aggregate.h.
  *
  * Source: docs/papers.md.
  */
@@ -42,7 +43,7 @@ struct weft_optimizer_block {
     uint32_t stride;   /* dim */
     uint32_t count;
     float divisor; /* W, or another divisor that makes a mean of the sums */
-    float fresh;   /* AdaDelay's a: 1/2 < a <= 1 */
+    float fresh; /* AdaDelay's a: 1/2 < a <= 1; of a sum 1/2 < a < 2 */
 };
 
 struct weft_optimizer {
@@ -61,6 +62,14 @@ struct weft_optimizer {
 
 enum { WEFT_OPTIMIZERS_COUNT = 6 };
 extern const struct weft_optimizer *const weft_optimizers[WEFT_OPTIMIZERS_COUNT];
+
+/* AdaDelay's a for a gradient of this clock. newest: clock in progress of the fastest worker, from
+ * 1. */
+static inline float weft_optimizer_fresh(uint32_t newest, uint32_t clock)
+{
+    float delay = clock < newest ? (float)(newest - clock) : 0;
+    return (float)newest / ((float)newest + delay);
+}
 
 /* NULL if no optimizer has that number or name. */
 const struct weft_optimizer *weft_optimizer_at(uint8_t kind);

@@ -237,12 +237,17 @@ static enum weft_rpc_status rows_check(struct weft_shard *shard, struct weft_tab
     return WEFT_RPC_OK;
 }
 
-/* The sums cannot be taken apart. To first order of the delays a step of all of them together is as
- * long as those of each alone if AdaDelay's a is the mean of theirs. */
+/* AdaDelay's a of the sum. The gradients of a weighted sum have their weights; see ps/aggregate.h.
+ * An unweighted one cannot be taken apart: to first order of the delays a step of all of them
+ * together is as long as those of each alone if a is the mean of theirs. */
 static float fresh_of(const struct weft_table *table, uint32_t clock,
                       const struct weft_aggregate_view *view)
 {
     double sum = 0;
+    if (view->request.need_clock != 0) {
+        const double ratio = weft_aggregate_reweigh(view, clock, weft_table_newest(table));
+        return (float)(ratio * ratio);
+    }
     for (uint32_t i = 0; i < view->members; i++) {
         const uint32_t own = weft_aggregate_member_at(view, i).clock;
         sum += (double)weft_table_fresh(table, own != 0 ? own : clock);
@@ -371,7 +376,8 @@ static enum weft_rpc_status take(struct weft_shard *shard, const struct weft_rpc
     if (!weft_aggregate_takes(&table->spec)) {
         return WEFT_RPC_SEND_DIRECT;
     }
-    if (weft_aggregate_unpack(bytes, count, table->spec.dim, view_p) != WEFT_OK) {
+    if (weft_aggregate_unpack(bytes, count, table->spec.dim, view_p) != WEFT_OK ||
+        (view_p->request.need_clock != 0 && !weft_aggregate_weighs(&table->spec))) {
         return WEFT_RPC_BAD_REQUEST;
     }
     if (is_ends(view_p)) {
@@ -604,6 +610,18 @@ static void measure(struct weft_shard *shard, const struct shard_aggregate *slot
     }
 }
 
+/* `rows` of the reply: the rank at fault plus 1; of a sum that was applied to a table with weights,
+ * the t for the next ones. */
+static uint32_t answer_rows(struct weft_shard *shard, uint16_t index, enum weft_rpc_status status,
+                            const struct weft_aggregate_view *view, uint32_t refused)
+{
+    if (status != WEFT_RPC_OK) {
+        return refused != UINT32_MAX ? refused + 1 : 0;
+    }
+    const struct weft_table *table = shard_table(shard, index);
+    return !is_ends(view) && weft_aggregate_weighs(&table->spec) ? weft_table_newest(table) : 0;
+}
+
 static void received(struct weft_shard *shard, struct shard_aggregate *slot,
                      const struct weft_msg_event *event, uint64_t now_ns)
 {
@@ -635,7 +653,7 @@ static void received(struct weft_shard *shard, struct shard_aggregate *slot,
         .clock = weft_shard_clock(shard, tag.table),
         .ps_proc_ns = end_ns - begin_ns,
         .ps_queue_ns = begin_ns > event->at_ns ? begin_ns - event->at_ns : 0,
-        .rows = status != WEFT_RPC_OK && refused != UINT32_MAX ? refused + 1 : 0,
+        .rows = answer_rows(shard, tag.table, status, &view, refused),
     };
     if (status == WEFT_RPC_OK) {
         vouch(shard, &view, event->at_ns, now_ns);

@@ -189,10 +189,13 @@ void weft_table_set_newest(struct weft_table *table, uint32_t newest);
 /* Until the next begin, applied gradients belong to this clock. */
 void weft_table_begin(struct weft_table *table, uint32_t clock);
 
+/* The clock in progress of the fastest worker, as far as known here. */
+uint32_t weft_table_newest(const struct weft_table *table);
+
 /* AdaDelay's a for a gradient of this clock. */
 float weft_table_fresh(const struct weft_table *table, uint32_t clock);
 
-/* As weft_table_begin, for sums of gradients of several clocks. fresh: the mean of their a. */
+/* As weft_table_begin, for sums of gradients of several clocks. fresh: AdaDelay's a of the sum. */
 void weft_table_begin_sums(struct weft_table *table, float fresh);
 
 /* ---- rows ------------------------------------------------------------------------------------ */

@@ -29,11 +29,14 @@ void weft_table_set_newest(struct weft_table *table, uint32_t newest)
     table->newest = newest > table->newest ? newest : table->newest;
 }
 
+uint32_t weft_table_newest(const struct weft_table *table)
+{
+    return table->newest > table->now ? table->newest : table->now;
+}
+
 float weft_table_fresh(const struct weft_table *table, uint32_t clock)
 {
-    uint32_t newest = table->newest > table->now ? table->newest : table->now;
-    float delay = clock < newest ? (float)(newest - clock) : 0;
-    return (float)newest / ((float)newest + delay);
+    return weft_optimizer_fresh(weft_table_newest(table), clock);
 }
 
 void weft_table_begin_sums(struct weft_table *table, float fresh)

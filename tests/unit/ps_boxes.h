@@ -45,6 +45,7 @@ struct box {
 
 static uint64_t via_timeout_ns = 2 * WEFT_NS_PER_MS;
 static bool has_scheduler; /* the test acts as the scheduler */
+static uint8_t optimizer; /* of the table */
 static uint64_t reconnect_ns = WEFT_NS_PER_S;
 static uint64_t park_lease_ns, park_pause_ns; /* of workers */
 static enum weft_worker_death on_death;
@@ -210,6 +211,8 @@ static inline struct weft_table_spec spec_of(uint8_t mode, uint16_t workers)
                                     .workers = workers,
                                     .staleness = mode == WEFT_TABLE_SSP ? STALENESS : 0,
                                     .learning_rate = -1,
+                                    .optimizer = optimizer,
+                                    .accumulator = optimizer == WEFT_OPTIMIZER_ADADELAY,
                                     .average = WEFT_AVERAGE_NONE};
 }
 

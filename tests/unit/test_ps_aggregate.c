@@ -6,6 +6,8 @@
 #include "ps/update.h"
 #include "shard_rig.h"
 
+#include <math.h>
+
 enum { SHARD = 0, WORKER = 1, OTHER = 2, BOX = 3, ROWS = 50, SESSION = 7 };
 enum { JOURNAL_BYTES = 1 << 20 };
 
@@ -206,6 +208,7 @@ struct aggregate {
     uint16_t clocks_count;
     uint32_t bases[4]; /* 1 + their bases, after the clocks, if bases_count is not 0 */
     uint16_t bases_count;
+    uint32_t weights; /* the t for which the sum is weighted; 0 = it is not */
 };
 
 static const struct aggregate usual = {.number = 1,
@@ -242,7 +245,8 @@ static size_t lay_out(struct bench *b, const struct aggregate *a, uint8_t *messa
     at += a->bases_count * sizeof(a->bases[0]);
     size_t size = weft_ids_pack_block(ids, ROWS, 0, at, &taken);
     assert_int_equal(taken, ROWS);
-    const struct weft_rpc_request head = {.rpc_id = ++b->rpc_id, .rows = ROWS};
+    const struct weft_rpc_request head = {
+        .rpc_id = ++b->rpc_id, .need_clock = a->weights, .rows = ROWS};
     weft_aggregate_head_pack(&head, members, size, message);
     weft_aggregate_head_columns(message, (uint32_t)a->clocks_count + a->bases_count);
     for (uint32_t i = 0; i < ROWS; i++) {
@@ -1026,6 +1030,92 @@ static void a_late_member_makes_the_step_shorter(void **state)
     }
 }
 
+/* Weight after the aggregate of gradients g of clocks 6 and 2, weighted for t = `weights`, arrives
+ * in clock 6 of the fastest. */
+static float weighed_for(uint32_t weights, const float g[2])
+{
+    struct weft_table_spec spec = asp;
+    spec.optimizer = WEFT_OPTIMIZER_ADADELAY;
+    spec.accumulator = 1;
+    struct bench *b = opened(spec);
+    struct aggregate a = usual;
+    float weight;
+    for (uint32_t clock = 1; clock <= 5; clock++) {
+        clock_of(b, WORKER, clock);
+    }
+    a.clocks_count = 2;
+    a.clocks[0] = 6;
+    a.clocks[1] = 2;
+    a.weights = weights;
+    a.sum = (float)((double)g[0] * weft_aggregate_weight(weights, 6) +
+                    (double)g[1] * weft_aggregate_weight(weights, 2));
+    assert_int_equal(aggregate(b, 6, a), WEFT_RPC_OK);
+    assert_int_equal(b->head.rows, 6); /* the t for the next sums */
+    (void)weft_table_read(weft_shard_table(b->shard, 0), 1, &weight);
+    assert_int_equal(rows_with(b->shard, weight), ROWS);
+    bench_free(b);
+    return weight;
+}
+
+/* The reference: Adagrad's step with the sum of sqrt(a) g, a = 1 and 6 / 10. The mean of a, which
+ * a shard has to use for a sum without weights, depends on the members only, not on their
+ * gradients; here it is wrong by up to 13 %. */
+static void weights_are_applied_once(void **state)
+{
+    (void)state;
+    const float of[][2] = {{2, 1}, {3, 0}, {0, 3}, {-1, 2}};
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(of); i++) {
+        const double sum = (double)of[i][0] + sqrt(0.6) * (double)of[i][1];
+        const double want = sum / sqrt(1 + sum * sum);
+        assert_true(fabs((double)weighed_for(6, of[i]) - want) < 1e-6);
+        /* The aggregator knew an earlier t: the shard corrects the sum of the weights, so a member
+         * is wrong by less than spread x difference / t^2 = 4 x 1 / 25. */
+        assert_true(fabs((double)weighed_for(5, of[i]) - want) < 0.16 * fabs(want));
+        /* One that knew a later t, as before a restore of the shard. */
+        assert_true(fabs((double)weighed_for(7, of[i]) - want) < 0.16 * fabs(want));
+    }
+    assert_true(fabs((double)weighed_for(0, of[2]) - 3 * sqrt(0.8) / sqrt(1 + 9 * 0.8)) < 1e-6);
+}
+
+/* A sum with one member has that member's weight at the shard's t, whatever t the aggregator
+ * knew: the same step as that of the push itself. */
+static void one_member_steps_as_alone(void **state)
+{
+    (void)state;
+    struct weft_table_spec spec = asp;
+    spec.optimizer = WEFT_OPTIMIZER_ADADELAY;
+    spec.accumulator = 1;
+    for (uint32_t weights = 1; weights <= 9; weights++) {
+        struct bench *b = opened(spec);
+        struct aggregate a = usual;
+        float weight;
+        clock_of(b, OTHER, 1);
+        clock_of(b, OTHER, 2);
+        a.ranks = a.count = 1;
+        a.weights = weights;
+        a.sum = (float)(2 * weft_aggregate_weight(weights, 1));
+        assert_int_equal(aggregate(b, 1, a), WEFT_RPC_OK);
+        (void)weft_table_read(weft_shard_table(b->shard, 0), 1, &weight);
+        assert_true(fabs((double)weight - 2 * sqrt(0.6) / sqrt(1 + 4 * 0.6)) < 1e-6);
+        bench_free(b);
+    }
+}
+
+/* Weights for a table without them, and for ended clocks, contradict each other. */
+static void weights_where_none_are(void **state)
+{
+    (void)state;
+    struct bench *b = opened(asp);
+    struct aggregate a = usual;
+    a.weights = 1;
+    assert_int_equal(aggregate(b, 1, a), WEFT_RPC_BAD_REQUEST);
+    assert_int_equal(rows_with(b->shard, 0), ROWS);
+    a.weights = 0;
+    assert_int_equal(aggregate(b, 1, a), WEFT_RPC_OK);
+    assert_int_equal(b->head.rows, 0);
+    bench_free(b);
+}
+
 static void which_tables(void **state)
 {
     (void)state;
@@ -1273,6 +1363,9 @@ int main(void)
         cmocka_unit_test(an_rpc_id_far_ahead_is_refused),
         cmocka_unit_test(several_clocks),
         cmocka_unit_test(a_late_member_makes_the_step_shorter),
+        cmocka_unit_test(weights_are_applied_once),
+        cmocka_unit_test(one_member_steps_as_alone),
+        cmocka_unit_test(weights_where_none_are),
         cmocka_unit_test(which_tables),
         cmocka_unit_test(bsp_means),
         cmocka_unit_test(the_dead_are_not_in_a_mean),

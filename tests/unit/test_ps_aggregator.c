@@ -4,6 +4,8 @@
  */
 #include "ps_boxes.h"
 
+#include <math.h>
+
 enum { SEEDS = 500 };
 
 /* ---- tests ----------------------------------------------------------------------------------- */
@@ -580,6 +582,80 @@ static void sums_of_several_clocks(void **state)
     has_scheduler = false;
 }
 
+static void push_constant(struct bench *b, uint32_t w, uint64_t id, float value)
+{
+    struct worker *worker = &b->workers[w];
+    float row[DIM];
+    for (uint32_t k = 0; k < DIM; k++) {
+        row[k] = value;
+    }
+    assert_false(worker->busy[0]);
+    assert_int_equal(weft_ps_push(b->c.client[w], 0, &id, row, 1, 0, b->c.net->now_ns,
+                                  &worker->op[0]),
+                     WEFT_OK);
+    worker->busy[0] = true;
+}
+
+/* Grant a push of a worker alone, or of both as one sum, `first` before the other; wait for it. */
+static void granted(struct bench *b, uint32_t group, uint32_t first, bool both)
+{
+    for (uint32_t i = 0; i < 1U + both; i++) {
+        const uint32_t w = i == 0 ? first : 1 - first;
+        assert_int_equal(weft_ps_clock(b->c.client[w], 0, b->c.net->now_ns), WEFT_OK);
+        grant(b, w, group, 1 + both);
+        bench_quiet(b);
+    }
+    for (uint32_t i = 0; i < 1U + both; i++) {
+        const uint32_t w = i == 0 ? first : 1 - first;
+        (void)update_over(b, w);
+        wait_op(b, w, 0);
+    }
+    bench_quiet(b);
+}
+
+/* AdaDelay: worker 0 is in clock 4, worker 1 in clock 1. Each gradient in their sum has its own
+ * weight, sqrt(4 / 7) for the late one, so the step is that of Adagrad with the weighted sum. If
+ * the late one is first, the aggregator knows clock 3 only, from the shard's reply to an earlier
+ * sum: the weights are then sqrt(3 / 5) and 1, and the shard multiplies the sum by a ratio. */
+static void each_member_has_its_weight(void **state)
+{
+    (void)state;
+    via_timeout_ns = WEFT_NS_PER_S;
+    has_scheduler = true;
+    optimizer = WEFT_OPTIMIZER_ADADELAY;
+    for (uint32_t first = 0; first < 2; first++) {
+        struct bench b;
+        float weights[DIM];
+        bench_open(&b, 2, WEFT_TABLE_ASP, 7);
+        b.box[0].config.push_bytes_max = 4096;
+        b.box[0].config.push_slots = 2;
+        b.box[0].config.count_max = 0;
+        b.box[0].config.sum_age_ns = 100 * WEFT_NS_PER_S;
+        box_again(&b, &b.box[0]);
+        b.c.net->now_ns += 2 * WEFT_NS_PER_S; /* the pause before workers reconnect */
+        bench_quiet(&b);
+        for (uint32_t clock = 1; clock <= 3; clock++) {
+            push_constant(&b, 0, 2, 1);
+            granted(&b, clock, 0, false);
+        }
+        push_constant(&b, 0, 1, 1);
+        push_constant(&b, 1, 1, 3);
+        granted(&b, 9, first, true);
+        (void)weft_table_read(weft_shard_table(b.c.shard[SHARD], 0), 1, weights);
+        const double ratio =
+            first == 0 ? 1 : (1 + sqrt(4. / 7)) / (1 + sqrt(3. / 5));
+        const double sum = ratio * (1 + 3 * sqrt(first == 0 ? 4. / 7 : 3. / 5));
+        assert_true(fabs((double)weights[DIM - 1] - sum / sqrt(1 + sum * sum)) < 1e-6);
+        const struct weft_aggregator_counters *counters = weft_aggregator_counters(b.box[0].agg);
+        assert_int_equal(counters->pushes_absorbed, 5);
+        assert_int_equal(counters->aggregates_out, 4);
+        bench_close(&b);
+    }
+    via_timeout_ns = 2 * WEFT_NS_PER_MS;
+    has_scheduler = false;
+    optimizer = WEFT_OPTIMIZER_SGD;
+}
+
 /* BSP: rows that all workers pull are fetched once per clock, and the shard answers one pull. */
 static void asked_once(void **state)
 {
@@ -922,6 +998,7 @@ int main(void)
         cmocka_unit_test(a_new_process_is_not_slow),
         cmocka_unit_test(granted_sums),
         cmocka_unit_test(sums_of_several_clocks),
+        cmocka_unit_test(each_member_has_its_weight),
         cmocka_unit_test(by_age),
         cmocka_unit_test(a_busy_shard),
         cmocka_unit_test(asked_once),

@@ -6,6 +6,8 @@
 
 #include <math.h>
 
+#include <math.h>
+
 enum { SEEDS = 500 };
 
 static const uint32_t two_below_one[] = {SHARD_ABOVE, 0, 0};
@@ -141,6 +143,41 @@ static void granted_sums(void **state)
     bench_close(&b);
     via_timeout_ns = 2 * WEFT_NS_PER_MS;
     has_scheduler = false;
+}
+
+/* AdaDelay: a late push through two aggregators, which know less of the clocks than the shard: its
+ * step is as long as that of a direct push, a = 4 / 7. */
+static void a_late_push_has_its_weight(void **state)
+{
+    (void)state;
+    struct bench b;
+    const uint64_t late = 1, other = 2;
+    float row[DIM], weights[DIM];
+    via_timeout_ns = 10 * WEFT_NS_PER_S;
+    optimizer = WEFT_OPTIMIZER_ADADELAY;
+    bench_open_tree(&b, 2, WEFT_TABLE_ASP, 7, 2, (const uint32_t[]){SHARD_ABOVE, 0});
+    patient(&b);
+    for (uint32_t k = 0; k < DIM; k++) {
+        row[k] = 3;
+    }
+    for (uint32_t i = 0; i < 4; i++) { /* worker 1 up to clock 3, then worker 0 for clock 1 */
+        struct worker *worker = &b.workers[i < 3];
+        assert_int_equal(weft_ps_push(b.c.client[i < 3], 0, i < 3 ? &other : &late, row, 1, 0,
+                                      b.c.net->now_ns, &worker->op[0]),
+                         WEFT_OK);
+        worker->busy[0] = true;
+        assert_int_equal(weft_ps_clock(b.c.client[i < 3], 0, b.c.net->now_ns), WEFT_OK);
+        wait_op(&b, i < 3, 0);
+        bench_quiet(&b);
+    }
+    (void)weft_table_read(weft_shard_table(b.c.shard[SHARD], 0), late, weights);
+    const double sum = 3 * sqrt(4. / 7);
+    assert_true(fabs((double)weights[0] - sum / sqrt(1 + sum * sum)) < 1e-6);
+    assert_int_equal(weft_shard_counters(b.c.shard[SHARD])->aggregate_pushes, 4);
+    assert_int_equal(counters_of(&b, 0)->aggregates_in, 1);
+    bench_close(&b);
+    via_timeout_ns = 2 * WEFT_NS_PER_MS;
+    optimizer = WEFT_OPTIMIZER_SGD;
 }
 
 /* Rows that all workers pull are fetched once by each box, and once from the shard. */
@@ -899,6 +936,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_there),           cmocka_unit_test(granted_sums),
+        cmocka_unit_test(a_late_push_has_its_weight),
         cmocka_unit_test(asked_once),
         cmocka_unit_test(own_pushes_are_seen), cmocka_unit_test(rows_of_another_process),
         cmocka_unit_test(the_parent_returns),  cmocka_unit_test(nobody_below),
