@@ -1,6 +1,6 @@
 #!/bin/sh
-# kill -9 of workers, servers and the coordinator of a job under `weft run --restart`, at times and
-# in numbers drawn from a seed. No job hangs, no push counts twice, and a restored server lacks
+# kill -9 of workers, servers, the coordinator, aggregators and the scheduler of a job under
+# `weft run --restart`, at times and in numbers drawn from a seed. No job hangs, no push counts twice, and a restored server lacks
 # exactly the pushes after its checkpoint, as reported to the workers.
 #
 #     WEFT_KILLS=100 meson test -C build cli_kills -t 0      100 jobs instead of 2
@@ -9,12 +9,14 @@
 . "$WEFT_SOURCE_ROOT/tests/lib/tap.sh"
 # shellcheck source=tests/cli/tally_job.sh
 . "$WEFT_SOURCE_ROOT/tests/cli/tally_job.sh"
+unset WEFT_VIA WEFT_SCHEDULER
 jobs=${WEFT_KILLS:-2}
 seed=${WEFT_KILLS_SEED:-6}
 clocks=150
 timeout_s=600 # seconds; a longer wait means that the job hangs
 
-# draw <seed>: a line of shell: workers, servers, mode, every, and kills as "KIND:PUSHES ..."
+# draw <seed>: a line of shell: workers, servers, mode, every, kills as "KIND:PUSHES ...", the number
+# of aggregators, and the options of a scheduler, if any
 draw() {
     awk -v seed="$1" -v clocks=$clocks 'BEGIN {
         srand(seed)
@@ -30,7 +32,14 @@ draw() {
             x = rand()
             kills = kills (x < 0.5 ? "server-" int(rand() * s) : x < 0.85 ? "worker-" int(rand() * w) : "coordinator-0") ":" at[k] " "
         }
-        printf "workers=%d servers=%d mode=%s every=%d kills=\"%s\" durability=%s\n", w, s, modes[1 + int(rand() * 3)], 10 + int(rand() * 20), kills, rand() < 0.6 ? "replay" : "none"
+        printf "workers=%d servers=%d mode=%s every=%d durability=%s ", w, s, modes[1 + int(rand() * 3)], 10 + int(rand() * 20), rand() < 0.6 ? "replay" : "none"
+        # Drawn last, so that the rest is the same with and without.
+        via = rand() < 0.5 ? 2 : 0
+        x = rand()
+        scheduler = x < 0.5 ? "none" : x < 0.7 ? "fast" : "slow"
+        if (via > 0) kills = kills "aggregator-" int(rand() * via) ":" int(rand() * w * clocks * 0.9) " "
+        if (scheduler != "none") kills = kills "scheduler-0:" int(rand() * w * clocks * 0.9) " "
+        printf "kills=\"%s\" via=%d scheduler=%s\n", kills, via, scheduler
     }'
 }
 
@@ -50,11 +59,21 @@ kill_one() {
 # one_job <seed>
 one_job() {
     eval "$(draw "$1")"
-    echo "# seed $1: $workers workers, $servers servers, $mode, $durability, checkpoint every $every: $kills"
+    echo "# seed $1: $workers workers, $servers servers, $mode, $durability, checkpoint every $every," \
+        "$via aggregators, scheduler $scheduler: $kills"
     rm -rf job && mkdir -p job/log && cd job || return 1
+    # With a slow link updates always wait for their grants. 80 KB per update, so that grants are
+    # requested.
+    case $scheduler in
+    none) set -- ;;
+    fast) set -- --scheduler on ;;
+    slow) set -- --scheduler on --scheduler-options "--link-mbps 16 --ahead 1" ;;
+    esac
+    unset TALLY_PARTS TALLY_DIM
+    [ "$scheduler" = none ] || export TALLY_PARTS=200 TALLY_DIM=100
     TALLY_MODE=$mode TALLY_PAUSE_MS=10 timeout $timeout_s "$weft" run --peer-timeout 60 -n "$workers" \
-        -s "$servers" --restart 100 --durability "$durability" --server-options \
-        "--checkpoint $PWD/checkpoints --checkpoint-every $every" -- \
+        -s "$servers" --restart 100 --durability "$durability" --aggregators "$via" "$@" --server-options \
+        "--dim-max 100 --checkpoint $PWD/checkpoints --checkpoint-every $every" -- \
         "$tally" work log $clocks >job.log 2>&1 &
     run=$!
     for kill in $kills; do
