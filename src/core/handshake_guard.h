@@ -39,8 +39,8 @@ struct handshake_guard {
     uint64_t cookie_ns;                        /* when the current one was generated; 0 = never */
     struct bucket hellos;
     struct bucket searches;
-    uint64_t repeats_ns[REPEATS]; /* by the first byte of the cookie: when a HELLO with it was last
-                                   * searched for beyond `searches`; 0 = never */
+    uint64_t repeats_ns[REPEATS]; /* by the cookie's first byte: the last HELLO that was searched
+                                   * for beyond `searches`; 0 = none */
     struct bucket unknowns;
     struct bucket unknowns_taken;
     struct bucket refusals;

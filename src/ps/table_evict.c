@@ -19,8 +19,8 @@
 #include <string.h>
 
 /* SAMPLE: rows compared. LOOK_MAX: slots examined to find them. FREE_PART: if at least one of so
- * many rows does not wait for the end of the clock, slots are examined until a row is found.
- * SWEEP: slots examined by a sweep. */
+ * many rows does not wait for the end of the clock, as many more as it takes to find one. SWEEP:
+ * slots examined by a sweep. */
 enum { SAMPLE = 16, LOOK_MAX = 256, FREE_PART = 8, SWEEP = 8 };
 
 static struct weft_table_row *hand_next(struct weft_table *table)
