@@ -159,21 +159,40 @@ void weft_core_egress_unsent(struct weft_ep *ep, struct peer *p, int64_t chunks)
     ep->egress.receivers += (p->tx.unsent > 0) - before;
 }
 
+static uint64_t limit_now(const struct egress *e)
+{
+    return e->share.trial ? 2 * e->limit_bytes : e->limit_bytes;
+}
+
+/* Packets of the host's queue, of all peers, as far as known: reported, and handed over since. */
+static uint64_t queued_packets(const struct weft_ep *ep, const struct peer *p)
+{
+    const struct egress *e = &ep->egress;
+    if (!ep->config.host_queue || !e->fresh || e->room_bytes > limit_now(e)) {
+        return 0;
+    }
+    return (limit_now(e) - e->room_bytes) / p->path.packet_bytes;
+}
+
 /* Largest burst, in packets. On a link that may be idle the first bursts are small, so that the
  * link transmits them while more packets are built: each burst is at most twice the packets in
- * flight. A first burst of 25 packets reached the link 100 us later than one of four. This does not
- * apply in the middle of a message. A sender that has waited there for credit shares the receiver's
- * link, which is busy; and a burst needs one system call, and as much work at each hop as a single
- * packet. In round-robin order a burst is at most a quarter of the limit on the host's queue: with
- * the whole limit for the first receiver of a round, some hosts began with three packets and others
- * with four, and bursts of several hosts met at one receiver. */
+ * flight to the peer, or in the host's queue to any peer. A first burst of 25 packets reached the
+ * link 100 us later than one of four. This does not apply in the middle of a message. A sender that
+ * has waited there for credit shares the receiver's link, which is busy; and a burst needs one
+ * system call, and as much work at each hop as a single packet. In round-robin order a burst is at
+ * most a quarter of the limit on the host's queue: with the whole limit for the first receiver of a
+ * round, some hosts began with three packets and others with four, and bursts of several hosts met
+ * at one receiver. */
 uint32_t weft_core_egress_burst(const struct weft_ep *ep, const struct peer *p,
                                 const struct tx_msg *m)
 {
+    bool shared = ep->config.host_queue && in_turns(ep, m) && !is_short(ep, m);
+    uint64_t ahead = p->recovery.in_flight_count;
+    ahead = shared ? ahead : weft_max_u64(ahead, queued_packets(ep, p));
     uint64_t few = m->acked_count > 0 ? WEFT_TX_PACKETS_MAX : BURST_FIRST;
-    uint64_t most = weft_max_u64(2 * (uint64_t)p->recovery.in_flight_count, few);
+    uint64_t most = weft_max_u64(2 * ahead, few);
     uint64_t room_bytes = ep->egress.room_bytes;
-    if (ep->config.host_queue && in_turns(ep, m) && !is_short(ep, m)) {
+    if (shared) {
         room_bytes = weft_min_u64(room_bytes, ep->egress.limit_bytes / TURN_SHARE);
     }
     most = weft_min_u64(most, room_bytes / p->path.packet_bytes);
@@ -258,11 +277,6 @@ void weft_core_egress_passed(struct weft_ep *ep, uint64_t bytes)
 }
 
 /* ---- the host's queue ------------------------------------------------------------------------ */
-
-static uint64_t limit_now(const struct egress *e)
-{
-    return e->share.trial ? 2 * e->limit_bytes : e->limit_bytes;
-}
 
 /* Measure the drain rate since chunks were last handed over. The queue drains by whole packets, so
  * a small difference is not significant. Neither is a nearly empty queue: it may have been empty

@@ -758,6 +758,32 @@ static void a_grant_in_the_middle_of_a_message_is_one_burst(void **state)
     net_free(net);
 }
 
+/* The first burst to a peer may be longer when the host's queue holds packets for another peer,
+ * which keep the link busy meanwhile. In round-robin order it is a quarter of the limit as ever. */
+static void a_first_burst_behind_a_queue_is_longer(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t queued_bytes; /* reported before the first burst */
+        bool turns;
+        uint32_t burst;
+    } cases[] = {{0, false, 4}, {9000, false, 12}, {9000, true, 4}};
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(cases); i++) {
+        struct net *net = rig_new(1);
+        struct weft_ep *ep = net->end[0].ep;
+        ep->credit.round_shared = cases[i].turns;
+        message_of(net, 1, 24, 0, cases[i].turns);
+        while (weft_ep_send(ep, net->now_ns, &tx) > 0) {
+            net_burst(net, &net->end[0], &tx); /* other due packets */
+        }
+        ep->egress.limit_bytes = cases[i].turns ? 24000 : 60000;
+        weft_ep_queued(ep, cases[i].queued_bytes, net->now_ns);
+        assert_int_equal(weft_ep_send(ep, net->now_ns, &tx), cases[i].burst);
+        net_burst(net, &net->end[0], &tx);
+        net_free(net);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -786,6 +812,7 @@ int main(void)
         cmocka_unit_test(no_probes_while_chunks_wait_for_their_turn),
         cmocka_unit_test(short_headers_say_whether_the_sender_has_other_receivers),
         cmocka_unit_test(a_grant_in_the_middle_of_a_message_is_one_burst),
+        cmocka_unit_test(a_first_burst_behind_a_queue_is_longer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
