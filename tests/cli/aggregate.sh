@@ -111,7 +111,7 @@ tap_run "weft train --via on starts an aggregator" "$WEFT_BIN" train --via on --
 tap_is "every push at the aggregator was absorbed" "$(counter aggregator_pushes_absorbed on.json)" \
     "$(counter aggregator_pushes_in on.json)"
 tap_is "more than half of the workers' pushes were sent through it" \
-    "$(($(counter aggregator_pushes_in on.json) > $(counter client_pushes on.json) / 2))" 1
+    "$(($(counter aggregator_pushes_in on.json) > $(counter shard_pushes on.json) / 2))" 1
 tap_run "the AUC is above 0.90, and everything is delivered" jq -e '.test_auc > 0.90 and .delivered_fraction == 1' on.json
 
 "$WEFT_BIN" train --via on --workers 2 --servers 1 --epochs 60 --report killed.json >killed.out 2>&1 &

@@ -183,26 +183,40 @@ tap_is "AGG: an ACK has the window" "$(shark agg.pcap -Y 'weft.agg.kind == 4' -T
     "64 x1,x,x,x x4,x,x,x"
 tap_like "AGG: the columns show kind, member, slot and round" \
     "$(shark agg.pcap -Y 'weft.agg.kind == 3' | head -n 1)" 'weft .*AGG, SUM member 1, slot 0, round 0'
+# One capture for all of them, as each run of tshark takes a while.
+# agg good|bad <name> <hex>: this packet is decoded, and malformed or not
+agg() {
+    printf '%s %s\n' "$1" "$2" >>cases
+    echo "$3" >>cases.hex
+}
 dense=2d0100f60102000000000003212223240000000500000000 # up to `from`
 values=$(printf '%064d' 0)
-good "DENSE" "${dense}0008000000000000$values"
-bad "DENSE with a reserved byte" "${dense}0008000000000001$values"
-bad "DENSE with next and no agreement" "${dense}00080a0000000000$values"
-bad "DENSE of 7 values" "${dense}0007000000000000$values"
-bad "DENSE without its last byte" "${dense}0008000000000000$(echo "$values" | cut -c 1-62)"
-bad "DENSE with from" "$(echo $dense | sed 's/.$/1/')0008000000000000$values"
-bad "DENSE that is DIRECT" "$(echo $dense | sed 's/^2d0100/2d0102/')0008000000000000$values"
-good "SUM that is DIRECT" "$(echo $dense | sed 's/^2d0100/2d0302/')0008000000000000$values"
-bad "an unknown kind of AGG" "$(echo $dense | sed 's/^2d01/2d05/')0008000000000000$values"
-bad "half a header of AGG" "2d0100f60102"
+agg good "DENSE" "${dense}0008000000000000$values"
+agg bad "DENSE with a reserved byte" "${dense}0008000000000001$values"
+agg bad "DENSE with next and no agreement" "${dense}00080a0000000000$values"
+agg bad "DENSE of 7 values" "${dense}0007000000000000$values"
+agg bad "DENSE without its last byte" "${dense}0008000000000000$(echo "$values" | cut -c 1-62)"
+agg bad "DENSE with from" "$(echo $dense | sed 's/.$/1/')0008000000000000$values"
+agg bad "DENSE that is DIRECT" "$(echo $dense | sed 's/^2d0100/2d0102/')0008000000000000$values"
+agg good "SUM that is DIRECT" "$(echo $dense | sed 's/^2d0100/2d0302/')0008000000000000$values"
+agg bad "an unknown kind of AGG" "$(echo $dense | sed 's/^2d01/2d05/')0008000000000000$values"
+agg bad "half a header of AGG" "2d0100f60102"
 rows=2d020000010200000000000321222324
-good "ROWS across the end of the numbers" \
+agg good "ROWS across the end of the numbers" \
     "${rows}0000000affffffd0""0001000000000000""01000000$values"
-bad "ROWS too far ahead" "${rows}000000c100000000""0001000000000000""01000000$values"
-bad "ROWS with a reserved byte in a block" "${rows}0000000a00000000""0001000000000000""01000001$values"
+agg bad "ROWS too far ahead" "${rows}000000c100000000""0001000000000000""01000000$values"
+agg bad "ROWS with a reserved byte in a block" "${rows}0000000a00000000""0001000000000000""01000001$values"
 ack=2d040000010200000000000321222324
-good "ACK of a window" "${ack}0000000a000000400000000000000000$values$values"
-bad "ACK with a base between words" "${ack}0000000a000000410000000000000000$values$values"
+agg good "ACK of a window" "${ack}0000000a000000400000000000000000$values$values"
+agg bad "ACK with a base between words" "${ack}0000000a000000410000000000000000$values$values"
+text <cases.hex | text2pcap -q -u 7701,7701 - cases.pcap 2>/dev/null
+shark cases.pcap -T fields -e frame.number -e weft.version -e weft.malformed >cases.out
+number=0
+while read -r kind name; do
+    number=$((number + 1))
+    tap_like "AGG, $kind: $name" "$(sed -n "${number}p" cases.out | tr '\t' ' ')" \
+        "^$number 2 $([ "$kind" = bad ] && echo '1$' || echo '$')"
+done <cases
 
 # ---- loopback ------------------------------------------------------------------------------------
 # The capture contains the sender's unsplit bursts; the dissector splits them like a network card.
