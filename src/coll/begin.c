@@ -25,7 +25,8 @@ struct weft_coll_descriptor weft_coll_descriptor_of(const struct group *g,
         .feedback = call->residual != NULL,
         .root = weft_coll_is_pair(call->kind) ? call->tag : call->root,
         .bound_ppm = call->bound_ppm,
-        .members = g->members_hash,
+        .members = call->kind == WEFT_COLL_ALL_REDUCE ? g->members_hash ^ g->plan_hash
+                                                       : g->members_hash,
         .count = call->count,
     };
 }
@@ -143,7 +144,11 @@ static bool call_shape(const struct weft_coll *c, const struct weft_coll_call *c
         return false;
     }
     const struct group *g = &c->group[call->group];
-    return g->me != NONE && call_check(&c->config, call, g->n, g->me, shape_p) == NULL;
+    if (g->me == NONE || call_check(&c->config, call, g->n, g->me, shape_p) != NULL) {
+        return false;
+    }
+    weft_coll_shape_plan(&c->config, call, g->plan, shape_p);
+    return true;
 }
 
 size_t weft_coll_work_bytes(const struct weft_coll *c, const struct weft_coll_call *call)
@@ -175,14 +180,15 @@ static void count_messages(struct op *op)
 {
     const struct shape *s = &op->shape;
     for (uint32_t g = 0; g < s->segments; g++) {
+        struct op_segment *of = &op->segment[g];
         for (uint32_t i = 0; i < s->n; i++) {
-            op->left1[g] += shape_elems(s, PHASE_1, i, s->me, g) > 0;
+            of->left1 += shape_elems(s, PHASE_1, i, s->me, g) > 0;
             op->left2 += shape_elems(s, PHASE_2, i, s->me, g) > 0;
             for (uint32_t phase = 0; phase < PHASES; phase++) {
-                op->unsent[phase][g] += shape_elems(s, phase, s->me, i, g) > 0;
+                of->unsent[phase] += shape_elems(s, phase, s->me, i, g) > 0;
             }
         }
-        op->unsent_all += op->unsent[PHASE_1][g] + op->unsent[PHASE_2][g];
+        op->unsent_all += of->unsent[PHASE_1] + of->unsent[PHASE_2];
     }
     op->segments_left = s->segments;
 }
@@ -213,8 +219,7 @@ static void report_progress(struct weft_coll *c, const struct op *op)
             continue;
         }
         struct member *m = &g->member[g->ranks[i]];
-        bool data = weft_coll_slice_elems(s, i) > 0 && shape_slice(s, PHASE_1, s->me, i) != NONE;
-        data |= weft_coll_slice_elems(s, s->me) > 0 && shape_slice(s, PHASE_2, s->me, i) != NONE;
+        bool data = weft_coll_shape_tells(s, i);
         uint64_t pages = pages_from(s, i);
         uint64_t unreported = m->unreported_pages + pages;
         bool much = pages > c->quota_pages / 2;
@@ -354,9 +359,13 @@ static void op_start(struct weft_coll *c, struct op *op)
                op->shape.n * op->work.mask_words * sizeof(uint64_t));
     }
     for (uint32_t g = 0; g < op->shape.segments; g++) {
-        op->direct[g] = op->shape.reduces && op->shape.n == 2 && !op->lossy;
+        op->segment[g].direct =
+            op->shape.reduces && op->shape.n == 2 && !op->lossy && !op_has_trees(op);
     }
     count_messages(op);
+    if (op_has_trees(op)) {
+        weft_coll_trees_start(op);
+    }
     if (op->call.residual != NULL) {
         op->divisor = op->shape.n;
         weft_coll_residual_add(op);
@@ -367,7 +376,7 @@ static void op_start(struct weft_coll *c, struct op *op)
         report_progress(c, op);
     }
     for (uint32_t g = 0; g < op->shape.segments; g++) {
-        if (op->left1[g] == 0 && !op->ready[g]) {
+        if (op->segment[g].left1 == 0 && !op->segment[g].ready) {
             weft_coll_segment_here(c, op, g);
         }
     }
@@ -420,12 +429,17 @@ weft_status weft_coll_begin(struct weft_coll *c, const struct weft_coll_call *ca
         .ask_step_ns = ask_first(c),
         .done = {.user = plain.user, .contributors_min = g->n},
     };
+    op->segment = op_has_trees(op)
+                      ? (struct op_segment *)((uint8_t *)plain.work + work.segments)
+                      : op->own_segment;
     if (!pair) {
         g->history[g->next_op % HISTORY] = descriptor;
         g->next_op++;
     }
     c->ops_used++;
     c->counters.begun++;
+    c->counters.planned += shape.plan != NULL;
+    c->counters.trees += shape.slices == SLICES_TREES;
     list_add(c, &c->open_head, &c->open_tail, slot);
     if (shape.count > 0) {
         op_start(c, op);
@@ -455,10 +469,12 @@ void weft_coll_limit(struct weft_coll *c, uint64_t user, uint64_t deadline_ns)
 
 void weft_coll_segment_here(struct weft_coll *c, struct op *op, uint32_t segment)
 {
-    if (op->shape.reduces) {
+    if (op_has_trees(op)) {
+        weft_coll_trees_reduce(op, segment);
+    } else if (op->shape.reduces) {
         weft_coll_reduce(op, segment);
     }
-    op->ready[segment] = true;
+    op->segment[segment].ready = !op_has_trees(op) || weft_coll_trees_root(op, segment);
     c->dirty = true;
     if (--op->segments_left == 0 && op->shape.senders != PARTY_NONE) {
         op->done.contributions_ns = c->now_ns - op->begun_ns;

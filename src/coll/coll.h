@@ -32,6 +32,7 @@
 #ifndef WEFT_COLL_COLL_H
 #define WEFT_COLL_COLL_H
 
+#include "coll/plan.h"
 #include "core/msg.h"
 
 #include <stdbool.h>
@@ -221,6 +222,8 @@ struct weft_coll_counters {
     uint64_t elements_missing;     /* missing from the contributions that this rank reduced */
     uint64_t own_elements_missing; /* own contributions that did not arrive */
     uint64_t nonfinite;            /* values of residuals that were set to 0 */
+    uint64_t planned;              /* all_reduces along slices or trees of a plan */
+    uint64_t trees;                /* of these, along trees */
     uint64_t early_messages;       /* messages that arrived before this rank had called their
                                     * operation */
     uint64_t early_pages_max;      /* of the pool */
@@ -255,6 +258,17 @@ void weft_coll_free(struct weft_coll *coll);
  * Errors:  WEFT_INVALID  a rank is out of range or listed twice. WEFT_NOMEM groups_max. */
 weft_status weft_coll_group(struct weft_coll *coll, const uint32_t *ranks, uint32_t n,
                             uint32_t *group_p);
+
+/* Divide the vectors of the group's all_reduces, from the next call on, as the plan says; NULL =
+ * into equal slices again. All members set the same plan between the same two operations; if they
+ * do not, their next all_reduces are a mismatch. A slice or segment that would be too long for the
+ * endpoint is not used: then slices are equal.
+ *
+ * Owns:    borrows the plan and its arrays until it is replaced, or weft_coll_free.
+ * Errors:  WEFT_INVALID  no such group, or the plan does not satisfy coll/plan.h.
+ *          WEFT_STATE    an operation of the group is open: wait for it first. */
+weft_status weft_coll_plan_set(struct weft_coll *coll, uint32_t group,
+                               const struct weft_coll_plan *plan);
 
 /* Bytes that a call needs in `work` and in `missed`; 0 for a call that weft_coll_begin would
  * reject. */

@@ -249,7 +249,7 @@ static void adopt(struct weft_coll *c, struct op *op, uint32_t slot)
     }
     weft_bits_set(op_bits(op, e->tag.phase, BITS_OPENED), op_bit(op, e->tag.segment, index));
     /* Which chunks of an open message the pages contain is not recorded. */
-    op->direct[e->tag.segment] &= e->tag.phase == PHASE_2 || e->whole;
+    op->segment[e->tag.segment].direct &= e->tag.phase == PHASE_2 || e->whole;
     pages_land(c, op, e, index);
     if (e->closed && !e->whole && !e->complete) {
         weft_coll_fail_rank(c, WEFT_COLL_LEFT, e->rank, op);

@@ -146,7 +146,7 @@ void weft_coll_failure_text(const struct weft_coll_failure *f, char *text, size_
         snprintf(text, bytes, "rank %" PRIu32 " called %s, rank %" PRIu32 " %s%s%s%s", f->rank, his,
                  f->by, mine,
                  f->called[0].members != f->called[1].members
-                     ? ", with other ranks in the group or another configuration"
+                     ? ", with other ranks in the group, another configuration or another plan"
                      : "",
                  f->op == NONE ? "" : ", as ", f->op == NONE ? "" : op);
         return;

@@ -10,6 +10,7 @@
  *     pair.c     send and recv
  *     failure.c  failure of the object
  *     shape.c    the communication pattern; fold.c: arithmetic; error_text.c: names and texts
+ *     trees.c    plans: their validation, and sums along trees
  *     box.c      all_reduce through an aggregation box (box_internal.h)
  */
 #ifndef WEFT_COLL_INTERNAL_H
@@ -93,8 +94,8 @@ struct user {
 
 static inline uint64_t user_pack(struct user u)
 {
-    return (uint64_t)u.type << 60 | (uint64_t)u.phase << 59 | (uint64_t)u.segment << 54 |
-           (uint64_t)u.life << 38 | (uint64_t)u.index << 24 | u.slot;
+    return (uint64_t)u.type << 60 | (uint64_t)u.phase << 59 | (uint64_t)u.segment << 50 |
+           (uint64_t)u.life << 34 | (uint64_t)u.index << 24 | u.slot;
 }
 
 static inline struct user user_unpack(uint64_t user)
@@ -102,9 +103,9 @@ static inline struct user user_unpack(uint64_t user)
     return (struct user){
         .type = (enum user_type)(user >> 60),
         .phase = user >> 59 & 1,
-        .segment = user >> 54 & 0x1f,
-        .life = (uint16_t)(user >> 38),
-        .index = user >> 24 & 0x3fff,
+        .segment = user >> 50 & 0x1ff,
+        .life = (uint16_t)(user >> 34),
+        .index = user >> 24 & 0x3ff,
         .slot = (uint32_t)(user & 0xffffff),
     };
 }
@@ -154,6 +155,8 @@ struct group {
     uint32_t me; /* NONE = not a member */
     uint32_t next_op;
     uint32_t members_hash;
+    const struct weft_coll_plan *plan; /* NULL = equal slices */
+    uint32_t plan_hash;                /* 0 without a plan */
     uint32_t *ranks;                      /* (n,) */
     uint32_t *index_of;                   /* (ranks,): NONE = not a member */
     struct member *member;                /* (ranks,) */
@@ -166,6 +169,16 @@ enum op_state { OP_FREE, OP_OPEN, OP_DONE };
 
 enum { BITS_OPENED, BITS_RECEIVED, BITS_SENT };
 
+struct op_segment {
+    uint32_t left1;          /* messages of phase 1 that have not arrived */
+    uint32_t unsent[PHASES]; /* messages */
+    bool ready;              /* phase 2 may be sent */
+    bool gaps;               /* parts of phase 1 are missing */
+    bool direct; /* the other rank's contribution is reduced chunk by chunk, as it arrives, instead
+                  * of being staged */
+    bool sums;   /* TREES: this rank sends the sum of several ranks, in `out` */
+};
+
 struct op {
     enum op_state state;
     uint32_t next; /* next in the list of open operations, by age, or of done ones */
@@ -177,14 +190,10 @@ struct op {
     struct work work;
     bool lossy;                             /* parts of phase 1 may be missing */
     uint32_t divisor;                       /* of MEAN, with feedback; 0 = contributors */
-    uint32_t left1[WEFT_COLL_SEGMENTS_MAX]; /* messages of phase 1 that have not arrived */
     uint32_t segments_left;                 /* of phase 1 */
     uint32_t left2;
-    uint32_t unsent[PHASES][WEFT_COLL_SEGMENTS_MAX];
-    bool ready[WEFT_COLL_SEGMENTS_MAX]; /* phase 2 may be sent */
-    bool gaps[WEFT_COLL_SEGMENTS_MAX];  /* parts of phase 1 are missing */
-    bool direct[WEFT_COLL_SEGMENTS_MAX]; /* the other rank's contribution is reduced chunk by
-                                          * chunk, as it arrives, instead of being staged */
+    struct op_segment *segment; /* (segments,): own_segment, or in the call's work */
+    struct op_segment own_segment[WEFT_COLL_SEGMENTS_MAX];
     uint32_t unsent_all;
     uint32_t unconfirmed;
     uint32_t unknown; /* messages with outcome UNKNOWN: their receiver left without an
@@ -396,6 +405,23 @@ void weft_coll_contributed(struct weft_coll *c, struct op *op, const struct weft
 /* Mask of the chunks that must arrive; NULL if there are none. */
 const uint64_t *weft_coll_critical(struct weft_coll *c, const struct op *op, uint32_t segment,
                                    uint32_t index, uint32_t chunk_elems);
+
+/* ---- trees.c --------------------------------------------------------------------------------- */
+
+bool weft_coll_plan_valid(const struct weft_coll_plan *plan, uint32_t n);
+uint32_t weft_coll_plan_hash(const struct weft_coll_plan *plan);
+/* Destination of the sum from child `index`. */
+uint8_t *weft_coll_trees_place(const struct op *op, uint32_t segment, uint32_t index);
+bool weft_coll_trees_root(const struct op *op, uint32_t segment);
+/* After its messages were counted. */
+void weft_coll_trees_start(struct op *op);
+/* All sums of the children have arrived: add them to this rank's contribution. */
+void weft_coll_trees_reduce(struct op *op, uint32_t segment);
+
+static inline bool op_has_trees(const struct op *op)
+{
+    return op->shape.slices == SLICES_TREES;
+}
 
 /* ---- control.c ------------------------------------------------------------------------------- */
 

@@ -26,6 +26,9 @@ struct tag weft_coll_tag_unpack(uint64_t tag)
 uint8_t *weft_coll_place(const struct op *op, uint32_t phase, uint32_t segment, uint32_t index)
 {
     const struct shape *s = &op->shape;
+    if (op_has_trees(op) && phase == PHASE_1) {
+        return weft_coll_trees_place(op, segment, index);
+    }
     uint8_t *out = op->call.out;
     uint32_t slice = phase == PHASE_1 ? s->me : index;
     struct part part = weft_coll_part(s, slice, segment);
@@ -53,7 +56,7 @@ void weft_coll_land(struct op *op, uint32_t phase, uint32_t segment, uint32_t in
                     const uint8_t *data, uint64_t bytes)
 {
     uint32_t elem_bytes = op->shape.elem_bytes;
-    if (phase == PHASE_1 && op->direct[segment]) {
+    if (phase == PHASE_1 && op->segment[segment].direct) {
         weft_coll_reduce_chunk(op, segment, at / elem_bytes, bytes / elem_bytes, data);
     } else {
         memcpy(weft_coll_place(op, phase, segment, index) + at, data, bytes);
@@ -89,7 +92,7 @@ void weft_coll_mask_put(struct weft_coll *c, struct op *op, uint32_t segment, ui
         if (chunk_mask == NULL || weft_bits_test(chunk_mask, i * WEFT_COLL_GRAIN / chunk_elems)) {
             weft_bits_set(mask, first + i);
         } else {
-            op->gaps[segment] = true;
+            op->segment[segment].gaps = true;
             c->counters.elements_missing +=
                 weft_min_u64(WEFT_COLL_GRAIN, total - i * WEFT_COLL_GRAIN);
         }
@@ -104,7 +107,11 @@ void weft_coll_arrived(struct weft_coll *c, struct op *op, uint32_t phase, uint3
     weft_bits_set(op_bits(op, phase, BITS_RECEIVED), op_bit(op, segment, index));
     if (phase == PHASE_2) {
         op->left2--;
-    } else if (--op->left1[segment] == 0) {
+        if (op_has_trees(op)) { /* its children get it */
+            op->segment[segment].ready = true;
+            c->dirty = true;
+        }
+    } else if (--op->segment[segment].left1 == 0) {
         weft_coll_segment_here(c, op, segment);
     }
 }

@@ -88,10 +88,11 @@ void weft_coll_reduce(struct op *op, uint32_t segment)
 {
     const struct shape *s = &op->shape;
     struct part part = weft_coll_part(s, s->me, segment);
-    uint64_t step = op->gaps[segment] ? WEFT_COLL_GRAIN : part.elems;
-    for (uint64_t at = 0; at < part.elems && !op->direct[segment]; at += step) {
+    const struct op_segment *g = &op->segment[segment];
+    uint64_t step = g->gaps ? WEFT_COLL_GRAIN : part.elems;
+    for (uint64_t at = 0; at < part.elems && !g->direct; at += step) {
         uint64_t elems = weft_min_u64(step, part.elems - at);
-        uint32_t sources = reduce_range(op, segment, at, elems, op->gaps[segment]);
+        uint32_t sources = reduce_range(op, segment, at, elems, g->gaps);
         op->done.contributors_min = (uint32_t)weft_min_u64(op->done.contributors_min, sources);
     }
     if (op->call.residual != NULL && s->slices != SLICES_WHOLE && part.elems > 0) {

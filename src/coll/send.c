@@ -21,14 +21,17 @@ enum {
     EVEN_BYTES_MIN = 16384, /* chunks from this length on are made equally long */
 };
 
-static const uint8_t *source_of(const struct op *op, uint32_t phase, uint32_t slice,
-                                struct part part)
+static const uint8_t *source_of(const struct op *op, uint32_t phase, uint32_t segment,
+                                uint32_t slice, struct part part)
 {
     const struct shape *s = &op->shape;
     const struct weft_coll_call *call = &op->call;
     const uint8_t *work = call->work;
     const uint8_t *in = call->residual != NULL ? (const uint8_t *)call->residual : call->in;
     uint64_t at = (weft_coll_slice_at(s, slice) + part.at) * s->elem_bytes;
+    if (phase == PHASE_1 && op_has_trees(op)) {
+        return (op->segment[segment].sums ? (const uint8_t *)call->out : in) + at;
+    }
     if (phase == PHASE_1) {
         bool small = s->reduces && s->slices == SLICES_WHOLE;
         return small ? work + op->work.copy + at : in + at;
@@ -127,16 +130,16 @@ static weft_status send_data(struct weft_coll *c, const struct outgoing *o, uint
 {
     struct op *op = o->op;
     const struct shape *s = &op->shape;
-    uint32_t slice = shape_slice(s, o->phase, s->me, index);
+    uint32_t slice = op_has_trees(op) ? 0 : shape_slice(s, o->phase, s->me, index);
     struct part part = weft_coll_part(s, slice, o->segment);
     struct weft_msg_send send = {
         .peer = peer,
-        .base = source_of(op, o->phase, slice, part),
+        .base = source_of(op, o->phase, o->segment, slice, part),
         .total = part.elems,
         .elem_bytes = (uint16_t)s->elem_bytes,
         .priority = o->priority,
-        /* Slices of a root are excluded, because their owners forward them. */
-        .together = o->phase == PHASE_2 || s->senders == PARTY_ALL,
+        /* Slices of a root and segments of trees are excluded, because others forward them. */
+        .together = !op_has_trees(op) && (o->phase == PHASE_2 || s->senders == PARTY_ALL),
         .tag = tag_of(o),
         .deadline_ns = WEFT_NEVER,
         .user = user_pack((struct user){.type = USER_OP,
@@ -184,7 +187,7 @@ static bool send_to(struct weft_coll *c, const struct outgoing *o, uint32_t inde
         return true; /* AGAIN; or PEER, whose event will follow */
     }
     weft_bits_set(sent, bit);
-    op->unsent[o->phase][o->segment]--;
+    op->segment[o->segment].unsent[o->phase]--;
     op->unsent_all--;
     op->unconfirmed++;
     c->receivers += r->inflight == 0;
@@ -205,6 +208,14 @@ static uint32_t segment_at(const struct op *op, uint32_t phase, uint32_t i)
     return (uint32_t)((first + i) % op->shape.segments);
 }
 
+/* Phase 1 of trees: a rank sends the sum of its children and itself. */
+static bool may_send(const struct op *op, uint32_t phase, uint32_t segment)
+{
+    const struct op_segment *s = &op->segment[segment];
+    bool has = phase == PHASE_2 ? s->ready : !op_has_trees(op) || s->left1 == 0;
+    return s->unsent[phase] > 0 && has;
+}
+
 static bool send_op(struct weft_coll *c, struct op *op, uint32_t age)
 {
     const struct shape *s = &op->shape;
@@ -214,7 +225,7 @@ static bool send_op(struct weft_coll *c, struct op *op, uint32_t age)
         o.priority = (uint8_t)weft_min_u64(priority, PRIORITY_LAST);
         for (uint32_t i = 0; i < s->segments; i++) {
             o.segment = segment_at(op, phase, i);
-            if (op->unsent[phase][o.segment] == 0 || (phase == PHASE_2 && !op->ready[o.segment])) {
+            if (!may_send(op, phase, o.segment)) {
                 continue;
             }
             for (uint32_t k = 1; k < s->n; k++) {

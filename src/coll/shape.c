@@ -2,6 +2,7 @@
 
 #include "base/bits.h"
 #include "coll/fold.h"
+#include "coll/internal.h"
 
 /* Upper bound of a buffer: more bytes than any host has. */
 static const uint64_t bytes_max = UINT64_C(1) << 47;
@@ -94,6 +95,13 @@ static uint64_t slice_elems_max(const struct shape *s)
     if (s->slices != SLICES_VECTOR) {
         return s->count;
     }
+    uint64_t most = 0;
+    for (uint32_t j = 0; s->plan != NULL && j < s->n; j++) {
+        most = weft_max_u64(most, weft_coll_slice_elems(s, j));
+    }
+    if (s->plan != NULL) {
+        return most;
+    }
     uint64_t grains = weft_div_ceil_u64(s->count, WEFT_COLL_GRAIN);
     return weft_min_u64(weft_div_ceil_u64(grains, s->n) * WEFT_COLL_GRAIN, s->count);
 }
@@ -112,6 +120,13 @@ static uint32_t segments_of(const struct weft_coll_config *config, uint64_t byte
     uint64_t halves = weft_max_u64(weft_div_ceil_u64(bytes, config->segment_bytes / 2), 1);
     uint64_t each = weft_max_u64(weft_div_ceil_u64(halves, WEFT_COLL_SEGMENTS_MAX), 2);
     return (uint32_t)weft_div_ceil_u64(halves, each);
+}
+
+/* The longest segment, in elements, whose message fits. */
+static uint64_t part_elems_limit(const struct weft_coll_config *config, const struct shape *s)
+{
+    return weft_min_u64((uint64_t)config->chunks_max * WEFT_COLL_CHUNK_MIN / s->elem_bytes,
+                        UINT32_MAX);
 }
 
 bool weft_coll_shape_make(const struct weft_coll_config *config, const struct weft_coll_call *call,
@@ -147,8 +162,7 @@ bool weft_coll_shape_make(const struct weft_coll_config *config, const struct we
     s.slices = slices_of(config, &s);
     uint64_t elems = slice_elems_max(&s);
     s.segments = segments_of(config, elems * s.elem_bytes);
-    uint64_t part_max = (uint64_t)config->chunks_max * WEFT_COLL_CHUNK_MIN / s.elem_bytes;
-    part_max = n > 1 ? weft_min_u64(part_max, UINT32_MAX) : UINT32_MAX;
+    uint64_t part_max = n > 1 ? part_elems_limit(config, &s) : UINT32_MAX;
     if (part_elems_max(elems, s.segments) > part_max) {
         return false;
     }
@@ -157,17 +171,103 @@ bool weft_coll_shape_make(const struct weft_coll_config *config, const struct we
     return true;
 }
 
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+static uint64_t grains_before(uint64_t grains, uint32_t position)
+{
+    return grains * position / WEFT_COLL_PLAN_WHOLE;
+}
+
+static bool plan_slices(const struct weft_coll_config *config, const struct weft_coll_plan *plan,
+                        struct shape *s)
+{
+    s->plan = plan;
+    uint64_t elems = slice_elems_max(s);
+    s->segments = segments_of(config, elems * s->elem_bytes);
+    s->part_grains =
+        weft_div_ceil_u64(weft_div_ceil_u64(elems, WEFT_COLL_GRAIN), s->segments);
+    return s->part_grains * WEFT_COLL_GRAIN <= part_elems_limit(config, s);
+}
+
+/* Segments have half of the length of a slice's: the sum of a segment arrives at the root after as
+ * many of them as its tree is deep. */
+static bool plan_trees(const struct weft_coll_config *config, const struct weft_coll_plan *plan,
+                       struct shape *s)
+{
+    uint64_t grains = weft_div_ceil_u64(s->count, WEFT_COLL_GRAIN), most = 0;
+    for (uint32_t p = 0; p < plan->parts; p++) {
+        most = weft_max_u64(most, grains_before(grains, plan->part[p + 1]) -
+                                      grains_before(grains, plan->part[p]));
+    }
+    uint64_t bytes = most * WEFT_COLL_GRAIN * s->elem_bytes;
+    uint64_t each = weft_max_u64(weft_div_ceil_u64(bytes, config->segment_bytes / 2), 1);
+    s->plan = plan;
+    s->slices = SLICES_TREES;
+    s->each = (uint32_t)weft_min_u64(each, WEFT_COLL_PLAN_SEGMENTS_MAX / plan->parts);
+    s->segments = s->each * plan->parts;
+    return weft_div_ceil_u64(most, s->each) * WEFT_COLL_GRAIN <= part_elems_limit(config, s);
+}
+
+void weft_coll_shape_plan(const struct weft_coll_config *config, const struct weft_coll_call *call,
+                          const struct weft_coll_plan *plan, struct shape *shape_p)
+{
+    struct shape s = *shape_p;
+    if (plan == NULL || s.kind != WEFT_COLL_ALL_REDUCE || s.slices != SLICES_VECTOR || s.n < 2) {
+        return;
+    }
+    bool narrow = call->type == WEFT_COLL_F16 || call->type == WEFT_COLL_BF16;
+    bool trees = plan->parts > 0 && call->bound_ppm == 0 && call->residual == NULL && !narrow &&
+                 s.count * s.elem_bytes >= plan->trees_bytes_min;
+    if (trees ? plan_trees(config, plan, &s) : plan_slices(config, plan, &s)) {
+        *shape_p = s;
+    }
+}
+
+static struct part tree_part(const struct shape *s, uint32_t segment)
+{
+    uint64_t grains = weft_div_ceil_u64(s->count, WEFT_COLL_GRAIN);
+    uint32_t p = segment / s->each, i = segment % s->each;
+    uint64_t from = grains_before(grains, s->plan->part[p]);
+    uint64_t part = grains_before(grains, s->plan->part[p + 1]) - from;
+    uint64_t at = weft_min_u64((from + part * i / s->each) * WEFT_COLL_GRAIN, s->count);
+    uint64_t end = weft_min_u64((from + part * (i + 1) / s->each) * WEFT_COLL_GRAIN, s->count);
+    return (struct part){.at = at, .elems = (uint32_t)(end - at)};
+}
+
+static bool sends(const struct shape *s, uint32_t phase, uint32_t i)
+{
+    uint32_t slice = shape_slice(s, phase, s->me, i);
+    return slice != WEFT_COLL_NONE && weft_coll_slice_elems(s, slice) > 0;
+}
+
+/* With a plan a rank may owe another one only a result, for which it needs that rank's contribution
+ * first. */
+bool weft_coll_shape_tells(const struct shape *s, uint32_t i)
+{
+    if (s->slices == SLICES_TREES) {
+        return false;
+    }
+    return sends(s, PHASE_1, i) || (s->plan == NULL && sends(s, PHASE_2, i));
+}
+
+/* ---- slices ---------------------------------------------------------------------------------- */
+
 uint64_t weft_coll_slice_at(const struct shape *s, uint32_t j)
 {
     switch (s->slices) {
     case SLICES_VECTOR: {
         uint64_t grains = weft_div_ceil_u64(s->count, WEFT_COLL_GRAIN);
+        if (s->plan != NULL) {
+            return weft_min_u64(grains_before(grains, s->plan->slice[j]) * WEFT_COLL_GRAIN,
+                                s->count);
+        }
         return weft_min_u64(grains * j / s->n * WEFT_COLL_GRAIN, s->count);
     }
     case SLICES_BLOCKS:
         return j * s->count;
     case SLICES_WHOLE:
     case SLICES_ROOT:
+    case SLICES_TREES:
         break;
     }
     return 0;
@@ -180,6 +280,7 @@ uint64_t weft_coll_slice_elems(const struct shape *s, uint32_t j)
         return weft_coll_slice_at(s, j + 1) - weft_coll_slice_at(s, j);
     case SLICES_BLOCKS:
     case SLICES_WHOLE:
+    case SLICES_TREES:
         break;
     case SLICES_ROOT:
         return j == s->root ? s->count : 0;
@@ -189,8 +290,16 @@ uint64_t weft_coll_slice_elems(const struct shape *s, uint32_t j)
 
 struct part weft_coll_part(const struct shape *s, uint32_t j, uint32_t segment)
 {
+    if (s->slices == SLICES_TREES) {
+        return tree_part(s, segment);
+    }
     uint64_t elems = weft_coll_slice_elems(s, j);
     uint64_t grains = weft_div_ceil_u64(elems, WEFT_COLL_GRAIN);
+    if (s->part_grains > 0) {
+        uint64_t from = weft_min_u64(s->part_grains * segment * WEFT_COLL_GRAIN, elems);
+        uint64_t to = weft_min_u64(from + s->part_grains * WEFT_COLL_GRAIN, elems);
+        return (struct part){.at = from, .elems = (uint32_t)(to - from)};
+    }
     uint64_t at = weft_min_u64(grains * segment / s->segments * WEFT_COLL_GRAIN, elems);
     uint64_t end = weft_min_u64(grains * (segment + 1) / s->segments * WEFT_COLL_GRAIN, elems);
     return (struct part){.at = at, .elems = (uint32_t)(end - at)};
@@ -206,8 +315,26 @@ uint64_t weft_coll_grain(const struct shape *s, uint32_t j, uint64_t at)
 static size_t take(struct work *w, size_t bytes)
 {
     size_t at = w->bytes;
-    w->bytes += (bytes + WEFT_COLL_ALIGN - 1) / WEFT_COLL_ALIGN * WEFT_COLL_ALIGN;
+    w->bytes += weft_coll_aligned(bytes);
     return at;
+}
+
+/* Bytes of the sums that a rank stages for its children. */
+static size_t staged_bytes(const struct shape *s)
+{
+    size_t bytes = 0;
+    for (uint32_t p = 0; p < s->segments / s->each; p++) {
+        const uint16_t *up = s->plan->up + (size_t)p * s->n;
+        uint32_t children = 0;
+        for (uint32_t r = 0; r < s->n; r++) {
+            children += up[r] == s->me && r != s->me;
+        }
+        for (uint32_t i = 0; i < s->each && children > 0; i++) {
+            size_t one = (size_t)tree_part(s, p * s->each + i).elems * s->elem_bytes;
+            bytes += children * weft_coll_aligned(one);
+        }
+    }
+    return bytes;
 }
 
 void weft_coll_work_make(const struct shape *s, bool lossy, struct work *work_p)
@@ -219,14 +346,19 @@ void weft_coll_work_make(const struct shape *s, bool lossy, struct work *work_p)
             w.bits[phase][i] = take(&w, words * sizeof(uint64_t));
         }
     }
+    bool trees = s->slices == SLICES_TREES;
+    w.segments = take(&w, trees ? s->segments * sizeof(struct op_segment) : 0);
     w.bits_bytes = w.bytes;
-    if (s->reduces) {
+    if (trees) {
+        w.stage_at = take(&w, s->segments * sizeof(uint64_t));
+        w.staging = take(&w, staged_bytes(s));
+    } else if (s->reduces) {
         uint64_t elems = weft_coll_slice_elems(s, s->me);
         size_t bytes = elems * s->elem_bytes;
         uint64_t grains = weft_div_ceil_u64(elems, WEFT_COLL_GRAIN);
         w.mask_words = lossy ? WEFT_BITS_WORDS(grains) : 0;
         w.masks = take(&w, s->n * w.mask_words * sizeof(uint64_t));
-        w.stage_bytes = (bytes + WEFT_COLL_ALIGN - 1) / WEFT_COLL_ALIGN * WEFT_COLL_ALIGN;
+        w.stage_bytes = weft_coll_aligned(bytes);
         w.staging = take(&w, (s->n - 1) * w.stage_bytes);
         bool elsewhere = s->kind == WEFT_COLL_REDUCE && s->me != s->root;
         w.result = take(&w, elsewhere ? bytes : 0);
