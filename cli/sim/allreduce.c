@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+static const char *const plans[] = {"none", "auto", "slices", "trees", NULL};
 static const char *const boxes[] = {"none", "switch", "host", NULL};
 
 /* What differs with a box: its ideal beside that of the ranks' own operation, and why packets were
@@ -36,6 +37,26 @@ static void print_coll(const struct weft_allreduce_result *r)
            weft_cli_percent(r->overhead_ppm));
 }
 
+static void print_plan(const struct weft_allreduce_config *config,
+                       const struct weft_allreduce_result *r)
+{
+    if (config->plan == WEFT_ALLREDUCE_NO_PLAN) {
+        return;
+    }
+    printf("plan: ");
+    if (r->plan_trees) {
+        printf("trees, %" PRIu32 " parts, depth %" PRIu32, r->plan_parts, r->plan_depth);
+    } else {
+        printf("slices, %" PRIu32 " ranks own one", r->plan_owners);
+    }
+    printf("; predicted: equal slices %.3f ms, slices %.3f", weft_cli_ms(r->equal_ns),
+           weft_cli_ms(r->slices_ns));
+    if (r->trees_ns != WEFT_NEVER && r->trees_ns != 0) {
+        printf(", trees %.3f", weft_cli_ms(r->trees_ns));
+    }
+    printf("\n");
+}
+
 static void print_text(const struct weft_allreduce_config *config,
                        const struct weft_allreduce_result *r)
 {
@@ -53,6 +74,7 @@ static void print_text(const struct weft_allreduce_config *config,
     } else {
         printf("; phase 1 %.3f\n", weft_cli_ms(r->phase1_ns_mean));
         print_coll(r);
+        print_plan(config, r);
     }
     printf("switch: %" PRIu64 " packets dropped, %" PRIu64 " marked, queue up to %" PRIu64
            " bytes; lost behind it %" PRIu64 "\n",
@@ -77,6 +99,8 @@ static cJSON *json_of(const struct weft_allreduce_config *config,
     cJSON_AddBoolToObject(o, "ok", r->ok);
     cJSON_AddBoolToObject(o, "feedback", config->feedback);
     cJSON_AddBoolToObject(o, "barrier", config->barrier);
+    cJSON_AddStringToObject(o, "plan", plans[config->plan]);
+    cJSON_AddBoolToObject(o, "plan_trees", r->plan_trees);
     cJSON_AddStringToObject(o, "box", boxes[config->box]);
     cJSON_AddBoolToObject(o, "box_block_float", config->box_block_float);
     const struct {
@@ -89,6 +113,17 @@ static cJSON *json_of(const struct weft_allreduce_config *config,
         {"rate_bps", config->rate_bps},
         {"rtt_ns", config->rtt_ns},
         {"host_delay_ns", config->host_delay_ns},
+        {"host_ranks", config->host_ranks},
+        {"slow_links", config->slow_links},
+        {"slow_rate_bps", config->slow_rate_bps},
+        {"late_ranks", config->late_ranks},
+        {"late_ns", config->late_ns},
+        {"plan_parts", r->plan_parts},
+        {"plan_depth", r->plan_depth},
+        {"plan_owners", r->plan_owners},
+        {"predicted_equal_ns", r->equal_ns},
+        {"predicted_slices_ns", r->slices_ns},
+        {"predicted_trees_ns", r->trees_ns == WEFT_NEVER ? 0 : r->trees_ns},
         {"buffer_bytes", config->buffer_bytes},
         {"ecn_bytes", config->ecn_bytes},
         {"loss_ppm", config->loss_ppm},
@@ -158,6 +193,8 @@ int weft_cli_sim_allreduce(int argc, char **argv)
     uint64_t host_us = 0;
     uint64_t buffer_kb = 64;
     uint64_t ecn_kb = 0;
+    uint64_t slow_mbps = 100;
+    uint64_t late_us = 1000;
     bool json = false;
     struct weft_sim_tap tap = {0};
     weft_allreduce_config_default(&config);
@@ -189,6 +226,19 @@ int weft_cli_sim_allreduce(int argc, char **argv)
          "as a benchmark of processes does: a rank begins after a barrier, and a\n"
          "round lasts as long as the slowest rank needs from its own begin",
          WEFT_OPTION_FLAG, .value = &config.barrier},
+        {"plan", "FORM",
+         "how the vector is divided: none = into equal slices; slices = by the rates of\n"
+         "links and the lateness of ranks; trees = parts that are summed along trees;\n"
+         "auto = slices or trees, whichever is predicted to be faster",
+         WEFT_OPTION_CHOICE, &config.plan, .choices = plans},
+        {"host-ranks", "N", "ranks of a host, which share its link", WEFT_OPTION_U32,
+         &config.host_ranks, .min = 1, .max = WEFT_ALLREDUCE_RANKS_MAX},
+        {"slow-links", "N", "number of links with the rate of --slow-mbps, the last ones",
+         WEFT_OPTION_U32, &config.slow_links, .max = WEFT_ALLREDUCE_RANKS_MAX},
+        {"slow-mbps", "N", "their rate", WEFT_OPTION_U64, &slow_mbps, .min = 1, .max = 1000000},
+        {"late-ranks", "N", "number of ranks that begin each round later, the last ones",
+         WEFT_OPTION_U32, &config.late_ranks, .max = WEFT_ALLREDUCE_RANKS_MAX},
+        {"late-us", "N", "by so much", WEFT_OPTION_U64, &late_us, .max = 1000000},
         {"segment-bytes", "N",
          "size of the segments of a slice, or more if a slice would have more than\n"
          "16 of them",
@@ -232,10 +282,12 @@ int weft_cli_sim_allreduce(int argc, char **argv)
             "same time, + half a base round trip. With --box host: wire time of one vector per\n"
             "rank on the link of the box, + a base round trip. Every round is checked: equal bits\n"
             "at all ranks, and correct sums. Exit status 1 if a check fails or a round does not\n"
-            "complete.",
+            "complete. If links or ranks differ, ideal is the time of the best plan instead\n"
+            "(docs/COLLECTIVES.md, \"Plans\").",
         .example = "  weft sim allreduce --ranks 8 --bytes 4000000\n"
                    "  weft sim allreduce --ranks 16 --loss 0.01 --bound 0.1 --feedback\n"
-                   "  weft sim allreduce --ranks 8 --loss 0.01 --box switch",
+                   "  weft sim allreduce --ranks 8 --loss 0.01 --box switch\n"
+                   "  weft sim allreduce --ranks 16 --host-ranks 4 --plan auto",
         .options = options,
     };
     int status = weft_options_parse(&command, argc, argv);
@@ -247,6 +299,8 @@ int weft_cli_sim_allreduce(int argc, char **argv)
     config.host_delay_ns = host_us * WEFT_NS_PER_US;
     config.buffer_bytes = buffer_kb * 1000;
     config.ecn_bytes = ecn_kb * 1000;
+    config.slow_rate_bps = slow_mbps * UINT64_C(1000000);
+    config.late_ns = late_us * WEFT_NS_PER_US;
     const char *wrong = weft_allreduce_config_check(&config);
     if (config.box != WEFT_ALLREDUCE_NO_BOX && (tap.trace != NULL || tap.pcap != NULL)) {
         wrong = "--trace and --pcap are not possible with --box";

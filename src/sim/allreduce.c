@@ -4,6 +4,7 @@
 #include "base/prng.h"
 #include "core/cc.h"
 #include "sim/allreduce_box.h"
+#include "sim/allreduce_plan.h"
 #include "sim/round_times.h"
 #include "sim/wire_time.h"
 
@@ -16,6 +17,7 @@
 static const uint64_t round_ns_max = 60 * WEFT_NS_PER_S;
 static const uint64_t check_interval_ns = WEFT_NS_PER_MS;
 static const uint64_t deep_bytes = UINT64_C(1) << 40;
+static const uint64_t local_ns = 10 * WEFT_NS_PER_US; /* from rank to rank of a host */
 
 /* PACKET_HEADERS: of a packet after the first of its message. */
 enum { SOCKET_PACKETS = 65536, OPS_MAX = 16, PACKET_HEADERS = 78, EPOCH = 1 };
@@ -43,6 +45,9 @@ struct allreduce {
     struct weft_world *world;
     struct host *host;
     uint64_t elems;
+    struct weft_collective_plan made;
+    struct weft_coll_plan plan;
+    void *plan_memory; /* NULL = no plan */
     double *kept; /* (elems,): sum of all ranks' residuals before the round */
     uint32_t ups;
     uint32_t round;
@@ -68,6 +73,7 @@ void weft_allreduce_config_default(struct weft_allreduce_config *config_p)
         .rtt_ns = 50 * WEFT_NS_PER_US,
         .buffer_bytes = 64000,
         .rounds = 10,
+        .host_ranks = 1,
         .seed = 1,
         .box_slots = 32,
     };
@@ -108,6 +114,10 @@ const char *weft_allreduce_config_check(const struct weft_allreduce_config *conf
     if (config->rounds < 1 || config->rounds > WEFT_ALLREDUCE_ROUNDS_MAX) {
         return "1 to 10,000 rounds";
     }
+    const char *wrong = weft_allreduce_plan_check(config);
+    if (wrong != NULL) {
+        return wrong;
+    }
     if (config->box != WEFT_ALLREDUCE_NO_BOX) {
         return weft_allreduce_box_check(config);
     }
@@ -134,8 +144,21 @@ static uint64_t link_bytes(const struct weft_allreduce_config *config)
     return 2 * (config->ranks - 1) * (slice + packets * PACKET_HEADERS);
 }
 
+static uint64_t mixed_ideal_ns(const struct weft_allreduce_config *config)
+{
+    uint64_t packets =
+        weft_div_ceil_u64(config->bytes, weft_sim_chunk_elems() * (uint64_t)WEFT_SIM_ELEM_BYTES);
+    struct weft_collective_plan plan;
+    free(weft_allreduce_plan_new(config, WEFT_COLLECTIVE_AUTO,
+                                 config->bytes + packets * PACKET_HEADERS, 0, &plan));
+    return weft_min_u64(plan.slices_ns, plan.trees_ns) + 2 * config->rtt_ns;
+}
+
 uint64_t weft_allreduce_ideal_without_box_ns(const struct weft_allreduce_config *config)
 {
+    if (weft_allreduce_is_mixed(config)) {
+        return mixed_ideal_ns(config);
+    }
     return weft_sim_wire_ns(link_bytes(config), config->rate_bps) + 2 * config->rtt_ns;
 }
 
@@ -280,7 +303,7 @@ static void go(struct allreduce *s, uint64_t now_ns)
     s->running = true;
     round_begin(s, now_ns);
     for (uint32_t i = 0; i < s->config.ranks; i++) {
-        weft_world_wake(s->world, i, now_ns);
+        weft_world_wake(s->world, i, now_ns + weft_allreduce_late_ns(&s->config, i));
     }
 }
 
@@ -375,15 +398,20 @@ static void on_event(void *self, uint32_t host, const struct weft_msg_event *eve
 static void make_endpoint(struct allreduce *s, uint32_t host)
 {
     struct weft_net *net = weft_world_net(s->world);
+    uint32_t port = weft_allreduce_port(&s->config, host);
     struct weft_net_link_config link = {
-        .rate_bps = s->config.rate_bps,
+        .rate_bps = weft_allreduce_rate_bps(&s->config, host),
         .delay_ns = s->config.rtt_ns / 4,
         .buffer_bytes = deep_bytes,
     };
-    weft_net_link_set(net, host, WEFT_NET_UP, &link);
-    link.buffer_bytes = s->config.buffer_bytes;
-    link.ecn_mark_bytes = s->config.ecn_bytes;
-    weft_net_link_set(net, host, WEFT_NET_DOWN, &link);
+    if (port == host) {
+        weft_net_link_set(net, host, WEFT_NET_UP, &link);
+        link.buffer_bytes = s->config.buffer_bytes;
+        link.ecn_mark_bytes = s->config.ecn_bytes;
+        weft_net_link_set(net, host, WEFT_NET_DOWN, &link);
+    } else {
+        weft_net_share(net, host, port);
+    }
     struct weft_world_host_config config = {
         .progress_delay_ns = s->config.host_delay_ns,
         .socket_packets = SOCKET_PACKETS,
@@ -429,6 +457,10 @@ static void make_rank(struct allreduce *s, uint32_t rank)
     weft_status status =
         weft_coll_new(&config, weft_ep_msgr(weft_world_ep(s->world, rank)), &h->coll);
     WEFT_ASSERT(status == WEFT_OK);
+    if (s->plan_memory != NULL) {
+        status = weft_coll_plan_set(h->coll, 0, &s->plan);
+        WEFT_ASSERT(status == WEFT_OK);
+    }
     h->in = get(s->elems * sizeof(float));
     h->out = get(s->elems * sizeof(float));
     h->residual = get(s->elems * sizeof(float));
@@ -465,6 +497,31 @@ static void connect_all(struct allreduce *s)
     }
 }
 
+static void make_plan(struct allreduce *s)
+{
+    static const enum weft_collective_form forms[] = {
+        [WEFT_ALLREDUCE_PLAN_AUTO] = WEFT_COLLECTIVE_AUTO,
+        [WEFT_ALLREDUCE_PLAN_SLICES] = WEFT_COLLECTIVE_SLICES,
+        [WEFT_ALLREDUCE_PLAN_TREES] = WEFT_COLLECTIVE_TREES,
+    };
+    if (s->config.plan == WEFT_ALLREDUCE_NO_PLAN) {
+        return;
+    }
+    s->plan_memory =
+        weft_allreduce_plan_new(&s->config, forms[s->config.plan],
+                                s->config.bytes / s->config.ops, s->config.rtt_ns / 2, &s->made);
+    s->plan = (struct weft_coll_plan){
+        .ranks = s->made.ranks,
+        .parts = s->made.parts,
+        .trees_bytes_min = WEFT_COLL_PLAN_TREES_BYTES_MIN,
+        .slice = s->made.slice,
+        .part = s->made.part,
+        .up = s->made.up,
+        .down = s->made.down,
+        .row = s->made.row,
+    };
+}
+
 static struct allreduce *allreduce_new(const struct weft_allreduce_config *config)
 {
     struct allreduce *s = get(sizeof(*s));
@@ -482,6 +539,8 @@ static struct allreduce *allreduce_new(const struct weft_allreduce_config *confi
     world.tap = config->tap != NULL ? *config->tap : world.tap;
     s->world = weft_world_new(&world);
     weft_net_overhead_set(weft_world_net(s->world), WEFT_NET_OVERHEAD_BYTES + WEFT_TAG_BYTES);
+    weft_net_local_set(weft_world_net(s->world), local_ns);
+    make_plan(s);
     for (uint32_t i = 0; i < config->ranks; i++) {
         make_endpoint(s, i);
         make_rank(s, i);
@@ -508,6 +567,7 @@ static void allreduce_free(struct allreduce *s)
     free(s->host);
     free(s->kept);
     free(s->times_ns);
+    free(s->plan_memory);
     free(s);
 }
 
@@ -549,7 +609,7 @@ static void run(struct allreduce *s)
 {
     run_until(s, all_up, "all ranks have connected");
     struct weft_net_faults faults = {.loss_ppm = s->config.loss_ppm};
-    for (uint32_t i = 0; i < s->config.ranks; i++) {
+    for (uint32_t i = 0; i < s->config.ranks; i += s->config.host_ranks) {
         weft_net_faults_set(weft_world_net(s->world), i, WEFT_NET_DOWN, &faults);
     }
     go(s, weft_world_now_ns(s->world));
@@ -583,9 +643,10 @@ static void result_counters(const struct allreduce *s, struct weft_allreduce_res
         const struct weft_net_link_counters *down =
             weft_net_link_counters(weft_world_net(s->world), i, WEFT_NET_DOWN);
         const struct weft_ep_counters *c = weft_ep_counters(weft_world_ep(s->world, i));
-        r->dropped_full += down->dropped_full;
-        r->dropped_wire += down->dropped_loss;
-        r->marked += down->marked;
+        bool owns = weft_allreduce_port(&s->config, i) == i;
+        r->dropped_full += owns ? down->dropped_full : 0;
+        r->dropped_wire += owns ? down->dropped_loss : 0;
+        r->marked += owns ? down->marked : 0;
         r->queue_bytes_max = weft_max_u64(r->queue_bytes_max, down->queued_bytes_max);
         r->early_messages += weft_coll_counters(s->host[i].coll)->early_messages;
         r->probes += c->probes;
@@ -598,6 +659,23 @@ static void result_counters(const struct allreduce *s, struct weft_allreduce_res
     r->retransmitted_ppm = sent == 0 ? 0 : (uint32_t)(again * WEFT_PPM / sent);
     uint64_t ideal = link_bytes(&s->config) * s->config.ranks * weft_max_u64(r->rounds, 1);
     r->overhead_ppm = bytes > ideal ? (uint32_t)((bytes - ideal) * WEFT_PPM / ideal) : 0;
+}
+
+static void result_plan(const struct allreduce *s, struct weft_allreduce_result *r)
+{
+    const struct weft_collective_plan *plan = &s->made;
+    if (s->plan_memory == NULL) {
+        return;
+    }
+    r->plan_trees = plan->parts > 0;
+    r->plan_parts = plan->parts;
+    r->plan_depth = plan->depth;
+    for (uint32_t i = 0; i < plan->ranks; i++) {
+        r->plan_owners += plan->slice[i + 1] > plan->slice[i];
+    }
+    r->equal_ns = plan->equal_ns;
+    r->slices_ns = plan->slices_ns;
+    r->trees_ns = plan->trees_ns;
 }
 
 void weft_allreduce_run(const struct weft_allreduce_config *config,
@@ -620,6 +698,7 @@ void weft_allreduce_run(const struct weft_allreduce_config *config,
         .trace_hash = weft_world_hash(s->world),
     };
     snprintf(result_p->failure, sizeof(result_p->failure), "%s", weft_world_wrong(s->world));
+    result_plan(s, result_p);
     result_times(s, result_p);
     result_counters(s, result_p);
     allreduce_free(s);

@@ -13,6 +13,9 @@
  * ideal = 2 (n - 1) (s + 78 ceil(s / 1408)) x 8 / rate + 2 RTT with s = ceil(bytes / n): each link
  * carries n - 1 slices in each of the two phases, in packets of 1,408 bytes with short headers.
  *
+ * If links or ranks differ (host_ranks, slow_links, late_ranks), ideal is instead the least time of
+ * sched/collective.h for the best form, with the same headers, + 2 RTT.
+ *
  * With a box (docs/AGGREGATION.md, "Members of dense rounds"), coll is not used: each rank is a
  * member (agg/dense_member.h) of a box in memory (agg/box.h), which is in the switch, or a host of
  * its own behind a link like theirs. What the switch's box receives passes only the sender's
@@ -36,6 +39,14 @@
 
 enum { WEFT_ALLREDUCE_RANKS_MAX = 128, WEFT_ALLREDUCE_ROUNDS_MAX = 10000 };
 
+/* How coll divides the vector: into equal slices, or by a plan (sched/collective.h). */
+enum weft_allreduce_plan {
+    WEFT_ALLREDUCE_NO_PLAN,
+    WEFT_ALLREDUCE_PLAN_AUTO,
+    WEFT_ALLREDUCE_PLAN_SLICES,
+    WEFT_ALLREDUCE_PLAN_TREES,
+};
+
 enum weft_allreduce_box {
     WEFT_ALLREDUCE_NO_BOX,
     WEFT_ALLREDUCE_BOX_SWITCH,
@@ -55,6 +66,13 @@ struct weft_allreduce_config {
     uint32_t loss_ppm;
     uint32_t bound_ppm;
     bool feedback;
+    enum weft_allreduce_plan plan;
+    uint32_t host_ranks;    /* ranks of a host, which share its link; packets between them do not
+                             * use it. 1: each rank has a link */
+    uint32_t slow_links;    /* so many links, the last ones, have the next rate */
+    uint64_t slow_rate_bps;
+    uint32_t late_ranks; /* so many ranks, the last ones, begin each round later by the next time */
+    uint64_t late_ns;
     bool barrier; /* as in a benchmark of processes, see above; not with a box */
     uint32_t segment_bytes; /* coll's; not used with a box. Also the next field */
     uint32_t receivers_max;
@@ -74,6 +92,13 @@ struct weft_allreduce_result {
     uint32_t rounds;
     uint64_t ideal_ns;
     uint64_t ideal_without_box_ns; /* the same without a box */
+    bool plan_trees;      /* the plan has trees; also the following */
+    uint32_t plan_parts;
+    uint32_t plan_depth;
+    uint32_t plan_owners; /* ranks that own a slice */
+    uint64_t equal_ns;    /* predictions of the planner, for values without headers */
+    uint64_t slices_ns;
+    uint64_t trees_ns;
     uint64_t p50_ns; /* nearest-rank percentiles */
     uint64_t p99_ns;
     uint64_t max_ns;

@@ -122,6 +122,10 @@ void weft_net_faults_set(struct weft_net *net, uint32_t host, enum weft_net_dir 
  * links. Call before the first packet. */
 void weft_net_share(struct weft_net *net, uint32_t host, uint32_t other);
 
+/* Packets between hosts that share links bypass these: they arrive delay_ns after they were sent,
+ * and are not lost. 0 (initially): they pass both links. Call before the first packet. */
+void weft_net_local_set(struct weft_net *net, uint64_t delay_ns);
+
 /* Set the bytes that each packet occupies on a link in addition to its length; initially
  * WEFT_NET_OVERHEAD_BYTES. Call before the first packet. */
 void weft_net_overhead_set(struct weft_net *net, uint32_t overhead_bytes);

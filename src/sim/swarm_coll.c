@@ -215,6 +215,9 @@ void weft_swarm_coll_draw(struct swarm_coll *s, uint64_t seed)
     config_draw(s, &prng);
     end_draw(s, &prng);
     order_draw(s, &prng);
+    struct weft_prng plans; /* its own, so that plans do not change what else a seed draws */
+    weft_prng_split(&plans, seed, UINT64_C(0x706c616e73));
+    weft_swarm_coll_plans_draw(s, &plans);
     s->plan.limit_ns = s->plan.heal_ns + 60 * WEFT_NS_PER_S;
 }
 
@@ -337,6 +340,7 @@ static void describe(const struct swarm_coll *s, char *text, size_t bytes)
                          op->group == 1 ? ", group 1" : "");
     }
     used += snprintf(text + used, bytes - (size_t)used, "\n");
+    used += (int)weft_swarm_coll_plans_describe(s, text + used, bytes - (size_t)used);
     weft_plan_describe(&s->plan, text + used, bytes - (size_t)used);
 }
 

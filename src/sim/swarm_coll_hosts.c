@@ -93,7 +93,8 @@ static bool begin(struct swarm_coll *s, uint32_t r, uint32_t o, uint64_t now_ns)
         call.kind = sends ? WEFT_COLL_SEND : WEFT_COLL_RECV;
         call.peer = sends ? op->receiver : op->root;
     }
-    if (s->end == COLL_END_MISMATCH && r == s->culprit && o == s->end_op) {
+    if (s->end == COLL_END_MISMATCH && r == s->culprit && o == s->end_op &&
+        !s->made[op->group].differs) {
         call.count += 33;
     }
     size_t bytes = weft_coll_work_bytes(rank->coll, &call);
@@ -270,6 +271,10 @@ static void make_host(struct swarm_coll *s, uint32_t r)
         uint32_t group;
         status = weft_coll_group(s->rank[r].coll, s->member[1], s->members[1], &group);
         WEFT_ASSERT(status == WEFT_OK && group == 1);
+    }
+    for (uint32_t g = 0; g < s->groups; g++) {
+        status = weft_coll_plan_set(s->rank[r].coll, g, weft_swarm_coll_plan(s, g, r));
+        WEFT_ASSERT(status == WEFT_OK);
     }
 }
 

@@ -9,7 +9,13 @@
 #include "sim/world.h"
 #include "wire/packet.h"
 
-enum { COLL_RANKS_MAX = 8, COLL_OPS_MAX = 12, COLL_GROUPS_MAX = 2, COLL_EPOCH = 3 };
+enum {
+    COLL_RANKS_MAX = 8,
+    COLL_OPS_MAX = 12,
+    COLL_GROUPS_MAX = 2,
+    COLL_EPOCH = 3,
+    COLL_PARTS_MAX = 6, /* of a plan */
+};
 
 /* How the job ends. */
 enum coll_end {
@@ -33,6 +39,18 @@ struct coll_op {
     uint32_t bound_ppm;
     bool feedback;
     bool in_place;
+};
+
+/* A plan of a group, as coll/plan.h describes it. */
+struct coll_plan {
+    bool is_set;
+    bool differs; /* at the culprit, which ends the job */
+    struct weft_coll_plan plan;
+    uint32_t slice[COLL_RANKS_MAX + 1];
+    uint32_t part[COLL_PARTS_MAX + 1];
+    uint16_t up[COLL_PARTS_MAX * COLL_RANKS_MAX];
+    uint16_t down[COLL_PARTS_MAX * COLL_RANKS_MAX];
+    uint16_t row[COLL_PARTS_MAX * COLL_RANKS_MAX];
 };
 
 struct coll_rank {
@@ -64,6 +82,8 @@ struct swarm_coll {
     uint32_t groups;
     uint32_t members[COLL_GROUPS_MAX];                /* of each group */
     uint32_t member[COLL_GROUPS_MAX][COLL_RANKS_MAX]; /* their ranks, in order */
+    struct coll_plan made[COLL_GROUPS_MAX];
+    struct weft_coll_plan other; /* the culprit's, if they differ */
     uint32_t ops;
     struct coll_op op[COLL_OPS_MAX];
     struct weft_coll_config config;
@@ -131,6 +151,15 @@ void weft_swarm_coll_draw(struct swarm_coll *s, uint64_t seed);
 
 /* Whether all ranks are connected to each other, as seen by both ends. */
 bool weft_swarm_coll_all_up(const struct swarm_coll *s);
+
+/* ---- swarm_coll_plan.c ----------------------------------------------------------------------- */
+
+/* After the end of the job was drawn. */
+void weft_swarm_coll_plans_draw(struct swarm_coll *s, struct weft_prng *prng);
+/* The plan of a group at a rank; NULL = none. */
+const struct weft_coll_plan *weft_swarm_coll_plan(const struct swarm_coll *s, uint32_t group,
+                                                  uint32_t rank);
+uint32_t weft_swarm_coll_plans_describe(const struct swarm_coll *s, char *text, size_t bytes);
 
 /* ---- swarm_coll_hosts.c ---------------------------------------------------------------------- */
 

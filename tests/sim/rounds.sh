@@ -46,6 +46,15 @@ rounds 1.03 allreduce --ranks 8 --bytes 262144 --rounds 5 --box switch --block-f
 tap_like "and --block-float is reported" "$(cat "$tap_tmp/run.out")" '"box_block_float": *true'
 rounds 1.15 allreduce --ranks 8 --bytes 4000000 --rounds 10 --loss 0.05
 rounds 1.16 allreduce --ranks 64 --bytes 4000000 --rounds 3
+# Plans; without them these are 1.80, 1.82, 1.35, 4.4 and 9.2 times the time of the best plan.
+for loss in 0 0.01; do
+    rounds 1.25 allreduce --slow-links 1 --plan auto --rounds 5 --loss $loss
+    rounds 1.20 allreduce --slow-links 3 --plan auto --rounds 5 --loss $loss
+    rounds 1.24 allreduce --late-ranks 1 --late-us 40000 --plan auto --rounds 5 --loss $loss
+    rounds 1.40 allreduce --ranks 16 --host-ranks 4 --plan auto --rounds 5 --loss $loss
+    rounds 1.42 allreduce --ranks 16 --host-ranks 4 --slow-links 1 --plan auto --rounds 5 --loss $loss
+done
+tap_like "the plan is reported" "$(cat "$tap_tmp/run.out")" '"plan_trees": *true'
 rounds 1.005 exchange --pattern outcast --hosts 8 --bytes 500000 --rounds 10
 rounds 1.005 exchange --pattern outcast --hosts 63 --bytes 250000 --cc delay --rounds 5
 rounds 1.015 exchange --pattern shuffle --hosts 8 --bytes 500000 --rounds 10

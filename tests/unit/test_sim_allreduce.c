@@ -126,6 +126,65 @@ static void short_vectors_are_near_the_ideal(void **state)
     }
 }
 
+/* Hosts with several ranks, slow links and late ranks: equal bits and exact sums in every form, and
+ * a plan is faster than equal slices where the planner predicts it. */
+static void plans_are_faster_where_links_differ(void **state)
+{
+    (void)state;
+    const struct {
+        uint32_t ranks, host_ranks, slow_links, late_ranks, loss_ppm;
+        enum weft_allreduce_plan plan;
+        bool trees;
+        uint32_t ratio_max; /* to equal slices, in thousandths */
+    } rows[] = {
+        {8, 1, 1, 0, 0, WEFT_ALLREDUCE_PLAN_AUTO, false, 760},
+        {8, 1, 1, 0, 10000, WEFT_ALLREDUCE_PLAN_AUTO, false, 760},
+        {8, 1, 0, 1, 0, WEFT_ALLREDUCE_PLAN_AUTO, false, 950},
+        {16, 4, 0, 0, 0, WEFT_ALLREDUCE_PLAN_AUTO, true, 400},
+        {16, 4, 0, 0, 10000, WEFT_ALLREDUCE_PLAN_AUTO, true, 400},
+        {16, 4, 1, 0, 0, WEFT_ALLREDUCE_PLAN_AUTO, true, 250},
+        {6, 4, 0, 0, 0, WEFT_ALLREDUCE_PLAN_AUTO, true, 500},
+        {5, 1, 0, 0, 0, WEFT_ALLREDUCE_PLAN_TREES, true, 1400},
+        {5, 1, 0, 0, 50000, WEFT_ALLREDUCE_PLAN_TREES, true, 1400},
+        {2, 1, 0, 0, 0, WEFT_ALLREDUCE_PLAN_TREES, true, 1100},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct weft_allreduce_config config = config_of(rows[i].ranks, 2000000);
+        config.host_ranks = rows[i].host_ranks;
+        config.slow_links = rows[i].slow_links;
+        config.slow_rate_bps = 100000000;
+        config.late_ranks = rows[i].late_ranks;
+        config.late_ns = 20 * WEFT_NS_PER_MS;
+        config.loss_ppm = rows[i].loss_ppm;
+        struct weft_allreduce_result equal = run(&config);
+        config.plan = rows[i].plan;
+        struct weft_allreduce_result planned = run(&config);
+        assert_int_equal(planned.plan_trees, rows[i].trees);
+        uint64_t ratio = planned.mean_ns * 1000 / equal.mean_ns;
+        if (ratio > rows[i].ratio_max) {
+            fail_msg("row %zu: %u thousandths of the time without a plan", i, (unsigned)ratio);
+        }
+    }
+}
+
+/* With a bound the slices of the plan are used, and what is missing is told and fed back. */
+static void a_plan_with_a_bound_ends_with_the_right_sums(void **state)
+{
+    (void)state;
+    for (uint32_t feedback = 0; feedback < 2; feedback++) {
+        struct weft_allreduce_config config = config_of(6, 600000);
+        config.plan = WEFT_ALLREDUCE_PLAN_TREES;
+        config.host_ranks = 2;
+        config.slow_links = 1;
+        config.slow_rate_bps = 200000000;
+        config.ops = 2;
+        config.loss_ppm = 50000;
+        config.bound_ppm = 100000;
+        config.feedback = feedback != 0;
+        assert_true(run(&config).delivered_ppm < 1000000);
+    }
+}
+
 static void what_makes_no_sense_is_refused(void **state)
 {
     (void)state;
@@ -153,6 +212,20 @@ static void what_makes_no_sense_is_refused(void **state)
     REFUSED(segment_bytes, 100);
     REFUSED(rounds, 0);
     REFUSED(cc_name, "none");
+    REFUSED(host_ranks, 0);
+    REFUSED(host_ranks, 9);
+    REFUSED(slow_links, 9);
+    REFUSED(slow_links, 1); /* without a rate */
+    REFUSED(late_ranks, 9);
+    REFUSED(late_ns, UINT64_C(1000000001));
+    config.late_ranks = 1;
+    config.late_ns = 1;
+    assert_null(weft_allreduce_config_check(&config));
+    config.barrier = true;
+    assert_non_null(weft_allreduce_config_check(&config));
+    config.barrier = false;
+    config.box = WEFT_ALLREDUCE_BOX_SWITCH;
+    assert_non_null(weft_allreduce_config_check(&config));
 }
 
 int main(void)
@@ -164,6 +237,8 @@ int main(void)
         cmocka_unit_test(the_same_seed_is_the_same_run),
         cmocka_unit_test(the_time_is_near_the_ideal),
         cmocka_unit_test(short_vectors_are_near_the_ideal),
+        cmocka_unit_test(plans_are_faster_where_links_differ),
+        cmocka_unit_test(a_plan_with_a_bound_ends_with_the_right_sums),
         cmocka_unit_test(what_makes_no_sense_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -78,6 +78,31 @@ static void a_packet_takes_its_serialization_and_delay_twice(void **state)
     weft_net_free(net);
 }
 
+/* Hosts 0 and 1 share links: to each other they send past these, to host 2 over them. */
+static void packets_within_a_machine_bypass_its_links(void **state)
+{
+    (void)state;
+    struct weft_net *net = net_of(3, 1);
+    struct weft_net_faults all = {.loss_ppm = 1000000};
+    weft_net_share(net, 1, 0);
+    weft_net_local_set(net, 700);
+    weft_net_faults_set(net, 0, WEFT_NET_DOWN, &all);
+    send(net, 1, 2, WEFT_ECN_NOT);
+    send(net, 0, 1, WEFT_ECN_NOT);
+    send(net, 1, 0, WEFT_ECN_NOT);
+    for (uint32_t i = 0; i < 3; i++) {
+        struct weft_net_event event = next(net);
+        assert_int_equal(event.type, WEFT_NET_PACKET);
+        assert_int_equal(event.host, i == 0 ? 1 : i == 1 ? 0 : 2);
+        assert_int_equal(event.packet->at_ns, i < 2 ? 700 : 26000);
+        weft_net_packet_free(event.packet);
+    }
+    assert_int_equal(next(net).type, WEFT_NET_NONE);
+    assert_int_equal(weft_net_link_counters(net, 0, WEFT_NET_UP)->in, 1);
+    assert_int_equal(weft_net_link_counters(net, 0, WEFT_NET_DOWN)->delivered, 2);
+    weft_net_free(net);
+}
+
 static void packets_queue_behind_each_other_at_the_slower_link(void **state)
 {
     (void)state;
@@ -347,6 +372,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_packet_takes_its_serialization_and_delay_twice),
+        cmocka_unit_test(packets_within_a_machine_bypass_its_links),
         cmocka_unit_test(packets_queue_behind_each_other_at_the_slower_link),
         cmocka_unit_test(serialization_rounds_up),
         cmocka_unit_test(a_full_buffer_drops_the_tail),
