@@ -30,6 +30,10 @@
  * weft_comm_error names the rank and the reason. To recover, close the communicator at all ranks
  * and open a new one.
  *
+ * Plans. By default the ranks divide a vector equally. If their links differ, if several of them
+ * share the link of a host, or if some always call late, a plan saves time: `plan` and `link_bps`
+ * of the configuration, or weft_comm_plan_set. See docs/COLLECTIVES.md, "Plans".
+ *
  * Aggregation box. With `box` in the configuration, all_reduce of group 0 goes through it if it is
  * a sum or mean with bound 0 of at least box_bytes_min bytes of the type that the box sums. The box
  * is never needed: before each result is used, the ranks agree that all of them have it, with the
@@ -122,6 +126,12 @@ struct weft_comm_config {
     uint32_t box_block_float; /* 1: float32 vectors as int32, with an exponent for each packet, on
                                * which the ranks agree in the packet before. Without box_float32 and
                                * box_exponent; the box sums int32, with any --exponent */
+    uint64_t link_bps; /* with `plan`: rate of this host's link in each direction, in bits/s, 10^6
+                        * .. 10^13; 0 (default) = unknown: that of the fastest. May differ between
+                        * ranks */
+    uint32_t plan;     /* enum weft_comm_plan_form: the plan for all_reduce of group 0 that
+                        * weft_comm_join makes; default NONE */
+    uint32_t reserved; /* 0 */
 };
 
 /* Write the defaults. Shape: size is sizeof(*config_p) in the caller. */
@@ -170,6 +180,69 @@ WEFT_API const char *weft_comm_error(const struct weft_comm *comm);
  *          WEFT_STATE    after a fork. */
 WEFT_API weft_status weft_comm_group(struct weft_comm *comm, const uint32_t *ranks, uint32_t n,
                                      uint32_t *group_p);
+
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+enum weft_comm_plan_form {
+    WEFT_COMM_PLAN_NONE,   /* equal slices */
+    WEFT_COMM_PLAN_AUTO,   /* slices or trees, whichever is predicted to be faster */
+    WEFT_COMM_PLAN_SLICES, /* each rank owns as much as its link and its lateness allow */
+    WEFT_COMM_PLAN_TREES,  /* parts that are summed along trees; for operations with bound 0,
+                            * without residual, of other types than F16 and BF16, and of 64 KiB or
+                            * more. The others use the slices. At most 256 ranks */
+};
+
+struct weft_comm_plan {
+    size_t size;         /* set by weft_comm_plan_init */
+    uint32_t form;       /* enum weft_comm_plan_form; default AUTO. Equal at all ranks, like
+                          * bytes */
+    uint32_t group;      /* default 0: all ranks */
+    uint64_t up_bps;     /* rate of this host's link, in bits/s, 10^6 .. 10^13; 0 (default) =
+                          * unknown: that of the fastest */
+    uint64_t down_bps;   /* 0 (default) = up_bps */
+    uint64_t late_ns;    /* by how much this rank usually begins an all_reduce later than the
+                          * earliest; default 0, up to an hour */
+    uint64_t host;       /* any number that is equal for the ranks of a host, which share its link;
+                          * 0 (default) = a hash of the host in weft_comm_address */
+    uint64_t bytes;      /* usual length of the vectors; default 4 MiB, up to 64 GiB */
+    uint64_t timeout_ns; /* 0 (default) = op_timeout_ns of the configuration */
+};
+
+/* Write the defaults. Shape: size is sizeof(*plan_p) in the caller. */
+WEFT_API void weft_comm_plan_init(struct weft_comm_plan *plan_p, size_t size);
+
+/* What weft_comm_plan_set has chosen: equal at all ranks, except own_ppm. */
+struct weft_comm_planned {
+    size_t size;        /* the caller sets it to sizeof(planned) before the call */
+    uint32_t form;      /* NONE, SLICES or TREES */
+    uint32_t hosts;     /* that share no links; the ranks, if all of them are on one host */
+    uint32_t owners;    /* ranks that own a slice */
+    uint32_t own_ppm;   /* fraction of the vector that this rank owns with slices */
+    uint32_t parts;     /* TREES: trees; else 0 */
+    uint32_t depth;     /* TREES: messages from the farthest rank to a root */
+    uint64_t equal_ns;  /* predicted time of an all_reduce of `bytes` with equal slices */
+    uint64_t slices_ns; /* with the plan's slices */
+    uint64_t trees_ns;  /* with the best trees; WEFT_NEVER: none were considered */
+};
+
+/* Tell the ranks of a group each other's links, make a plan for its later all_reduces, and use it.
+ * The results have the same bits at all ranks, as without a plan, but the order of the sums differs
+ * along trees.
+ *
+ * All ranks of the group call it, between the same two operations of the group. Each may call it
+ * again, for example when it has measured other rates.
+ *
+ * Owns:    planned_p may be NULL.
+ * Errors:  WEFT_INVALID  a field is out of range: at this rank, and the others wait for it; or the
+ *                        ranks want different forms or bytes: at all ranks. The previous plan
+ *                        stays.
+ *          WEFT_STATE    operations are in progress: wait for them first; or after a fork.
+ *          WEFT_PEER     the communicator has failed: for example a rank has not called it within
+ *                        timeout_ns.
+ * Thread:  no other thread may begin an operation meanwhile.
+ * Source:  docs/COLLECTIVES.md, "Plans"; [mlfabric] section 6. */
+WEFT_API weft_status weft_comm_plan_set(struct weft_comm *comm, const struct weft_comm_plan *plan,
+                                        struct weft_comm_planned *planned_p);
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
@@ -353,6 +426,8 @@ struct weft_comm_counters {
     uint64_t box_state;           /* enum weft_comm_box_state */
     uint64_t box_retries;         /* trials of the box after it had failed */
     uint64_t box_recoveries;      /* of them, those that it passed, so that it was used again */
+    uint64_t plan_operations;     /* all_reduces with a plan */
+    uint64_t plan_trees;          /* of these, along trees */
 };
 
 enum weft_comm_box_state {

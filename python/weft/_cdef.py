@@ -291,6 +291,9 @@ struct weft_comm_config {
     uint32_t box_float32;
     int32_t box_exponent;
     uint32_t box_block_float;
+    uint64_t link_bps;
+    uint32_t plan;
+    uint32_t reserved;
 };
 void weft_comm_config_init(struct weft_comm_config *config_p, size_t size);
 weft_status weft_comm_open(const struct weft_comm_config *config,
@@ -302,6 +305,38 @@ void weft_comm_close(struct weft_comm *comm);
 const char *weft_comm_error(const struct weft_comm *comm);
 weft_status weft_comm_group(struct weft_comm *comm, const uint32_t *ranks, uint32_t n,
                                      uint32_t *group_p);
+enum weft_comm_plan_form {
+    WEFT_COMM_PLAN_NONE,
+    WEFT_COMM_PLAN_AUTO,
+    WEFT_COMM_PLAN_SLICES,
+    WEFT_COMM_PLAN_TREES,
+};
+struct weft_comm_plan {
+    size_t size;
+    uint32_t form;
+    uint32_t group;
+    uint64_t up_bps;
+    uint64_t down_bps;
+    uint64_t late_ns;
+    uint64_t host;
+    uint64_t bytes;
+    uint64_t timeout_ns;
+};
+void weft_comm_plan_init(struct weft_comm_plan *plan_p, size_t size);
+struct weft_comm_planned {
+    size_t size;
+    uint32_t form;
+    uint32_t hosts;
+    uint32_t owners;
+    uint32_t own_ppm;
+    uint32_t parts;
+    uint32_t depth;
+    uint64_t equal_ns;
+    uint64_t slices_ns;
+    uint64_t trees_ns;
+};
+weft_status weft_comm_plan_set(struct weft_comm *comm, const struct weft_comm_plan *plan,
+                                        struct weft_comm_planned *planned_p);
 enum weft_comm_kind {
     WEFT_COMM_ALL_REDUCE,
     WEFT_COMM_REDUCE,
@@ -408,6 +443,8 @@ struct weft_comm_counters {
     uint64_t box_state;
     uint64_t box_retries;
     uint64_t box_recoveries;
+    uint64_t plan_operations;
+    uint64_t plan_trees;
 };
 enum weft_comm_box_state {
     WEFT_COMM_BOX_NONE,

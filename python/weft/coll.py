@@ -61,6 +61,8 @@ TYPES = {
     "int64": lib.WEFT_COMM_I64,
 }
 
+PLANS = {name: getattr(lib, f"WEFT_COMM_PLAN_{name.upper()}") for name in ("none", "auto", "slices", "trees")}
+
 BOXED = {lib.WEFT_COMM_WITHOUT_BOX: None, lib.WEFT_COMM_BOXED: "box", lib.WEFT_COMM_FALLBACK: "fallback"}
 
 
@@ -201,9 +203,12 @@ class Communicator:
     box="HOST:PORT", box_insecure=True, and box_float32=True, box_block_float=True or box_exponent: sums of
     all ranks go through this aggregation box (docs/COLLECTIVES.md). If it fails, a RuntimeWarning says so once,
     and the ranks sum without it.
+
+    plan="auto", "slices" or "trees", and link_bps, the rate of this host's link: join() makes a plan for the
+    vectors of all_reduce from the links of all ranks; see set_plan.
     """
 
-    def __init__(self, rank, ranks, *, security="auth", key=None, **config):
+    def __init__(self, rank, ranks, *, security="auth", key=None, plan="none", **config):
         self._comm = None
         self._lock = threading.Lock()  # protects _lent
         self._lent = {}  # arrays of operations in progress
@@ -213,7 +218,11 @@ class Communicator:
         struct = ffi.new("struct weft_comm_config *")
         lib.weft_comm_config_init(struct, ffi.sizeof("struct weft_comm_config"))
         set_security(struct, security, key, keep)
-        set_fields(struct, {"rank": rank, "ranks": ranks, **config}, keep)
+        set_fields(
+            struct,
+            {"rank": rank, "ranks": ranks, "plan": _named(PLANS, plan, "plan"), **config},
+            keep,
+        )
         comm = ffi.new("struct weft_comm **")
         status = lib.weft_comm_open(struct, comm)
         if status != lib.WEFT_OK:
@@ -245,6 +254,30 @@ class Communicator:
         number = ffi.new("uint32_t *")
         self._call(lib.weft_comm_group, ffi.new("uint32_t[]", ranks), len(ranks), number)
         return Group(number[0], ranks, self.rank)
+
+    def set_plan(self, form="auto", *, group=None, timeout=None, **link):
+        """Make a plan for later all_reduces of a group from the links of its ranks. -> dict of struct weft_comm_planned
+
+        All ranks of the group call it, between the same two operations, when none is in progress. form: "auto",
+        "slices", "trees", or "none", which ends a plan. link: this rank's up_bps, down_bps, late_ns and host, and
+        bytes, the usual length of vectors, which is the same at all ranks; see struct weft_comm_plan.
+        """
+        struct = ffi.new("struct weft_comm_plan *")
+        lib.weft_comm_plan_init(struct, ffi.sizeof("struct weft_comm_plan"))
+        fields = {
+            "form": _named(PLANS, form, "form"),
+            "group": self._group({"group": group}).number,
+            "timeout_ns": 0 if timeout is None else max(1, ns_of(timeout, "timeout")),
+        }
+        set_fields(struct, {**fields, **link}, [])
+        planned = ffi.new("struct weft_comm_planned *")
+        planned.size = ffi.sizeof("struct weft_comm_planned")
+        self._reap()
+        self._call(lib.weft_comm_plan_set, struct, planned)
+        forms = {number: name for name, number in PLANS.items()}
+        names = [name for name, _ in ffi.typeof("struct weft_comm_planned").fields]
+        values = {name: getattr(planned, name) for name in names if name != "size"}
+        return {**values, "form": forms[planned.form]}
 
     # ---- operations: each waits for its result; with wait=False it returns a Work at once ----
 

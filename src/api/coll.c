@@ -14,25 +14,6 @@ enum {
     DONE_BYTES_MIN = offsetof(struct weft_comm_done, total_ns) + sizeof(uint64_t),
     COUNTERS_BYTES_MIN =
         offsetof(struct weft_comm_counters, retransmitted_packets) + sizeof(uint64_t),
-    ADDRESS_BYTES = WEFT_LAUNCH_ADDRESS_BYTES + 10,
-};
-
-/* A group, as seen by this rank. */
-struct group {
-    uint32_t n;
-    uint32_t me; /* UINT32_MAX = not a member */
-};
-
-struct weft_comm {
-    struct weft_coll_thread *thread;
-    struct weft_coll_config coll; /* limits for checking calls */
-    struct weft_security security;
-    uint64_t op_timeout_ns;
-    pid_t pid;
-    char address[ADDRESS_BYTES];
-    bool has_box;
-    uint32_t groups_max;
-    struct group *group; /* (groups_max,); created before its number is returned */
 };
 
 /* Several threads may call at once, so each has its own error text. */
@@ -44,11 +25,21 @@ const char *weft_comm_error(const struct weft_comm *comm)
     return last_error.text;
 }
 
+struct weft_error *weft_api_comm_error(void)
+{
+    return &last_error;
+}
+
 static weft_status forked(void)
 {
     return weft_fail(&last_error, WEFT_STATE,
                      "this communicator was opened before this process was forked, and only the "
                      "parent can use it; open another one in the child");
+}
+
+weft_status weft_api_comm_forked(void)
+{
+    return forked();
 }
 
 static weft_status has_failed(struct weft_comm *comm)
@@ -89,7 +80,7 @@ weft_status weft_comm_open(const struct weft_comm_config *config, struct weft_co
     }
     struct weft_comm *comm = calloc(1, sizeof(*comm));
     uint32_t groups_max = ours.groups_max + (thread.box.host != NULL ? WEFT_COLL_BOX_GROUPS : 0);
-    struct group *group = calloc(groups_max, sizeof(*group));
+    struct weft_api_comm_group *group = calloc(groups_max, sizeof(*group));
     if (comm == NULL || group == NULL) {
         free(comm);
         free(group);
@@ -98,7 +89,10 @@ weft_status weft_comm_open(const struct weft_comm_config *config, struct weft_co
     comm->has_box = thread.box.host != NULL;
     comm->groups_max = groups_max;
     comm->group = group;
-    comm->group[0] = (struct group){.n = ours.ranks, .me = ours.rank};
+    comm->group[0] = (struct weft_api_comm_group){.n = ours.ranks, .me = ours.rank};
+    weft_comm_plan_init(&comm->first, sizeof(comm->first));
+    comm->first.form = ours.plan;
+    comm->first.up_bps = ours.link_bps;
     comm->op_timeout_ns = ours.op_timeout_ns;
     comm->coll = thread.coll;
     comm->coll.chunks_max = thread.driver.udp.ep.chunks_max;
@@ -119,6 +113,7 @@ void weft_comm_close(struct weft_comm *comm)
         return;
     }
     weft_coll_thread_stop(comm->thread);
+    weft_coll_exchange_free(comm->exchange);
     weft_security_fini(&comm->security);
     free(comm->group);
     free(comm);
@@ -152,8 +147,12 @@ weft_status weft_comm_join(struct weft_comm *comm, const char *const *addresses,
                                i, addresses[i] != NULL ? addresses[i] : "");
         }
     }
+    uint64_t until_ns = weft_time_add(weft_clock_now_ns(), timeout_ns);
     if (status == WEFT_OK) {
         status = weft_coll_thread_join(comm->thread, parsed, timeout_ns, &last_error);
+    }
+    if (status == WEFT_OK && comm->first.form != WEFT_COMM_PLAN_NONE) {
+        status = weft_api_comm_plan_first(comm, until_ns, &last_error);
     }
     free(parsed);
     return status;
@@ -170,8 +169,8 @@ weft_status weft_comm_group(struct weft_comm *comm, const uint32_t *ranks, uint3
     if (status != WEFT_OK) {
         return status;
     }
-    struct group *group = &comm->group[number];
-    *group = (struct group){.n = n, .me = UINT32_MAX};
+    struct weft_api_comm_group *group = &comm->group[number];
+    *group = (struct weft_api_comm_group){.n = n, .me = UINT32_MAX};
     for (uint32_t i = 0; i < n; i++) {
         group->me = ranks[i] == comm->coll.rank ? i : group->me;
     }
@@ -206,7 +205,8 @@ static struct weft_coll_call call_of(const struct weft_comm *comm, const struct 
 static weft_status call_check(const struct weft_comm *comm, const struct weft_comm_op *op,
                               const struct weft_coll_call *call)
 {
-    const struct group *group = op->group < comm->groups_max ? &comm->group[op->group] : NULL;
+    const struct weft_api_comm_group *group =
+        op->group < comm->groups_max ? &comm->group[op->group] : NULL;
     if (group == NULL || group->n == 0) {
         return weft_fail(&last_error, WEFT_INVALID,
                          "group %u does not exist; create it with weft_comm_group", op->group);
@@ -375,6 +375,8 @@ void weft_comm_counters_get(struct weft_comm *comm, struct weft_comm_counters *c
         .box_state = box_state_of(comm, c.box_state),
         .box_retries = c.box.retries,
         .box_recoveries = c.box.recoveries,
+        .plan_operations = c.coll.planned,
+        .plan_trees = c.coll.trees,
     };
     weft_api_struct_out(counters_p, &ours, sizeof(ours), COUNTERS_BYTES_MIN);
 }

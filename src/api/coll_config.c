@@ -30,6 +30,8 @@ static_assert((int)WEFT_COMM_I64 == (int)WEFT_COLL_I64);
 static_assert((int)WEFT_COMM_SUM == (int)WEFT_COLL_SUM);
 static_assert((int)WEFT_COMM_PRODUCT == (int)WEFT_COLL_PRODUCT);
 static_assert((int)WEFT_COMM_XOR == (int)WEFT_COLL_XOR);
+static_assert((int)WEFT_COMM_PLAN_AUTO == (int)WEFT_COLLECTIVE_AUTO + 1);
+static_assert((int)WEFT_COMM_PLAN_TREES == (int)WEFT_COLLECTIVE_TREES + 1);
 static_assert((int)WEFT_COMM_FALLBACK == (int)WEFT_COLL_FALLBACK);
 
 void weft_comm_config_init(struct weft_comm_config *config_p, size_t size)
@@ -87,6 +89,8 @@ static weft_status range_check(const struct weft_comm_config *c, struct weft_err
         {"op_timeout_ns", c->op_timeout_ns, 1, WEFT_NEVER},
         {"busy_poll_us", c->busy_poll_us, 0, UINT16_MAX},
         {"inject_loss_ppm", c->inject_loss_ppm, 0, WEFT_PPM},
+        {"plan", c->plan, WEFT_COMM_PLAN_NONE, WEFT_COMM_PLAN_TREES},
+        {"link_bps", c->link_bps, 0, WEFT_COLLECTIVE_BPS_MAX},
     };
     weft_status status = weft_api_ranges_check(fields, WEFT_ARRAY_COUNT(fields), error);
     status = status == WEFT_OK ? weft_api_network_check(c->host, c->congestion, error) : status;

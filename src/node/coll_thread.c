@@ -43,6 +43,7 @@ static void release(struct weft_coll_thread *t)
     weft_coll_box_free(t->box);
     weft_provider_free(t->provider);
     weft_coll_free(t->coll);
+    weft_coll_thread_plans_free(t);
     for (uint32_t i = 0; t->block != NULL && i < t->config.coll.ops_max; i++) {
         free(t->block[i].memory);
     }
@@ -64,7 +65,9 @@ static weft_status take_memory(struct weft_coll_thread *t)
     t->slot = calloc(c->ops_max, sizeof(*t->slot));
     t->block = calloc(c->ops_max, sizeof(*t->block));
     t->dial = calloc(c->ranks, sizeof(*t->dial));
-    if (t->slot == NULL || t->block == NULL || t->dial == NULL) {
+    t->plans = c->groups_max + WEFT_COLL_BOX_GROUPS;
+    t->plan = calloc(t->plans, sizeof(*t->plan));
+    if (t->slot == NULL || t->block == NULL || t->dial == NULL || t->plan == NULL) {
         return WEFT_NOMEM;
     }
     t->free_head = COLL_NONE;

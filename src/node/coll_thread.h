@@ -16,6 +16,7 @@
 #include "io/driver.h"
 #include "job/launch.h"
 #include "node/security.h"
+#include "sched/collective.h"
 
 enum {
     WEFT_COLL_THREAD_BUSY_POLL_US = 50, /* the default: a rank waits for its next segment */
@@ -89,6 +90,48 @@ weft_status weft_coll_thread_join(struct weft_coll_thread *thread,
 /* As weft_coll_group; operations begun earlier are started first. */
 weft_status weft_coll_thread_group(struct weft_coll_thread *thread, const uint32_t *ranks,
                                    uint32_t n, uint32_t *group_p, struct weft_error *error);
+
+/* What this rank wants its group's plan to be, and what it tells the others. */
+struct weft_coll_thread_plan {
+    uint32_t group;
+    bool is_none;                   /* equal slices; also the next two: equal at all ranks */
+    enum weft_collective_form form;
+    uint64_t bytes;                 /* of the vectors */
+    uint64_t up_bps;                /* this and the following: struct weft_collective_rank */
+    uint64_t down_bps;
+    uint64_t late_ns;
+    uint64_t host;
+};
+
+struct weft_coll_exchange;
+
+/* Make a plan for the group's all_reduces (coll/plan.h): tell the others this rank's link. All
+ * ranks of the group call it, between the same two operations, and begin none until _end.
+ *
+ * Shape:   n: ranks of the group.
+ * Owns:    gives *exchange_p, for _end, or for weft_coll_exchange_free after stop.
+ * Errors:  WEFT_INVALID  a value is out of range.
+ *          WEFT_STATE    operations are in progress.   WEFT_PEER: it has failed. WEFT_NOMEM. */
+weft_status weft_coll_thread_plan_begin(struct weft_coll_thread *thread,
+                                        const struct weft_coll_thread_plan *plan, uint32_t n,
+                                        uint64_t timeout_ns,
+                                        struct weft_coll_exchange **exchange_p,
+                                        struct weft_error *error);
+
+/* Wait for the others, make the plan, and use it from the next operation on.
+ *
+ * Owns:    takes exchange, except on WEFT_TIMEOUT. The arrays of *planned_p belong to the thread,
+ *          until the group's next plan.
+ * Errors:  WEFT_TIMEOUT  not all ranks have called it by until_ns: call _end again.
+ *          WEFT_INVALID  the ranks want different plans, or a rank told an impossible value.
+ *          WEFT_PEER     it has failed.   WEFT_STATE, WEFT_NOMEM. */
+weft_status weft_coll_thread_plan_end(struct weft_coll_thread *thread,
+                                      struct weft_coll_exchange *exchange, uint64_t until_ns,
+                                      struct weft_collective_plan *planned_p,
+                                      struct weft_error *error);
+
+/* Only after stop, if _end has not taken it. NULL is allowed. */
+void weft_coll_exchange_free(struct weft_coll_exchange *exchange);
 
 /* Begin an operation; work and user of the call are ignored. A call that the state machine refuses
  * fails in wait: the caller checks it first (weft_coll_call_check).

@@ -3,6 +3,7 @@
  *   coll_thread.c           lifecycle: memory, the driver, the thread, stop
  *   coll_thread_progress.c  progress: one step of the leader, and the thread's loop
  *   coll_thread_join.c      connections to the other ranks
+ *   coll_thread_plan.c      plans of all_reduce
  *   coll_thread_post.c      posting: beginning operations, requests to the leader
  *   coll_thread_wait.c      waiting for an operation, leading or following
  *   coll_thread_box.c       the aggregation box: its link, and operations that go through it
@@ -49,6 +50,13 @@ struct coll_block {
     bool used;
 };
 
+/* The plan of a group. */
+struct coll_plan {
+    struct weft_collective_plan made;
+    struct weft_coll_plan plan;
+    uint64_t memory[]; /* of both */
+};
+
 struct coll_queue {
     uint32_t head, tail;
 };
@@ -79,6 +87,8 @@ struct weft_coll_thread {
     struct weft_msgr msgr;
     struct coll_block *block; /* (ops_max,) */
     struct coll_dial *dial;   /* (ranks,) */
+    struct coll_plan **plan;  /* (plans,), by group: NULL = none */
+    uint32_t plans;
     bool links_changed;       /* since publish */
     uint64_t stop_ns;         /* when stopping after a failure: notify the others until then */
 
@@ -176,6 +186,11 @@ void weft_coll_thread_progress(struct weft_coll_thread *t, uint64_t now_ns);
 uint64_t weft_coll_thread_deadline(const struct weft_coll_thread *t);
 void weft_coll_thread_box_counters(struct weft_coll_thread *t,
                                    struct weft_coll_thread_counters *counters_p);
+
+/* ---- coll_thread_plan.c ---------------------------------------------------------------------- */
+
+/* When coll has ended. */
+void weft_coll_thread_plans_free(struct weft_coll_thread *t);
 
 /* ---- coll_thread_post.c ---------------------------------------------------------------------- */
 

@@ -50,6 +50,40 @@ def job(work, ranks=RANKS, **config):
     return results
 
 
+class Plans(unittest.TestCase):
+    def test_join_sets_the_plan_of_the_configuration(self):
+        def work(comm):
+            out = comm.all_reduce(np.arange(40000, dtype=np.int64) + comm.rank)
+            comm.all_reduce(np.ones(40000, np.float32), bound=0.1)  # along slices
+            counters = comm.counters()
+            return out, counters["plan_operations"], counters["plan_trees"]
+
+        for out, planned, trees in job(work, plan="trees", link_bps=10**9):
+            np.testing.assert_array_equal(out, RANKS * np.arange(40000) + 3)
+            self.assertEqual((planned, trees), (2, 1))
+
+    def test_a_plan_can_be_set_and_ended(self):
+        def work(comm):
+            rate = 10**8 if comm.rank == 1 else 10**9
+            planned = comm.set_plan("auto", up_bps=rate, host=comm.rank + 1)
+            out = comm.all_reduce(np.ones(50000, np.float32))
+            ended = comm.set_plan("none")
+            return planned, float(out.sum()), ended["form"]
+
+        results = job(work)
+        for planned, total, ended in results:
+            self.assertEqual((planned["form"], planned["hosts"], planned["owners"]), ("slices", 3, 2))
+            self.assertLess(planned["slices_ns"], planned["equal_ns"])
+            self.assertEqual((total, ended), (150000.0, "none"))
+        self.assertEqual([planned["own_ppm"] // 1000 for planned, _, _ in results], [500, 0, 500])
+
+    def test_wrong_plans_are_refused(self):
+        with self.assertRaisesRegex(ValueError, "plan is 'fast'; choose one of none, auto, slices, trees"):
+            coll.Communicator(0, 1, key=KEY, plan="fast")
+        with coll.Communicator(0, 1, key=KEY) as comm, self.assertRaisesRegex(weft.InvalidError, "1 Mbit/s"):
+            comm.set_plan("auto", up_bps=5)
+
+
 class Operations(unittest.TestCase):
     def test_each_kind(self):
         def work(comm):

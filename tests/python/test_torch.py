@@ -717,6 +717,38 @@ class Box(unittest.TestCase):
         self.assertIn("not authenticated", str(caught.exception))
 
 
+# ---- plans ----
+
+
+def planned(rank, ranks):
+    """Large and small sums of the default group. -> its counters"""
+    t = torch.full((100_000,), rank + 1.0)
+    dist.all_reduce(t)
+    assert (t == 6).all()
+    dist.all_reduce(t[:5])
+    return weft.torch.process_group.of(None).communicator.counters()
+
+
+class Plan(unittest.TestCase):
+    def setUp(self):
+        before = dict(os.environ)
+        self.addCleanup(lambda: (os.environ.clear(), os.environ.update(before)))
+
+    def test_the_environment_names_it(self):
+        os.environ.update(WEFT_PLAN="trees", WEFT_LINK_BPS="1000000000")
+        for counters in job(planned):
+            self.assertEqual((counters["plan_trees"], counters["plan_operations"]), (1, 1))
+        del os.environ["WEFT_PLAN"]
+        for counters in job(planned):
+            self.assertEqual(counters["plan_operations"], 0)
+
+    def test_a_rate_must_be_a_number(self):
+        os.environ.update(WEFT_PLAN="auto", WEFT_LINK_BPS="fast")
+        with self.assertRaises(AssertionError) as caught:
+            job(planned, ranks=2, goodbye=False)
+        self.assertIn("WEFT_LINK_BPS is 'fast'; it must be a number", str(caught.exception))
+
+
 # ---- tensors of a GPU ----
 
 

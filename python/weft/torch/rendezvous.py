@@ -167,10 +167,22 @@ def _box():
     return options
 
 
+def _plan():
+    """The plan for all_reduce that the environment names, as options of Communicator."""
+    form, rate = os.environ.get("WEFT_PLAN"), os.environ.get("WEFT_LINK_BPS")
+    options = {"plan": form} if form else {}
+    if form and rate:
+        try:
+            options["link_bps"] = int(rate)
+        except ValueError:
+            raise Error(f"WEFT_LINK_BPS is {rate!r}; it must be a number") from None
+    return options
+
+
 def _open(meeting, rank, size, all_here, options):
     """The job key if there is one; a new one if all ranks are on this host."""
     epoch = int(meeting.from_first("epoch", lambda: str(secrets.randbits(40))))
-    options = {"host": _host(all_here), "epoch": epoch, **options}
+    options = {"host": _host(all_here), "epoch": epoch, **_plan(), **options}
     if os.environ.get("WEFT_KEY_FILE"):
         options.setdefault("key_file", os.environ["WEFT_KEY_FILE"])
     try:

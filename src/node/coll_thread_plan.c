@@ -1,0 +1,209 @@
+/* Plans of all_reduce: the ranks tell each other their links by an all_gather, and each of them
+ * makes the same plan from that.
+ *
+ * What a rank sends is a record of RECORD_VALUES int64: the rates of its link up and down, by how
+ * much it calls later, the number of its host, and form and bytes of the plan that it wants, which
+ * must be equal at all ranks. weft_collective_plan_make checks the values of all ranks. */
+#include "node/coll_thread_internal.h"
+
+#include <stdlib.h>
+
+enum { RECORD_UP, RECORD_DOWN, RECORD_LATE, RECORD_HOST, RECORD_FORM, RECORD_BYTES, RECORD_VALUES };
+
+/* Of a message from host to host; decides only between forms that are about equally fast. */
+static const uint64_t hop_ns = 25 * WEFT_NS_PER_US;
+
+struct weft_coll_exchange {
+    struct weft_coll_thread_plan mine;
+    uint64_t id; /* of the all_gather */
+    uint32_t n;
+    int64_t sent[RECORD_VALUES];
+    int64_t records[]; /* (n, RECORD_VALUES) */
+};
+
+static const char *plan_check(const struct weft_coll_thread_plan *plan, uint32_t n)
+{
+    struct weft_collective_rank one = {
+        .up_bps = plan->up_bps, .down_bps = plan->down_bps, .ready_ns = plan->late_ns};
+    const struct weft_collective_options options = {
+        .form = plan->form, .bytes = plan->bytes, .chunk_bytes = 1};
+    return weft_collective_check(&one, 1, n, &options);
+}
+
+weft_status weft_coll_thread_plan_begin(struct weft_coll_thread *t,
+                                        const struct weft_coll_thread_plan *plan, uint32_t n,
+                                        uint64_t timeout_ns,
+                                        struct weft_coll_exchange **exchange_p,
+                                        struct weft_error *error)
+{
+    const char *wrong = plan->is_none ? NULL : plan_check(plan, n);
+    if (wrong != NULL) {
+        return weft_fail(error, WEFT_INVALID, "%s", wrong);
+    }
+    if (weft_coll_thread_open_ops(t) > 0) {
+        return weft_fail(error, WEFT_STATE,
+                         "operations are in progress; wait for all of them before a plan is set");
+    }
+    struct weft_coll_exchange *e = calloc(1, sizeof(*e) + n * sizeof(e->sent));
+    if (e == NULL) {
+        return weft_fail(error, WEFT_NOMEM, "no memory for a plan of %u ranks", n);
+    }
+    e->mine = *plan;
+    e->n = n;
+    e->sent[RECORD_UP] = (int64_t)plan->up_bps;
+    e->sent[RECORD_DOWN] = (int64_t)plan->down_bps;
+    e->sent[RECORD_LATE] = (int64_t)plan->late_ns;
+    e->sent[RECORD_HOST] = (int64_t)plan->host;
+    e->sent[RECORD_FORM] = plan->is_none ? -1 : (int64_t)plan->form;
+    e->sent[RECORD_BYTES] = (int64_t)plan->bytes;
+    const struct weft_coll_call call = {
+        .kind = WEFT_COLL_ALL_GATHER,
+        .type = WEFT_COLL_I64,
+        .group = plan->group,
+        .count = RECORD_VALUES,
+        .in = e->sent,
+        .out = e->records,
+        .timeout_ns = timeout_ns,
+    };
+    weft_status status = weft_coll_thread_begin(t, &call, &e->id);
+    if (status != WEFT_OK) {
+        free(e);
+        return weft_fail(error, status, "%s", weft_status_text(status));
+    }
+    *exchange_p = e;
+    return WEFT_OK;
+}
+
+/* ---- the plan -------------------------------------------------------------------------------- */
+
+static weft_status same_wish(const struct weft_coll_exchange *e, struct weft_error *error)
+{
+    for (uint32_t r = 1; r < e->n; r++) {
+        const int64_t *one = e->records, *other = e->records + (size_t)r * RECORD_VALUES;
+        if (one[RECORD_FORM] != other[RECORD_FORM] || one[RECORD_BYTES] != other[RECORD_BYTES]) {
+            return weft_fail(error, WEFT_INVALID,
+                             "rank %u of the group wants another form of a plan, or one for "
+                             "vectors of another length, than rank 0; all must want the same",
+                             r);
+        }
+    }
+    return WEFT_OK;
+}
+
+static weft_status make(const struct weft_coll_exchange *e, uint64_t chunk_bytes,
+                        struct coll_plan **made_p, struct weft_error *error)
+{
+    struct weft_collective_rank *ranks = calloc(e->n, sizeof(*ranks));
+    struct coll_plan *made = calloc(1, sizeof(*made) + weft_collective_plan_bytes(e->n));
+    if (ranks == NULL || made == NULL) {
+        free(ranks);
+        free(made);
+        return weft_fail(error, WEFT_NOMEM, "no memory for a plan of %u ranks", e->n);
+    }
+    for (uint32_t r = 0; r < e->n; r++) {
+        const int64_t *record = e->records + (size_t)r * RECORD_VALUES;
+        ranks[r] = (struct weft_collective_rank){.up_bps = (uint64_t)record[RECORD_UP],
+                                                 .down_bps = (uint64_t)record[RECORD_DOWN],
+                                                 .ready_ns = (uint64_t)record[RECORD_LATE],
+                                                 .host = (uint64_t)record[RECORD_HOST]};
+    }
+    const struct weft_collective_options options = {.form = e->mine.form,
+                                                    .bytes = e->mine.bytes,
+                                                    .chunk_bytes = chunk_bytes,
+                                                    .hop_ns = hop_ns};
+    const char *wrong =
+        weft_collective_plan_make(ranks, e->n, &options, made->memory, &made->made);
+    free(ranks);
+    if (wrong != NULL) {
+        free(made);
+        return weft_fail(error, WEFT_INVALID, "%s", wrong);
+    }
+    const struct weft_collective_plan *m = &made->made;
+    made->plan = (struct weft_coll_plan){.ranks = m->ranks,
+                                         .parts = m->parts,
+                                         .trees_bytes_min = WEFT_COLL_PLAN_TREES_BYTES_MIN,
+                                         .slice = m->slice,
+                                         .part = m->part,
+                                         .up = m->up,
+                                         .down = m->down,
+                                         .row = m->row};
+    *made_p = made;
+    return WEFT_OK;
+}
+
+struct set_request {
+    uint32_t group;
+    struct coll_plan *plan;
+    weft_status status;
+};
+
+static void set(struct weft_coll_thread *t, void *arg)
+{
+    struct set_request *r = arg;
+    r->status =
+        weft_coll_plan_set(t->coll, r->group, r->plan != NULL ? &r->plan->plan : NULL);
+    if (r->status != WEFT_OK) { /* the others set it: do not let them wait for this rank */
+        weft_coll_abort(t->coll, "an operation began during plan_set", weft_clock_now_ns());
+        return;
+    }
+    free(t->plan[r->group]);
+    t->plan[r->group] = r->plan;
+}
+
+static weft_status use(struct weft_coll_thread *t, struct weft_coll_exchange *e,
+                       struct weft_collective_plan *planned_p, struct weft_error *error)
+{
+    struct coll_plan *made = NULL;
+    weft_status status = same_wish(e, error);
+    if (status == WEFT_OK && !e->mine.is_none) {
+        status = make(e, t->config.coll.segment_bytes / 2, &made, error);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    struct set_request r = {.group = e->mine.group, .plan = made};
+    weft_coll_thread_request(t, set, &r);
+    if (r.status != WEFT_OK) {
+        free(made);
+        return weft_fail(error, r.status,
+                         "an operation of the group began while the plan was made; no thread may "
+                         "begin one meanwhile");
+    }
+    *planned_p = made != NULL ? made->made : (struct weft_collective_plan){.ranks = e->n};
+    return WEFT_OK;
+}
+
+weft_status weft_coll_thread_plan_end(struct weft_coll_thread *t, struct weft_coll_exchange *e,
+                                      uint64_t until_ns, struct weft_collective_plan *planned_p,
+                                      struct weft_error *error)
+{
+    struct weft_coll_done done;
+    uint64_t id;
+    weft_status status = weft_coll_thread_wait(t, e->id, until_ns, &id, &done);
+    if (status == WEFT_TIMEOUT) {
+        return weft_fail(error, status, "not all ranks have called it; wait again");
+    }
+    WEFT_ASSERT(status == WEFT_OK);
+    if (done.status != WEFT_OK) {
+        char why[COLL_FAILURE_BYTES] = "";
+        (void)weft_coll_thread_failed(t, why, sizeof(why));
+        status = weft_fail(error, done.status, "%s", why);
+    } else {
+        status = use(t, e, planned_p, error);
+    }
+    free(e);
+    return status;
+}
+
+void weft_coll_exchange_free(struct weft_coll_exchange *e)
+{
+    free(e);
+}
+
+void weft_coll_thread_plans_free(struct weft_coll_thread *t)
+{
+    for (uint32_t i = 0; t->plan != NULL && i < t->plans; i++) {
+        free(t->plan[i]);
+    }
+    free(t->plan);
+}
