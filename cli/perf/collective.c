@@ -17,6 +17,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/perf/collective_box.h"
+#include "cli/perf/collective_plan.h"
 #include "cli/perf/layout.h"
 #include "cli/stop.h"
 #include "cli/verbs.h"
@@ -62,6 +63,7 @@ struct options {
     const char *hosts;
     struct weft_perf_layout layout;
     struct weft_perf_box_options box;
+    struct weft_perf_plan_options plan;
     bool json;
 };
 
@@ -87,6 +89,7 @@ struct perf {
     const struct options *options;
     struct rank rank[RANKS_MAX];
     struct weft_perf_box *box; /* NULL: none */
+    struct weft_collective_plan planned;
     uint64_t *round_ns;        /* (rounds,) */
     struct weft_error error;
 };
@@ -399,14 +402,16 @@ static void print_line(const struct options *o, const struct line *line)
     fflush(stdout);
 }
 
-static void print_head(const struct options *o)
+static void print_head(const struct perf *p)
 {
+    const struct options *o = p->options;
     const char *box = o->box.address;
     printf("%s, %u ranks, %s%s%s%s%s, %s; median of %u rounds\n",
            weft_coll_kind_name(o->kind->kind), o->ranks, o->lab != NULL ? "lab " : "loopback",
            o->lab != NULL ? o->lab : "", o->transport == 0 ? "" : ", tcp",
            box != NULL ? ", box " : "", box != NULL ? box : "",
            weft_security_mode_name(o->security.mode), o->rounds);
+    weft_perf_plan_print(&o->plan, &p->planned, o->to_bytes);
     printf("%12s %10s %10s %8s %8s %9s%s%s%s\n", "bytes", "us", "p99 us", "algbw", "busbw",
            "CPU ms",
            ideal_ns(o, 4) > 0 ? " x ideal" : "", o->bound_ppm > 0 ? " missing%" : "",
@@ -464,6 +469,18 @@ static bool open_box(struct perf *p)
     return true;
 }
 
+static bool set_plan(struct perf *p)
+{
+    const struct options *o = p->options;
+    struct weft_coll_thread *threads[RANKS_MAX];
+    for (uint32_t r = 0; r < o->ranks; r++) {
+        threads[r] = p->rank[r].thread;
+    }
+    return o->plan.form == 0 ||
+           weft_perf_plan_set(&o->plan, threads, o->ranks, o->to_bytes,
+                              o->timeout_s * WEFT_NS_PER_S, &p->planned, &p->error);
+}
+
 static weft_status run(struct perf *p, cJSON *sizes)
 {
     const struct options *o = p->options;
@@ -477,11 +494,11 @@ static weft_status run(struct perf *p, cJSON *sizes)
             return WEFT_IO;
         }
     }
-    if (box ? !open_box(p) : !join_all(p)) {
+    if (box ? !open_box(p) : !join_all(p) || !set_plan(p)) {
         return WEFT_IO;
     }
     if (sizes == NULL) {
-        print_head(o);
+        print_head(p);
     }
     return measure_all(p, sizes);
 }
@@ -495,6 +512,9 @@ static int report(struct options *o, const char *name)
     weft_status status = weft_security_load(&o->security, true, &perf.error);
     status = status == WEFT_OK ? run(&perf, sizes) : status;
     uint32_t epoch = perf.box != NULL ? weft_perf_box_epoch(perf.box) : 0;
+    if (root != NULL) {
+        weft_perf_plan_report(&o->plan, &perf.planned, root);
+    }
     close_all(&perf);
     weft_security_fini(&o->security);
     if (status != WEFT_OK) {
@@ -565,7 +585,8 @@ int weft_perf_collective(int argc, char **argv)
                         .warmup = 3,
                         .timeout_s = 60,
                         .security = WEFT_SECURITY_DEFAULTS,
-                        .box = {.slots = 32, .job = 1}};
+                        .box = {.slots = 32, .job = 1},
+                        .plan = {.host_ranks = 1}};
     char name[32], summary[96], example[512];
     const struct weft_option options[] = {
         {"ranks", "N", "number of ranks", WEFT_OPTION_U32, &o.ranks, .min = 2, .max = RANKS_MAX},
@@ -595,6 +616,7 @@ int weft_perf_collective(int argc, char **argv)
          &o.lab, .fallback = "loopback"},
         {"hosts", "LIST", "hosts of the lab, such as 0,3-5", WEFT_OPTION_STRING, &o.hosts,
          .fallback = "the first ones"},
+        WEFT_PERF_PLAN_ROWS(&o.plan),
         WEFT_PERF_BOX_ROWS(&o.box),
         WEFT_SECURITY_LAB_ROWS(&o.security),
         {"json", NULL, "print the result as one JSON object", WEFT_OPTION_FLAG, .value = &o.json},
@@ -644,6 +666,14 @@ int weft_perf_collective(int argc, char **argv)
     if (o.packet_bytes != 0 && o.packet_bytes < 1200) {
         return weft_options_usage(&command, "--packet-bytes %u is too small; at least 1200",
                                   o.packet_bytes);
+    }
+    const char *wrong = weft_perf_plan_check(&o.plan, o.ranks);
+    if (wrong == NULL && o.plan.form != 0 &&
+        (o.kind->kind != WEFT_COLL_ALL_REDUCE || o.box.address != NULL)) {
+        wrong = "--plan requires allreduce, without --box";
+    }
+    if (wrong != NULL) {
+        return weft_options_usage(&command, "%s", wrong);
     }
     status = check_box(&command, &o);
     if (status != WEFT_OPTIONS_RUN) {

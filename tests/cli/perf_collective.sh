@@ -30,6 +30,19 @@ tap_is "one size: busbw is 2 (n - 1) / n of algbw" "$(json \
 tap_like "the table has a row for the size" "$(cat table.out)" '^ *1000 .*[0-9]'
 tap_like "the first line of the table names operation, ranks, network and security" "$(head -n 1 table.out)" '^all_reduce, 2 ranks, loopback, auth'
 
+# shellcheck disable=SC2086
+{
+    tap_is "allreduce with a plan for a slow link: slices" "$(json '[.plan, .planned, .plan_parts, (.sizes | length)] | @text' \
+        allreduce --ranks 4 --plan auto --link-mbps 1000,1000,1000,100 $small)" '["auto","slices",0,2]'
+    tap_is "allreduce with a plan for two hosts: trees" "$(json '[.planned, .plan_parts, .plan_depth] | @text' \
+        allreduce --ranks 4 --plan auto --host-ranks 2 --from 400000 --to 400000 --rounds 2)" '["trees",4,2]'
+    tap_is "a plan, and a bound" "$(json '[.planned, .bound_ppm] | @text' \
+        allreduce --ranks 3 --plan trees --loss-bound 0.2 --feedback --from 400000 --to 400000 --rounds 2)" '["trees",200000]'
+    tap_is "without a plan the report has none" "$(json '[.plan, .planned] | @text' allreduce --ranks 2 $small)" '["none",null]'
+}
+"$WEFT_BIN" perf allreduce --ranks 4 --plan trees --from 100000 --to 100000 --rounds 2 >table.out 2>run.err
+tap_like "the table begins with the plan" "$(sed -n 2p table.out)" '^plan: trees, [0-9]* parts, depth [0-9]*; predicted for 100000 bytes: equal slices'
+
 "$WEFT_BIN" aggregate --dense 127.0.0.1:0 --members 3 --security none --inject-loss 0.1 >box.out 2>box.err &
 box=$!
 tap_at_exit 'kill $box 2>/dev/null; wait'
@@ -68,6 +81,11 @@ refused '2000 is larger than --to 1000' allreduce --from 2000 --to 1000
 refused 'require allreduce' broadcast --loss-bound 0.1
 refused 'too small; at least 1200' allgather --packet-bytes 100
 refused '--hosts requires --lab' allreduce --hosts 0,1
+refused 'require --plan' allreduce --link-mbps 100
+refused 'require --plan' allreduce --host-ranks 2
+refused 'list of rates in Mbit/s' allreduce --plan auto --link-mbps 100,,1
+refused 'list of rates in Mbit/s' allreduce --plan auto --ranks 2 --link-mbps 1,2,3
+refused '--plan requires allreduce' broadcast --plan auto
 refused '1.*not allowed' allreduce --ranks 1
 refused 'needs --security none' allreduce --box 127.0.0.1:1
 refused '--box requires allreduce' allgather --box 127.0.0.1:1 --security none
