@@ -17,6 +17,7 @@
 #include "node/membership.h"
 #include "node/recording.h"
 #include "node/worker.h"
+#include "ps/aggregate.h"
 #include "ps/shard.h"
 
 #include <poll.h>
@@ -39,6 +40,7 @@ struct verb {
     uint32_t shards;       /* with --parent */
     uint32_t push_mib;
     uint32_t age_us;
+    uint32_t cut_through;
     uint32_t cache_mib;
     uint32_t pull_age_us;
     bool json;
@@ -267,6 +269,7 @@ static weft_status start(struct verb *verb, struct weft_error *error)
     verb->each.driver.udp.host = verb->host;
     verb->each.aggregator.push_bytes_max = verb->push_mib << 20;
     verb->each.aggregator.age_ns = verb->age_us * WEFT_NS_PER_US;
+    verb->each.aggregator.groups_max += verb->cut_through;
     verb->each.aggregator.cache_bytes = (uint64_t)verb->cache_mib << 20;
     verb->each.aggregator.pull_age_ns = verb->pull_age_us * WEFT_NS_PER_US;
     verb->each.log = (struct weft_node_log){.say = say};
@@ -621,6 +624,11 @@ int weft_cli_aggregate(int argc, char **argv)
          "are aggregated, but workers that wait for each push are delayed by up to\n"
          "that age",
          WEFT_OPTION_FLAG, .value = &aggregator->by_age_asp},
+        {"cut-through", "N",
+         "workers have this option, and cut updates into N pieces: memory for the\n"
+         "sums of N pieces at a time, up to 20 MiB each for each shard, mostly\n"
+         "not used. 0 = they do not",
+         WEFT_OPTION_U32, .value = &verb.cut_through, .max = WEFT_PS_PIECES_MAX},
         {"flush-count", "N", "send a sum with N pushes; 0 = when it has a push of every worker",
          WEFT_OPTION_U32, .value = &aggregator->count_max, .max = 256},
         {"push-mib", "MIB",

@@ -26,6 +26,7 @@ struct verb {
     uint32_t link_mbps;
     uint32_t ahead;
     uint32_t read_credits;    /* 0 = off */
+    uint32_t cut_through;     /* 0 = off */
     uint32_t coordinate_port; /* UINT32_MAX = do not run a coordinator */
     bool json;
     uint32_t control_fd; /* 0 = none */
@@ -154,6 +155,7 @@ static weft_status start(struct verb *verb, struct weft_error *error)
     config.service.shards = verb->shards;
     config.service.ahead = verb->ahead;
     config.service.read_credits = verb->read_credits;
+    config.service.pieces = verb->cut_through;
     config.service.link_bps = (uint64_t)verb->link_mbps * 1000000;
     weft_status status = weft_scheduler_start(&verb->scheduler, &config, error);
     if (status == WEFT_OK) {
@@ -231,6 +233,10 @@ int weft_cli_scheduler(int argc, char **argv)
          "from newer models. No effect in bsp; in ssp a worker that is behind all\n"
          "these N does not wait. 0 = workers do not wait",
          WEFT_OPTION_U32, .value = &verb.read_credits, .max = WEFT_SCHED_WORKERS_MAX},
+        {"cut-through", "N",
+         "workers cut updates for aggregators into N pieces, and have the same\n"
+         "option (docs/SCHEDULER.md). 0 = they do not",
+         WEFT_OPTION_U32, .value = &verb.cut_through, .max = WEFT_PLANNER_PIECES_MAX},
         {"coordinate", "P", "also run the job's coordinator, on this port; 0 = any free",
          WEFT_OPTION_U32, .value = &verb.coordinate_port, .max = UINT16_MAX, .fallback = "none"},
         {"json", NULL, "at the end, print the scheduling statistics as one JSON object",

@@ -110,6 +110,9 @@ void weft_train_args_worker(const struct weft_job *job, const char *data_path,
     }
     weft_args_add(args, "--seed=%llu", (unsigned long long)job->seed);
     weft_args_add(args, "--progress-thread=%s", weft_job_progress_threads[job->progress_thread]);
+    if (job->cut_through > 0) {
+        weft_args_add(args, "--cut-through=%u", job->cut_through);
+    }
     if (job->hot_rows > 0) {
         weft_args_add(args, "--hot-rows=%u", job->hot_rows);
     }

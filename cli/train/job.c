@@ -217,6 +217,16 @@ static int check_scheduler(const struct weft_command *command, const struct weft
     return WEFT_OPTIONS_RUN;
 }
 
+static int check_cut_through(const struct weft_command *command, const struct weft_job *job)
+{
+    if (job->cut_through > 0 && (job->scheduler == NULL || via_of(job) == NULL)) {
+        return weft_options_usage(command,
+                                  "--cut-through requires --scheduler, and --via or WEFT_VIA: "
+                                  "it cuts updates that are sent through an aggregator");
+    }
+    return WEFT_OPTIONS_RUN;
+}
+
 static int check_hot_rows(const struct weft_command *command, const struct weft_job *job)
 {
     if (job->hot_rows > 0 && via_of(job) == NULL) {
@@ -271,6 +281,7 @@ int weft_job_check(const struct weft_command *command, const struct weft_job *jo
     }
     int status = check_scheduler(command, job);
     status = status == WEFT_OPTIONS_RUN ? check_hot_rows(command, job) : status;
+    status = status == WEFT_OPTIONS_RUN ? check_cut_through(command, job) : status;
     status = status == WEFT_OPTIONS_RUN ? weft_until_verify(command, &job->until) : status;
     return status != WEFT_OPTIONS_RUN
                ? status

@@ -57,6 +57,7 @@ struct weft_job {
     const char *save;                     /* file to write the trained model to; NULL = none */
     const char *via;                      /* aggregators for a worker's pushes; NULL = none */
     uint32_t hot_rows;     /* > 0: only hot rows are sent through them, at most so many per shard */
+    uint32_t cut_through;  /* > 1: pushes through them are cut into up to so many pieces */
     const char *scheduler; /* HOST:PORT; `weft train`: or "on"; NULL = none */
     struct weft_launch_address scheduler_address;
     uint32_t tau_max;         /* 0 = no bound */

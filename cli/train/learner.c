@@ -135,6 +135,7 @@ static void set_client(const struct weft_learner *learner, uint32_t rank, uint32
     client->reconnect_ns = learner->job->reconnect_s * WEFT_NS_PER_S;
     client->replay_bytes = learner->job->replay_bytes;
     client->hot_rows = learner->job->hot_rows;
+    client->pieces = learner->job->cut_through;
     client->records = learner->job->records;
     client->can &= learner->job->no_key_caching ? ~WEFT_RPC_CAN_LIST : WEFT_RPC_CAN_ALL;
 }

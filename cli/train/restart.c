@@ -89,6 +89,7 @@ int weft_train_restart(struct train *train)
     run.scheduler = train->job.scheduler;
     if (train->has_own_scheduler) {
         weft_args_add(&run.scheduler_args, "--read-credits=%u", train->read_credits);
+        weft_args_add(&run.scheduler_args, "--cut-through=%u", train->job.cut_through);
     }
     struct weft_run_watch watch;
     if (train->report != NULL || train->json) {
@@ -101,6 +102,9 @@ int weft_train_restart(struct train *train)
     weft_train_args_server(&train->job, &train->checkpoints, &run.server_args);
     if (train->aggregators > 0) {
         weft_train_args_path(&train->job, &run.aggregator_args);
+        if (train->job.cut_through > 0) {
+            weft_args_add(&run.aggregator_args, "--cut-through=%u", train->job.cut_through);
+        }
         if (train->flush_age_us > 0) {
             weft_args_add(&run.aggregator_args, "--flush-age-us=%u", train->flush_age_us);
         }

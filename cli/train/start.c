@@ -79,6 +79,7 @@ weft_status weft_train_start_scheduler(struct train *train)
     weft_args_add(args, "--port=0");
     weft_args_add(args, "--shards=%u", train->servers * train->shards_per_server);
     weft_args_add(args, "--read-credits=%u", train->read_credits);
+    weft_args_add(args, "--cut-through=%u", train->job.cut_through);
     if (train->hosts.lab != NULL) {
         uint64_t mbps = train->hosts.info.rate_bps / 1000000;
         weft_args_add(args, "--link-mbps=%llu", (unsigned long long)weft_max_u64(mbps, 1));
@@ -130,6 +131,9 @@ weft_status weft_train_start_aggregator(struct train *train, uint32_t number)
     weft_args_add(args, "--servers=%s", train->addresses);
     weft_args_add(args, "--listen=%s:0", host);
     weft_args_add(args, "--number=%u", number);
+    if (train->job.cut_through > 0) {
+        weft_args_add(args, "--cut-through=%u", train->job.cut_through);
+    }
     if (train->flush_age_us > 0) {
         weft_args_add(args, "--flush-age-us=%u", train->flush_age_us);
     }

@@ -13,6 +13,7 @@
 #include "cli/train/internal.h"
 #include "cli/verbs.h"
 #include "file/target.h"
+#include "ps/aggregate.h"
 #include "ps/hot_rows.h"
 #include "io/clock.h"
 #include "node/worker.h"
@@ -611,6 +612,12 @@ int weft_cli_train(int argc, char **argv)
          "even if pushes of some workers are missing. With --scheduler the limit\n"
          "is at least 300 ms",
          WEFT_OPTION_U32, .value = &train.flush_age_us, .max = 10000000, .fallback = "2000"},
+        {"cut-through", "N",
+         "with --via and --scheduler: cut updates into N pieces, which the\n"
+         "aggregator adds and sends on one by one, before the rest of the update\n"
+         "has arrived (docs/SCHEDULER.md); all processes of the job have the same\n"
+         "N. 0 = do not cut",
+         WEFT_OPTION_U32, .value = &train.job.cut_through, .max = WEFT_PS_PIECES_MAX},
         {"hot-rows", "N",
          "with --via: send only hot rows, the N rows of each table per shard with\n"
          "the most updates, through the aggregator, and all others to the servers.\n"

@@ -8,6 +8,7 @@
 #include "job/channel.h"
 #include "cli/train/results.h"
 #include "cli/verbs.h"
+#include "ps/aggregate.h"
 #include "ps/hot_rows.h"
 #include "io/clock.h"
 #include "metrics/live.h"
@@ -706,6 +707,12 @@ int weft_cli_worker(int argc, char **argv)
          WEFT_OPTION_STRING, .value = &worker.job.via, .fallback = "WEFT_VIA, else none"},
         {"rack", "NAME", "location of this worker for --via coordinator: any rack or host name",
          WEFT_OPTION_STRING, .value = &worker.rack, .fallback = "none"},
+        {"cut-through", "N",
+         "with --via and --scheduler: cut updates into N pieces, which the\n"
+         "aggregator adds and sends on one by one, before the rest of the update\n"
+         "has arrived (docs/SCHEDULER.md); all processes of the job have the same\n"
+         "N. 0 = do not cut",
+         WEFT_OPTION_U32, .value = &worker.job.cut_through, .max = WEFT_PS_PIECES_MAX},
         {"hot-rows", "N",
          "with --via: send only hot rows, those with many updates, through the\n"
          "aggregator, at most N of each shard, and all others to the servers. The\n"

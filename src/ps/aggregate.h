@@ -23,8 +23,8 @@
  * weight sqrt(a), a = t / (t + delay), before it adds it (ps/optimizer.h). need_clock of the head
  * is the t that it used for all members; 0 = not weighted. The shard does not apply the weights
  * again: it only multiplies the sum by the ratio of the sum of the members' weights at its own t to
- * that at the aggregator's. The ratio is 1 if both know the same t. Otherwise each member's weight is wrong
- * by less than (spread of the members' clocks) x (difference of the t) / t^2, relatively.
+ * that at the aggregator's. The ratio is 1 if both know the same t. Otherwise each member's weight
+ * is wrong by less than (spread of the members' clocks) x (difference of the t) / t^2, relatively.
  *
  * Source: docs/PROTOCOL.md section 7, "Aggregates".
  */
@@ -100,6 +100,16 @@ enum { WEFT_AGGREGATE_GROUPS = 3900 };
 static inline uint32_t weft_aggregate_sum_pack(uint32_t group, uint32_t members)
 {
     return 1 + group % WEFT_AGGREGATE_GROUPS * WEFT_AGGREGATE_MEMBERS_MAX + members - 1;
+}
+
+/* Cut-through: the number of a push's piece, from 1, in the high byte of rows_critical; 0 = the
+ * push is not cut. The pushes of a sum that have the same piece are summed, and forwarded as soon
+ * as those of all members have arrived. */
+enum { WEFT_PS_PIECES_MAX = 32 };
+
+static inline uint32_t weft_aggregate_piece_pack(uint32_t piece, uint32_t base)
+{
+    return piece << 24 | base;
 }
 
 static inline uint32_t weft_aggregate_sum_members(uint32_t sum)

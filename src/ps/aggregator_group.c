@@ -98,6 +98,7 @@ static struct agg_group *group_new(struct weft_aggregator *agg, const struct agg
     group->table = input->table;
     group->clock = input->clock;
     group->sum = input->sum;
+    group->piece = input->piece;
     group->weights = weft_agg_weights_of(agg, input);
     group->born_ns = now_ns;
     group->sent_ns = group->bytes_in = 0;
@@ -165,6 +166,7 @@ static struct agg_group *group_of(struct weft_aggregator *agg, const struct agg_
         struct agg_group *group = &agg->groups[i];
         if (group->state == AGG_GROUP_OPEN && group->ends == input->ends &&
             group->table == input->table && group->sum == input->sum &&
+            group->piece == input->piece &&
             (!of_a_clock || group->clock == input->clock)) {
             return group;
         }

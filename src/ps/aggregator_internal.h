@@ -246,6 +246,7 @@ struct agg_input {
     bool wants_cut;
     bool ends;    /* ended clocks, no rows */
     uint32_t sum; /* push: the sum assigned by a scheduler; 0 = none, and always 0 for children */
+    uint32_t piece; /* with sum: which piece of it, from 1; 0 = it is not cut */
     const struct agg_member *member; /* (members,) */
     uint32_t members;
     uint32_t rows;
@@ -275,6 +276,7 @@ struct agg_group {
     uint32_t clock; /* highest clock of its members */
     uint32_t rpc_id;
     uint32_t sum; /* the sum assigned by a scheduler, from its members' heads; 0 = none */
+    uint32_t piece; /* of the sum, from 1; 0 = it is not cut */
     uint32_t weights; /* clock of the fastest worker for which its sums are weighted
                        * (ps/aggregate.h); 0 = not weighted */
     uint64_t born_ns;

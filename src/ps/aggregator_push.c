@@ -137,8 +137,8 @@ static void read_head(struct weft_aggregator *agg, struct agg_slot *slot,
     }
     slot->head_seen = true;
     if (slot->request.need_clock == 0 || slot->request.after_seq == 0 ||
-        slot->request.rows_critical > WEFT_RPC_BASE_MASK) {
-        slot_kill(slot, &agg->counters.direct_form); /* no session, no push number, or no base */
+        slot->request.rows_critical >> 24 > WEFT_PS_PIECES_MAX) {
+        slot_kill(slot, &agg->counters.direct_form); /* no session, no push number, or no piece */
     }
 }
 
@@ -212,7 +212,7 @@ static void push_add(struct weft_aggregator *agg, struct agg_slot *slot, uint64_
                  .number = slot->request.after_seq,
                  .rpc_id = slot->request.rpc_id,
                  .clock = slot->clock,
-                 .base = slot->request.rows_critical},
+                 .base = slot->request.rows_critical & WEFT_RPC_BASE_MASK},
         .answer = slot->answer,
     };
     const struct agg_input input = {
@@ -221,6 +221,7 @@ static void push_add(struct weft_aggregator *agg, struct agg_slot *slot, uint64_
         .rank = slot->rank,
         .wants_cut = (slot->request.flags & WEFT_RPC_CUT) != 0,
         .sum = slot->request.reply_bound_ppm,
+        .piece = slot->request.reply_bound_ppm != 0 ? slot->request.rows_critical >> 24 : 0,
         .member = &member,
         .members = 1,
         .rows = slot->rows,

@@ -2,6 +2,7 @@
 #include "ps/client_internal.h"
 
 #include "base/bits.h"
+#include "ps/aggregate.h"
 #include "ps/hot_rows.h"
 
 #include <stdlib.h>
@@ -17,16 +18,19 @@ void weft_ps_client_config_default(struct weft_ps_client_config *config_p)
         .rows_per_op_max = 65536,
         .rows_per_rpc_max = 16384,
         .dim_max = 64,
+        .piece_bytes_min = 65536,
+        .piece_rows_min = 32,
         .can = WEFT_RPC_CAN_ALL,
         .missed_max = 65536,
         .replay_messages_max = 16384,
     };
 }
 
-/* Each list has at most one part per shard that is not full; two if hot and cold rows are split. */
+/* Each list has at most one part per shard that is not full; two if hot and cold rows are split;
+ * one for each piece if it is cut. */
 static uint32_t parts_per_op_of(const struct weft_ps_client_config *config)
 {
-    return config->lists_per_op_max * config->shards * weft_ps_ways(config) +
+    return config->lists_per_op_max * config->shards * weft_ps_groups(config) +
            config->rows_per_op_max / config->rows_per_rpc_max;
 }
 
@@ -49,7 +53,8 @@ static bool config_valid(const struct weft_ps_client_config *config)
            config->rows_long_max <= WEFT_RPC_ROWS_LONG &&
            config->dim_max >= 1 && config->dim_max <= WEFT_RPC_DIM_MAX &&
            config->clock_ns != NULL && (config->can & ~WEFT_RPC_CAN_ALL) == 0 &&
-           config->hot_rows <= WEFT_HOT_ROWS_MAX &&
+           config->hot_rows <= WEFT_HOT_ROWS_MAX && config->pieces <= WEFT_PS_PIECES_MAX &&
+           config->piece_bytes_min >= 1 && config->piece_rows_min >= 1 &&
            config->park_lease_ns <= WEFT_RPC_PARK_MS_MAX * WEFT_NS_PER_MS &&
            (config->replay_bytes == 0 ||
             (config->reconnect_ns > 0 && config->replay_messages_max >= 1 &&
@@ -106,7 +111,7 @@ static weft_status members_init(struct weft_ps_client *client)
     client->ops = calloc(config->ops_max, sizeof(*client->ops));
     client->parts = calloc(client->parts_total, sizeof(*client->parts));
     client->sort_start =
-        calloc((size_t)config->shards * weft_ps_ways(config) * 3 + 1, sizeof(*client->sort_start));
+        calloc((size_t)config->shards * weft_ps_groups(config) * 3 + 1, sizeof(*client->sort_start));
     client->sort_first =
         calloc(WEFT_BITS_WORDS(config->rows_per_op_max), sizeof(*client->sort_first));
     client->sort_critical =

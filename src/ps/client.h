@@ -85,6 +85,15 @@ struct weft_ps_client_config {
                               * reply */
     uint32_t aggregators;    /* with via_timeout_ns: aggregators per shard; 0 means 1. More than one
                               * only with update_bytes_min: grants then name the aggregator */
+    uint32_t pieces; /* cut-through: pushes are cut into up to this many pieces by ranges of ids,
+                      * each a push of its own, so that aggregators forward the sum of a piece
+                      * while the next ones arrive (client_piece.c). <= WEFT_PS_PIECES_MAX; 0, 1 =
+                      * do not cut. Needs via_timeout_ns and update_bytes_min. This and the next
+                      * two must be the same for all workers */
+    uint64_t piece_bytes_min; /* dense tables: of each shard; fewer pieces if they would be
+                               * smaller */
+    uint32_t piece_rows_min;  /* sparse tables: a push is not cut if its pieces would have fewer
+                               * rows on average; a piece without rows makes the sum wait */
     uint64_t park_lease_ns;  /* > 0: a connection to a shard is parked (client_park.c) while all
                               * requests go through its aggregator. It is reopened when no request
                               * has been committed for a quarter of this time. At most
@@ -304,6 +313,7 @@ struct weft_ps_list {
                        * packed */
     bool fill;        /* pull: `out` holds no old values */
     bool splits;      /* hot and cold rows form separate parts */
+    uint8_t pieces;   /* push: number of pieces; 1 = it is not cut */
     uint8_t ahead;    /* pull: clocks later than the one in progress */
     uint32_t at;      /* index in the operation of the list's first row */
     uint64_t floats;  /* in the caller's memory: n x dim, or fewer at the end of a dense vector */

@@ -163,6 +163,19 @@ static inline uint32_t weft_ps_ways(const struct weft_ps_client_config *config)
                                                                                                : 1;
 }
 
+/* True: pushes may be cut into pieces. */
+static inline bool weft_ps_cuts(const struct weft_ps_client_config *config)
+{
+    return config->pieces > 1 && config->via_timeout_ns > 0 && config->update_bytes_min > 0;
+}
+
+/* Maximum number of groups of a list's rows for one shard, each of which becomes requests of its
+ * own. */
+static inline uint32_t weft_ps_groups(const struct weft_ps_client_config *config)
+{
+    return weft_ps_cuts(config) ? config->pieces : weft_ps_ways(config);
+}
+
 static inline uint32_t weft_ps_vias(const struct weft_ps_client_config *config)
 {
     return config->shards * (config->aggregators > 1 ? config->aggregators : 1);

@@ -78,7 +78,7 @@ static uint64_t needed(const struct weft_ps_client *client, const struct weft_ps
         uint32_t rows_max = client->config.rows_per_rpc_max;
         uint32_t parts = (uint32_t)weft_min_u64(
             lists[i].n,
-            client->config.shards * weft_ps_ways(&client->config) + lists[i].n / rows_max);
+            client->config.shards * weft_ps_groups(&client->config) + lists[i].n / rows_max);
         uint64_t all = lists[i].n * row_bytes,
                  most = weft_min_u64(lists[i].n, ps_rows_most(&client->config)) * row_bytes;
         if (lists[i].known != NULL) {

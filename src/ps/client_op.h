@@ -62,6 +62,13 @@ bool weft_ps_any_away(const struct weft_ps_client *client);
 bool weft_ps_push_fits(const struct weft_ps_client *client, const struct weft_table_spec *spec,
                        uint32_t id_bytes);
 
+/* client_piece.c */
+
+/* Number of pieces that a push of this list is cut into; 1 = it is not cut. */
+uint8_t weft_ps_pieces(const struct weft_ps_client *client, const struct weft_ps_list *list);
+/* The piece of a row, from 0. */
+uint32_t weft_ps_piece_of(const struct weft_table_spec *spec, uint32_t pieces, uint64_t id);
+
 /* client_deadline.c */
 
 /* End the operations whose deadline has passed. */

@@ -111,6 +111,7 @@ struct ps_part {
     bool update_open; /* PUSH: counted in `open` of its update: not closed by the transport yet */
     bool resent;      /* PUSH: sent before, with unknown outcome, so now all of it must arrive */
     bool is_cold;     /* to the shard only: its rows are not hot. Set when it is made */
+    uint8_t piece;    /* PUSH: number of its piece, from 1; 0 = not cut. Set when it is made */
     bool in_air;      /* PUSH: counted in pushes_flying, also while its list is sent */
     bool is_ahead;    /* PULL: counted in pulls_ahead */
     bool keeps;       /* PULL: the shard is requested to keep its ids as a list, `known` */

@@ -2,6 +2,7 @@
 #include "ps/client_internal.h"
 
 #include "base/assert.h"
+#include "ps/aggregate.h"
 
 uint64_t weft_ps_reply_until(const struct weft_ps_client *client, const struct ps_part *part)
 {
@@ -53,15 +54,14 @@ static bool is_of_update(const struct ps_part *part, const struct ps_link *link)
            part->clock > link->clock_passed && (link->can & WEFT_RPC_CAN_UPDATE) != 0;
 }
 
-/* In the head of a push to an aggregator: the shard checks the delay of the update when it opens in
- * a sum. */
+/* In the head of a push to an aggregator: its piece, and the base, because the shard checks the
+ * delay of the update when it opens in a sum. */
 static uint32_t base_of(const struct ps_part *part, const struct ps_link *link)
 {
     const uint32_t base = part->base & WEFT_RPC_BASE_MASK;
-    return part->kind == WEFT_RPC_PUSH && ps_part_is_via(part) &&
-                   (link->can & WEFT_RPC_CAN_UPDATE) != 0 && base != WEFT_RPC_BASE_NONE
-               ? 1 + base
-               : 0;
+    const bool is_via = part->kind == WEFT_RPC_PUSH && ps_part_is_via(part);
+    const bool has_base = (link->can & WEFT_RPC_CAN_UPDATE) != 0 && base != WEFT_RPC_BASE_NONE;
+    return is_via ? weft_aggregate_piece_pack(part->piece, has_base ? 1 + base : 0) : 0;
 }
 
 static uint32_t flags_of(const struct weft_ps_client *client, const struct ps_part *part,

@@ -59,11 +59,15 @@ static void sort_cold(struct weft_ps_client *client, const struct weft_ps_list *
 }
 
 /* A group of rows becomes requests of its own. A group is a shard's rows or, if split, its hot or
- * its cold rows. */
+ * its cold rows, or one of its pieces. */
 static uint32_t group_of(const struct weft_ps_client *client, const struct weft_ps_list *list,
                          uint32_t i, uint32_t ways)
 {
-    uint32_t shard = shard_of(&client->tables[list->table].spec, list, i, client->config.shards);
+    const struct weft_table_spec *spec = &client->tables[list->table].spec;
+    uint32_t shard = shard_of(spec, list, i, client->config.shards);
+    if (list->pieces > 1) {
+        return ways * shard + weft_ps_piece_of(spec, list->pieces, ps_list_id(list, i));
+    }
     return ways == 1 ? shard : 2 * shard + weft_bits_test(client->sort_cold, i);
 }
 
@@ -78,7 +82,7 @@ static void sort_rows(struct weft_ps_client *client, const struct weft_ps_list *
     uint32_t *start = client->sort_start;
     memset(start, 0, sizeof(*start) * (groups * SORT_KINDS + 1));
     sort_look(client, list, is_pull);
-    if (ways > 1) {
+    if (list->splits) {
         sort_cold(client, list);
     }
     for (uint32_t i = 0; i < n; i++) {
@@ -244,7 +248,7 @@ static void list_parts(struct weft_ps_client *client, uint32_t index,
                        const struct weft_ps_list *list, uint32_t *order)
 {
     bool is_push = client->ops[index].kind == WEFT_RPC_PUSH;
-    uint32_t ways = list->splits ? 2 : 1;
+    uint32_t ways = list->pieces > 1 ? list->pieces : list->splits ? 2 : 1;
     if (list->known != NULL) {
         known_parts(client, index, list, order);
         return;
@@ -259,7 +263,7 @@ static void list_parts(struct weft_ps_client *client, uint32_t index,
         const uint32_t *start = &client->sort_start[SORT_KINDS * g];
         uint32_t end = start[SORT_KINDS], count, s = g / ways;
         uint32_t most = ps_rows_most_of(client, list->table, s);
-        bool is_cold = ways > 1 && g % 2 == 1;
+        bool is_cold = list->splits && g % ways == 1;
         for (uint32_t first = start[0]; first < end; first += count) {
             count = (uint32_t)weft_min_u64(end - first, most);
             uint32_t made = is_push
@@ -269,8 +273,9 @@ static void list_parts(struct weft_ps_client *client, uint32_t index,
             part->rows_critical = rows_before(start[SORT_FIRST], first, count);
             part->rows_first = rows_before(start[SORT_REST], first, count);
             part->is_cold = is_cold;
+            part->piece = list->pieces > 1 ? (uint8_t)(1 + g % ways) : 0;
             if (is_push) {
-                count_split(client, ways > 1, is_cold, count);
+                count_split(client, list->splits, is_cold, count);
             }
         }
     }
@@ -290,6 +295,7 @@ static weft_status lists_take(struct weft_ps_client *client, bool is_push,
         lists[i].fill = how->fill >> weft_min_u64(i, 63) & 1;
         lists[i].ahead = is_push ? 0 : (uint8_t)weft_min_u64(how->ahead, UINT8_MAX);
         lists[i].splits = false;
+        lists[i].pieces = 1;
     }
     weft_status status = is_push && weft_ps_any_away(client)
                              ? WEFT_AGAIN
@@ -302,9 +308,15 @@ static weft_status lists_take(struct weft_ps_client *client, bool is_push,
             weft_ps_hot_want(client, lists[i].table, now_ns);
         }
     }
+    for (uint32_t i = 0; status == WEFT_OK && is_push && i < count && how->deadline_ns == 0; i++) {
+        lists[i].pieces = weft_ps_pieces(client, &lists[i]);
+    }
     for (uint32_t i = 0; status == WEFT_OK && is_push && i < count; i++) {
         const struct ps_known *known = weft_ps_known_find(client, &lists[i]);
-        lists[i].known = known != NULL && known->is_split == lists[i].splits ? known : NULL;
+        lists[i].known = known != NULL && known->is_split == lists[i].splits &&
+                                 lists[i].pieces == 1
+                             ? known
+                             : NULL;
     }
     if (status == WEFT_OK && is_push && ps_log_on(client)) {
         status = weft_ps_log_room(client, lists, count, now_ns);

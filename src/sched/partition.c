@@ -121,6 +121,32 @@ static uint64_t idle_ns(struct weft_planner *planner, uint32_t from_host, uint32
     return weft_transfer_ns(bytes, rate_bps);
 }
 
+/* Size of a chunk of an update or a sum. */
+static uint64_t chunk_of(const struct weft_planner *planner, uint64_t bytes)
+{
+    const struct weft_planner_config *config = &planner->config;
+    const uint64_t piece = config->pieces > 0 ? bytes / config->pieces : 0;
+    return weft_min_u64(weft_max_u64(piece, config->chunk_bytes), weft_max_u64(bytes, 1));
+}
+
+/* Time when the first chunks of all members so far, this one included, have arrived. With `pieces`
+ * the members are sent interleaved, so the first chunks of all arrive one after the other.
+ * *chunks_ns_p: transmission time of the first chunks of the members before it. */
+static uint64_t first_chunks_ns(struct weft_planner *planner, const struct planner_worker *w,
+                                const struct planner_trial_group *group,
+                                const struct weft_booking *booking, uint64_t *start_ns_p,
+                                uint64_t *chunks_ns_p)
+{
+    const uint64_t chunk_ns =
+        idle_ns(planner, w->host, group->host, chunk_of(planner, w->bytes));
+    if (planner->config.pieces == 0) {
+        return weft_time_add(booking->start_ns, chunk_ns);
+    }
+    *start_ns_p = weft_min_u64(*start_ns_p, booking->start_ns);
+    *chunks_ns_p += chunk_ns;
+    return weft_time_add(*start_ns_p, *chunks_ns_p);
+}
+
 /* The longest run of the order, from `first` on, of at most `most` updates that an aggregator
  * receives before the frontier. */
 static void place_members(struct weft_planner *planner, struct planner_trial_group *group,
@@ -129,6 +155,7 @@ static void place_members(struct weft_planner *planner, struct planner_trial_gro
 {
     struct planner_partition *p = planner->partition;
     bool is_cut_through = planner_has(planner, WEFT_PLAN_CUT_THROUGH);
+    uint64_t start_ns = WEFT_NEVER, chunks_ns = 0;
     *begin_ns_p = *end_ns_p = 0;
     for (group->count = 0; group->count < most && group->first + group->count < p->count;
          group->count++) {
@@ -149,9 +176,8 @@ static void place_members(struct weft_planner *planner, struct planner_trial_gro
         const struct weft_booking *booking = last_booking(p);
         uint64_t ready_ns = booking->end_ns;
         if (is_cut_through) {
-            uint64_t first_chunk_ns =
-                idle_ns(planner, w->host, group->host, planner->config.chunk_bytes);
-            ready_ns = weft_min_u64(ready_ns, weft_time_add(booking->start_ns, first_chunk_ns));
+            ready_ns = weft_min_u64(ready_ns, first_chunks_ns(planner, w, group, booking, &start_ns,
+                                                              &chunks_ns));
         }
         if (ready_ns > frontier_ns) {
             planner_partition_undo(planner, p->hops_count - 1);
@@ -215,7 +241,8 @@ static bool place_sum(struct weft_planner *planner, const struct planner_trial_g
         if (!place(planner, hop, begin_ns)) {
             return false;
         }
-        uint64_t chunk_ns = idle_ns(planner, group->host, server_host, planner->config.chunk_bytes);
+        uint64_t chunk_ns =
+            idle_ns(planner, group->host, server_host, chunk_of(planner, hop.bytes));
         uint64_t least_end_ns = weft_time_add(end_ns, chunk_ns);
         if (planner_has(planner, WEFT_PLAN_CUT_THROUGH) && last_booking(p)->end_ns < least_end_ns) {
             /* The earliest start such that the transfer cannot end before the last chunk is

@@ -65,7 +65,7 @@ static bool policy_valid(const struct weft_planner_config *c)
            c->window <= WEFT_PLANNER_WINDOW_MAX && c->groups_ahead <= PLANNER_GROUPS_MAX &&
            c->tie_ppm <= WEFT_PPM && c->slow_ppm <= WEFT_PPM && c->floor_ppm <= WEFT_PPM &&
            c->aggregate_ppm <= WEFT_PPM && c->read_credits > 0 && c->chunk_bytes > 0 &&
-           c->chunk_bytes <= WEFT_PLANNER_BYTES_MAX &&
+           c->chunk_bytes <= WEFT_PLANNER_BYTES_MAX && c->pieces <= WEFT_PLANNER_PIECES_MAX &&
            (!replicates ||
             (c->replica_host != NULL && c->div_max > 0 && c->div_max <= DBL_MAX &&
              c->step_size >= 0 && c->step_size <= DBL_MAX && c->momentum >= 0 && c->momentum < 1));

@@ -52,6 +52,7 @@ enum {
     WEFT_PLANNER_WORKERS_MAX = 2048,
     WEFT_PLANNER_SERVERS_MAX = 64,
     WEFT_PLANNER_AHEAD_MAX = 2048,
+    WEFT_PLANNER_PIECES_MAX = 32, /* as of updates: ps/aggregate.h */
     WEFT_PLANNER_WINDOW_MAX = 64,
 };
 
@@ -121,6 +122,8 @@ struct weft_planner_config {
     uint32_t read_credits; /* maximum number of workers between read and commit; see
                             * weft_planner_read_at */
     uint64_t chunk_bytes;  /* size of a chunk in cut-through */
+    uint32_t pieces; /* > 0: the members of a sum are sent at once, in this many equal chunks, or
+                      * fewer if these would be smaller than chunk_bytes. They arrive interleaved */
     /* Bytes that each further member adds to a sum, as a share of its own bytes: 0 = dense, 10^6 =
      * disjoint. For sums until a report (weft_planner_sum_share). */
     uint32_t aggregate_ppm;

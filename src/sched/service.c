@@ -23,6 +23,7 @@ static bool config_valid(const struct weft_sched_service_config *config)
            config->shards <= WEFT_SCHED_SHARDS_MAX && config->life != 0 && config->link_bps > 0 &&
            config->link_bps <= WEFT_TIMELINE_BPS_MAX && config->silent_ns > 0 &&
            config->read_credits <= WEFT_SCHED_WORKERS_MAX && config->ahead > 0 &&
+           config->pieces <= WEFT_PLANNER_PIECES_MAX &&
            config->ahead <= WEFT_PLANNER_AHEAD_MAX;
 }
 
@@ -259,7 +260,9 @@ weft_status weft_sched_job_new(struct weft_sched_service *service)
     config.mode = planner_mode(service->mode);
     config.policy = WEFT_PLAN_ORDER | (is_bounded ? WEFT_PLAN_BOUND : 0) |
                     (service->config.read_credits > 0 ? WEFT_PLAN_ADMISSION : 0) |
-                    (service->aggregators > 0 ? WEFT_PLAN_AGGREGATE : 0);
+                    (service->aggregators > 0 ? WEFT_PLAN_AGGREGATE : 0) |
+                    (service->config.pieces > 1 ? WEFT_PLAN_CUT_THROUGH : 0);
+    config.pieces = service->config.pieces;
     config.tau_max = is_bounded ? weft_min_u64(service->tau_max, UINT32_MAX) : UINT32_MAX;
     /* An update that is granted in advance cannot be added to a sum later. */
     config.ahead = service_sends_at_once(service) ? WEFT_PLANNER_AHEAD_MAX
@@ -603,7 +606,7 @@ static uint64_t booked_until(const struct weft_sched_service *service)
 static uint64_t batch_until(struct weft_sched_service *service, uint64_t now_ns)
 {
     uint32_t waiting = 0, others = 0;
-    uint64_t until_ns = WEFT_NEVER, gather_ns = 0;
+    uint64_t until_ns = WEFT_NEVER, gather_ns = 0, sum_ns = 0;
     if (service->aggregators == 0 ||
         service->aggregators_here << (32 - service->aggregators) == 0) {
         return 0;
@@ -622,10 +625,15 @@ static uint64_t batch_until(struct weft_sched_service *service, uint64_t now_ns)
             waiting++;
             gather_ns += weft_transfer_ns(bytes, service->config.link_bps);
             gather_ns += waiting == 1 ? eighth_ns : 0;
+            sum_ns = weft_max_u64(sum_ns, 8 * eighth_ns);
             until_ns = weft_min_u64(until_ns, weft_time_add(w->held_ns, eighth_ns));
         }
     }
     uint64_t booked_ns = booked_until(service);
+    if (service->config.pieces > 1) { /* the sum is sent while its members arrive */
+        const uint64_t first_ns = gather_ns / service->config.pieces;
+        gather_ns = weft_max_u64(first_ns, gather_ns - weft_min_u64(gather_ns, sum_ns));
+    }
     if (waiting == 0 || others == 0) {
         return 0;
     }

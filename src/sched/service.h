@@ -56,6 +56,8 @@ struct weft_sched_service_config {
                                      * is measured */
     uint64_t silent_ns;             /* a worker is expired after this time without a report */
     uint32_t ahead;                 /* planner's `ahead` */
+    uint32_t pieces; /* > 1: workers cut their updates into so many pieces, and aggregators forward
+                      * each when it has arrived from all members; the same as of the workers */
     uint32_t read_credits; /* maximum number of workers between read and commit (planner.h), no
                             * effect in BSP; 0 = reads need no admission */
     /* Called for events worth logging. May be NULL. */

@@ -228,6 +228,9 @@ struct weft_ps_client_config weft_swarm_ps_client_config(const struct swarm_ps *
         config.park_lease_ns = ps->park_lease_ns;
         config.park_pause_ns = ps->park_pause_ns;
         config.hot_rows = ps->hot_rows;
+        config.pieces = (uint32_t)weft_mix64(ps->table.seed ^ UINT64_C(0x706965636573)) % 6;
+        config.piece_rows_min = 1;
+        config.piece_bytes_min = 200;
     }
     if (ps->deaths > 0) {
         config.reconnect_ns = 100 * WEFT_NS_PER_S;

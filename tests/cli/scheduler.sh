@@ -99,6 +99,11 @@ holds "each update is requested and granted" sums '.counters | .sched_asked == 9
 holds "each update is closed once" sums '.counters | .shard_updates_opened == 96 and .shard_updates_closed == 96 and
     .shard_pushes == 96'
 
+tap_run "cut-through succeeds" "$WEFT_BIN" train --model mlp --mode asp --scheduler on --via on --aggregators 2 \
+    --workers 4 --servers 2 --epochs 1 --cut-through 4 --report cut.json
+holds "each update is closed once at each of the two shards" cut '.counters |
+    .shard_updates_opened == 2 * .client_updates and .shard_updates_closed == 2 * .client_updates'
+
 tap_run "asp with two aggregators and a delay bound succeeds" train bounded --mode asp --scheduler on --via on \
     --aggregators 2 --workers 4 --servers 1 --batch 512 --tau-max 4
 holds "each update is requested, and granted or dropped" bounded '.counters | .sched_asked == 96 and
@@ -297,6 +302,7 @@ wrong "--read-credits with bsp" 'requires --mode ssp or asp' train --scheduler o
 wrong "more read credits than workers, train" 'more than --workers 4' train --scheduler on --mode asp --read-credits 5
 wrong "more read credits than workers, scheduler" 'more than --workers 2' scheduler --workers 2 --read-credits 3
 wrong "more workers than a coordinator has" 'at most 64 workers and 32 shards' scheduler --workers 65 --coordinate 0
+wrong "--cut-through without --scheduler" 'cut-through requires --scheduler' train --via on --cut-through 4
 wrong "--aggregators without --via on" 'requires --via on' train --aggregators 2
 wrong "too many aggregators" 'aggregators' train --via on --aggregators 99
 tap_done

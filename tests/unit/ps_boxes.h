@@ -46,6 +46,7 @@ struct box {
 static uint64_t via_timeout_ns = 2 * WEFT_NS_PER_MS;
 static bool has_scheduler; /* the test acts as the scheduler */
 static uint8_t optimizer; /* of the table */
+static uint32_t pieces;   /* pushes are cut into so many pieces */
 static uint64_t reconnect_ns = WEFT_NS_PER_S;
 static uint64_t park_lease_ns, park_pause_ns; /* of workers */
 static enum weft_worker_death on_death;
@@ -257,6 +258,8 @@ static inline void bench_open_tree(struct bench *b, uint32_t workers, uint8_t mo
         (uint16_t)weft_prng_below(&b->prng, 8) | WEFT_RPC_CAN_AGGREGATE | WEFT_RPC_CAN_HOT;
     if (has_scheduler) {
         config.client.update_bytes_min = 1;
+        config.client.pieces = pieces;
+        config.client.piece_rows_min = 1;
         config.client.can = WEFT_RPC_CAN_ALL & ~WEFT_RPC_CAN_LIST;
     }
     b->mode = mode;

@@ -656,6 +656,121 @@ static void each_member_has_its_weight(void **state)
     optimizer = WEFT_OPTIMIZER_SGD;
 }
 
+enum { PIECES = 4 };
+
+static void cut_open(struct bench *b, uint64_t seed)
+{
+    via_timeout_ns = WEFT_NS_PER_S;
+    has_scheduler = true;
+    pieces = PIECES;
+    bench_open(b, 2, WEFT_TABLE_ASP, seed);
+    b->box[0].config.push_bytes_max = 4096;
+    b->box[0].config.push_slots = 4;
+    b->box[0].config.groups_max = PIECES;
+    b->box[0].config.count_max = 0;
+    b->box[0].config.sum_age_ns = 100 * WEFT_NS_PER_S;
+    box_again(b, &b->box[0]);
+    b->c.net->now_ns += 2 * WEFT_NS_PER_S; /* the pause before workers reconnect */
+    bench_quiet(b);
+}
+
+static void cut_close(struct bench *b)
+{
+    bench_close(b);
+    via_timeout_ns = 2 * WEFT_NS_PER_MS;
+    has_scheduler = false;
+    pieces = 0;
+}
+
+/* Push all ids, with other gradients for each worker. */
+static void push_all(struct bench *b, uint32_t w)
+{
+    struct worker *worker = &b->workers[w];
+    uint64_t ids[IDS];
+    float rows[IDS][DIM];
+    for (uint64_t id = 0; id < IDS; id++) {
+        ids[id] = id;
+        for (uint32_t k = 0; k < DIM; k++) {
+            rows[id][k] = (float)(1 + w + id % 7 + k);
+            b->want[id][k] += rows[id][k];
+            b->sums[w][id][k] += rows[id][k];
+        }
+    }
+    assert_false(worker->busy[0]);
+    assert_int_equal(
+        weft_ps_push(b->c.client[w], 0, ids, &rows[0][0], IDS, 0, b->c.net->now_ns, &worker->op[0]),
+        WEFT_OK);
+    worker->busy[0] = true;
+}
+
+/* Cut-through: the sum of a piece is forwarded when all members' pushes of that piece have arrived,
+ * while later pieces still arrive. The update is one update, and over when all pieces are. */
+static void pieces_are_forwarded_early(void **state)
+{
+    (void)state;
+    struct bench b;
+    cut_open(&b, 7);
+    push_all(&b, 0);
+    push_all(&b, 1);
+    end_clock(&b);
+    grant(&b, 0, 5, 2);
+    bench_quiet(&b);
+    const struct weft_aggregator_counters *counters = weft_aggregator_counters(b.box[0].agg);
+    const struct weft_shard_counters *shard = weft_shard_counters(b.c.shard[SHARD]);
+    assert_int_equal(counters->pushes_in, PIECES);
+    assert_int_equal(counters->aggregates_out, 0);
+    grant(&b, 1, 5, 2);
+    for (uint32_t steps = 0; shard->aggregates == 0; steps++) {
+        assert_true(steps < 10000);
+        bench_step(&b);
+    }
+    assert_true(counters->pushes_in < 2 * PIECES);
+    assert_int_equal(shard->updates_closed, 0);
+    (void)update_over(&b, 0);
+    (void)update_over(&b, 1);
+    wait_all(&b);
+    check_sums(&b);
+    assert_int_equal(counters->aggregates_out, PIECES);
+    assert_int_equal(counters->flushed_all, PIECES);
+    assert_int_equal(counters->pushes_direct, 0);
+    assert_int_equal(shard->aggregate_pushes, 2 * PIECES);
+    assert_int_equal(shard->updates_opened, 2);
+    assert_int_equal(shard->updates_closed, 2);
+    cut_close(&b);
+}
+
+/* The aggregator dies when the shard has some pieces of a sum: those count, and the members send
+ * the others themselves. None counts twice. */
+static void pieces_count_once(void **state)
+{
+    (void)state;
+    uint32_t partly = 0;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        struct bench b;
+        cut_open(&b, seed);
+        const struct weft_shard_counters *shard = weft_shard_counters(b.c.shard[SHARD]);
+        push_all(&b, 0);
+        push_all(&b, 1);
+        end_clock(&b);
+        grant(&b, 0, 5, 2);
+        grant(&b, 1, 5, 2);
+        for (uint64_t steps = 5 * seed; steps > 0; steps--) {
+            bench_step(&b);
+        }
+        box_kill(&b, &b.box[0]);
+        const uint64_t summed = shard->aggregate_pushes;
+        partly += summed > 0 && summed < 2 * PIECES;
+        (void)update_over(&b, 0);
+        (void)update_over(&b, 1);
+        wait_all(&b);
+        check_sums(&b);
+        assert_int_equal(shard->updates_opened, 2);
+        assert_int_equal(shard->updates_closed, 2);
+        cut_close(&b);
+    }
+    assert_true(partly >= 5);
+}
+
 /* BSP: rows that all workers pull are fetched once per clock, and the shard answers one pull. */
 static void asked_once(void **state)
 {
@@ -999,6 +1114,8 @@ int main(void)
         cmocka_unit_test(granted_sums),
         cmocka_unit_test(sums_of_several_clocks),
         cmocka_unit_test(each_member_has_its_weight),
+        cmocka_unit_test(pieces_are_forwarded_early),
+        cmocka_unit_test(pieces_count_once),
         cmocka_unit_test(by_age),
         cmocka_unit_test(a_busy_shard),
         cmocka_unit_test(asked_once),
