@@ -567,7 +567,7 @@ bool weft_shard_push_replay_refused(struct weft_shard *shard,
 uint32_t weft_shard_push_rows(const struct weft_shard *shard,
                               const struct weft_shard_replayed *push);
 
-/* shard_aggregate.c: pushes summed by an aggregator */
+/* shard_aggregate.c, shard_aggregate_apply.c: pushes summed by an aggregator */
 
 /* Errors: WEFT_NOMEM. */
 weft_status weft_shard_aggregates_init(struct weft_shard *shard);

@@ -661,23 +661,6 @@ static void result_counters(const struct allreduce *s, struct weft_allreduce_res
     r->overhead_ppm = bytes > ideal ? (uint32_t)((bytes - ideal) * WEFT_PPM / ideal) : 0;
 }
 
-static void result_plan(const struct allreduce *s, struct weft_allreduce_result *r)
-{
-    const struct weft_collective_plan *plan = &s->made;
-    if (s->plan_memory == NULL) {
-        return;
-    }
-    r->plan_trees = plan->parts > 0;
-    r->plan_parts = plan->parts;
-    r->plan_depth = plan->depth;
-    for (uint32_t i = 0; i < plan->ranks; i++) {
-        r->plan_owners += plan->slice[i + 1] > plan->slice[i];
-    }
-    r->equal_ns = plan->equal_ns;
-    r->slices_ns = plan->slices_ns;
-    r->trees_ns = plan->trees_ns;
-}
-
 void weft_allreduce_run(const struct weft_allreduce_config *config,
                         struct weft_allreduce_result *result_p)
 {
@@ -698,7 +681,9 @@ void weft_allreduce_run(const struct weft_allreduce_config *config,
         .trace_hash = weft_world_hash(s->world),
     };
     snprintf(result_p->failure, sizeof(result_p->failure), "%s", weft_world_wrong(s->world));
-    result_plan(s, result_p);
+    if (s->plan_memory != NULL) {
+        weft_allreduce_plan_result(&s->made, result_p);
+    }
     result_times(s, result_p);
     result_counters(s, result_p);
     allreduce_free(s);

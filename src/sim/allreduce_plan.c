@@ -77,3 +77,17 @@ void *weft_allreduce_plan_new(const struct weft_allreduce_config *config,
     WEFT_ASSERT(wrong == NULL);
     return memory;
 }
+
+void weft_allreduce_plan_result(const struct weft_collective_plan *plan,
+                                struct weft_allreduce_result *result_p)
+{
+    result_p->plan_trees = plan->parts > 0;
+    result_p->plan_parts = plan->parts;
+    result_p->plan_depth = plan->depth;
+    for (uint32_t i = 0; i < plan->ranks; i++) {
+        result_p->plan_owners += plan->slice[i + 1] > plan->slice[i];
+    }
+    result_p->equal_ns = plan->equal_ns;
+    result_p->slices_ns = plan->slices_ns;
+    result_p->trees_ns = plan->trees_ns;
+}

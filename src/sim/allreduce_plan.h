@@ -24,5 +24,8 @@ uint64_t weft_allreduce_late_ns(const struct weft_allreduce_config *config, uint
 void *weft_allreduce_plan_new(const struct weft_allreduce_config *config,
                               enum weft_collective_form form, uint64_t bytes, uint64_t hop_ns,
                               struct weft_collective_plan *plan_p);
+/* Add what the plan is, and the times that the planner expects. */
+void weft_allreduce_plan_result(const struct weft_collective_plan *plan,
+                                struct weft_allreduce_result *result_p);
 
 #endif
