@@ -74,7 +74,7 @@ static const struct counter client_counters[] = {
 #define SCHED(field) COUNTER(weft_sched_daemon_counters, "sched_", field)
 
 static const struct counter sched_counters[] = {
-    SCHED(asked), SCHED(granted), SCHED(dropped), SCHED(direct), SCHED(silences), SCHED(wait_ns),
+    SCHED(asked), SCHED(granted), SCHED(dropped), SCHED(direct), SCHED(timeouts), SCHED(wait_ns),
     SCHED(plans_refused), SCHED(reads_waited), SCHED(reads_direct), SCHED(reads_wait_ns),
 };
 

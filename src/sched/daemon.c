@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Maximum wait of an update after the scheduler replied "waiting", as a multiple of silent_ns. */
-enum { QUEUED_SILENCES = 30 };
+enum { QUEUED_TIMEOUTS = 30 };
 
 enum ask_state {
     ASK_NONE,    /* no request, or completed */
@@ -348,7 +348,7 @@ bool weft_sched_daemon_has_news(const struct weft_sched_daemon *daemon)
  * the job. */
 static uint64_t decide_by(const struct weft_sched_daemon *daemon)
 {
-    uint64_t times = daemon->is_queued ? QUEUED_SILENCES : 1;
+    uint64_t times = daemon->is_queued ? QUEUED_TIMEOUTS : 1;
     return weft_time_add(daemon->asked_ns, times * daemon->config.silent_ns);
 }
 
@@ -360,7 +360,7 @@ static uint64_t silent_at(const struct weft_sched_daemon *daemon)
 /* The same time for a read. */
 static uint64_t admit_by(const struct weft_sched_daemon *daemon)
 {
-    return weft_time_add(daemon->read_ns, QUEUED_SILENCES * daemon->config.silent_ns);
+    return weft_time_add(daemon->read_ns, QUEUED_TIMEOUTS * daemon->config.silent_ns);
 }
 
 uint64_t weft_sched_daemon_silence(const struct weft_sched_daemon *daemon)
@@ -434,7 +434,7 @@ static void look_for_silence(struct weft_sched_daemon *daemon, uint64_t now_ns)
 {
     if (is_waiting(daemon) && !daemon->is_silent && now_ns >= silent_at(daemon)) {
         daemon->is_silent = true;
-        daemon->counters.silences++;
+        daemon->counters.timeouts++;
     }
     if (daemon->state == ASK_WAITING && (daemon->is_silent || now_ns >= decide_by(daemon))) {
         answered(daemon, ASK_DIRECT, now_ns);

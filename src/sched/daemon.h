@@ -152,7 +152,7 @@ struct weft_sched_daemon_counters {
     uint64_t dropped;
     uint64_t direct;        /* updates sent without a grant: the scheduler did not reply or did not
                              * plan them */
-    uint64_t silences;      /* timeouts of the scheduler */
+    uint64_t timeouts;      /* timeouts of the scheduler */
     uint64_t wait_ns;       /* from request to reply, over all updates */
     uint64_t reads_waited;  /* reads requested */
     uint64_t reads_direct;  /* of these, begun without an admission */

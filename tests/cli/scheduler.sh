@@ -80,7 +80,7 @@ holds "the scheduler's mean delay is at most 2" credits '.scheduler.planned.dela
 tap_run "ssp with one read credit succeeds" train slow --mode ssp:1 --scheduler on --read-credits 1 --workers 4 \
     --servers 2 --batch 512
 holds "no read is sent without a credit, and the scheduler always replied" slow '.counters.sched_reads_direct == 0 and
-    .counters.sched_silences == 0'
+    .counters.sched_timeouts == 0'
 tap_run "read credits with replicas: the job succeeds" train replicated --mode asp --scheduler on --read-credits 1 --workers 2 \
     --servers 1 --replicas 1 --div-max 1 --on-server-death promote
 holds "reads wait for their credits" replicated '.counters.sched_reads_waited > 10 and
@@ -143,7 +143,7 @@ kill_in killed "scheduler 0" --scheduler on
 tap_is "the scheduler of a job is killed" $? 0
 tap_is "the job exits with 0" "$status" 0
 tap_like "the job reports it" "$(cat killed.out)" 'scheduler (pid [0-9]*) was killed.*push without it'
-holds "the other updates are sent without a grant" killed '.counters | .sched_direct > 10 and .sched_silences > 0 and
+holds "the other updates are sent without a grant" killed '.counters | .sched_direct > 10 and .sched_timeouts > 0 and
     .sched_asked == '$((24 * epochs))' and .sched_granted + .sched_direct == .sched_asked'
 holds "each update is closed once" killed ".counters.shard_updates_closed == $((48 * epochs))"
 holds "the report has no figures of the killed scheduler" killed '.scheduler.planned == null'
@@ -194,7 +194,7 @@ begin "$(sed -n 's/^scheduler: .*://p' scheduler.out)"
 tap_run "after kill -9 and a restart it grants updates again" tap_until has_granted 20
 wait "$job"
 tap_is "the job exits with 0" $? 0
-holds "updates were sent without a grant meanwhile" frozen '.counters | .sched_silences > 0 and .sched_direct > 0'
+holds "updates were sent without a grant meanwhile" frozen '.counters | .sched_timeouts > 0 and .sched_direct > 0'
 holds "each update is closed once" frozen '.counters |
     .sched_asked == 2880 and .shard_updates_closed == 5760'
 

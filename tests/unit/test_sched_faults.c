@@ -702,7 +702,7 @@ static uint64_t direct_after(enum weft_sched_verdict verdict, uint16_t status, u
         now_ns = weft_min_u64(weft_sched_daemon_silence(daemon), now_ns + 200 * WEFT_NS_PER_MS);
     }
     assert_int_equal(answer.kind, WEFT_SCHED_SEND_DIRECT);
-    assert_int_equal(weft_sched_daemon_counters(daemon)->silences, 0);
+    assert_int_equal(weft_sched_daemon_counters(daemon)->timeouts, 0);
     weft_sched_daemon_free(daemon);
     return now_ns - WEFT_NS_PER_S;
 }

@@ -415,7 +415,7 @@ static void a_silent_scheduler_stops_nobody(void **state)
     assert_true(may_read(&job, 1));
     assert_false(weft_sched_daemon_reads_wait(job.daemon[1])); /* nor do the next reads */
     assert_int_equal(direct_of(&job, 1), 1);
-    assert_int_equal(weft_sched_daemon_counters(job.daemon[1])->silences, 1);
+    assert_int_equal(weft_sched_daemon_counters(job.daemon[1])->timeouts, 1);
     /* A restarted scheduler learns from the reports which worker has read, and admits no other. */
     weft_sched_service_free(job.service);
     for (uint32_t p = 0; p < PROCESSES; p++) {
