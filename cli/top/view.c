@@ -268,7 +268,7 @@ static void draw_replicas(const struct picture *p)
             norm_now(target, "weft_replica_divergence"),
             norm_now(target, "weft_replica_divergence_max"),
             norm_now(target, "weft_replica_divergence_bound"),
-            rate(&cells, target, "weft_replica_holds_total", NULL),
+            rate(&cells, target, "weft_replica_reply_delays_total", NULL),
             rate(&cells, target, "weft_replica_transfers_total", NULL),
             rate(&cells, target, "weft_replica_bytes_total", NULL));
     }

@@ -433,7 +433,7 @@ static cJSON *replication_report(const struct weft_results *results)
     cJSON_AddNumberToObject(object, "transfers", counter(results, "replica_transfers"));
     cJSON_AddNumberToObject(object, "bytes", counter(results, "replica_bytes"));
     cJSON_AddNumberToObject(object, "rows", counter(results, "replica_rows"));
-    cJSON_AddNumberToObject(object, "holds", counter(results, "replica_holds"));
+    cJSON_AddNumberToObject(object, "holds", counter(results, "replica_reply_delays"));
     cJSON_AddNumberToObject(object, "promotions", r->promotions);
     cJSON_AddNumberToObject(object, "pushes_lost", r->pushes_lost);
     return object;

@@ -131,7 +131,7 @@ void weft_report_add_replication(cJSON *into, const struct weft_replication *rep
     weft_report_add(into, "replica_rows", replication->rows);
     weft_report_add(into, "replica_transfers", replication->transfers);
     weft_report_add(into, "replica_transfers_failed", replication->failed);
-    weft_report_add(into, "replica_holds", replication->holds);
+    weft_report_add(into, "replica_reply_delays", replication->holds);
     weft_report_add(into, "replicas_lost", replication->lost);
     weft_report_add(into, "replica_transfers_taken", replica->transfers);
     add_number(into, "divergence_max", replication->divergence_max);

@@ -130,7 +130,7 @@ static const struct weft_metrics_family replication[] = {
      "Transfers abandoned: the connection ended, or the memory for copies was exhausted."},
     {"weft_replica_bytes_total", "counter", "", REPLICATION(bytes), "Bytes sent to the replica."},
     {"weft_replica_rows_total", "counter", "", REPLICATION(rows), "Rows sent to the replica."},
-    {"weft_replica_holds_total", "counter", "", REPLICATION(holds),
+    {"weft_replica_reply_delays_total", "counter", "", REPLICATION(holds),
      "Times that replies began to wait for the replica."},
     {"weft_replicas_lost_total", "counter", "", REPLICATION(lost),
      "Replicas that were ready and whose connection ended."},
