@@ -115,7 +115,7 @@ static const struct figure {
     FIGURE(shard_refusals,
            "Connections that the server or the parent closed because the number of this "
            "aggregator is in use or not accepted."),
-    FIGURE(loops,
+    FIGURE(cycles_detected,
            "Times that the parent was this aggregator, a descendant of it, or had its number."),
     FIGURE(parent_tables_refused, "Tables that the parent rejected."),
     FIGURE(children_refused,

@@ -23,7 +23,7 @@ struct serving {
     weft_peer peer;      /* its connection to the shard, or the last one */
     uint64_t connect_ns; /* do not connect to the shard before this time */
     uint64_t refusals;   /* refusals by the shard or parent, logged so far */
-    uint64_t loops;      /* cycles logged so far */
+    uint64_t cycles_detected; /* cycles logged so far */
     bool age_noted;
 };
 
@@ -82,11 +82,11 @@ static void copy_stats(void *arg, void *object)
 static void note_loop(struct serving *serving, uint64_t now_ns)
 {
     const struct weft_aggregator_thread_config *config = &serving->thread->config;
-    const uint64_t loops = weft_aggregator_counters(serving->aggregator)->loops;
-    if (loops == serving->loops) {
+    const uint64_t cycles_detected = weft_aggregator_counters(serving->aggregator)->cycles_detected;
+    if (cycles_detected == serving->cycles_detected) {
         return;
     }
-    if (serving->loops == 0) {
+    if (serving->cycles_detected == 0) {
         weft_node_warn(&config->log,
                        "the aggregators form a cycle, or two of them have the same number: "
                        "this one is number %u%s%s; give each its own --number, and "
@@ -95,7 +95,7 @@ static void note_loop(struct serving *serving, uint64_t now_ns)
                        config->aggregator.has_parent ? ", its parent " : "",
                        config->aggregator.has_parent ? config->server.host : "");
     }
-    serving->loops = loops;
+    serving->cycles_detected = cycles_detected;
     serving->connect_ns = now_ns + refused_pause_ns;
 }
 

@@ -370,7 +370,7 @@ static bool is_above(struct weft_aggregator *agg, uint64_t name)
     if (name != weft_rpc_aggregator_name(agg->config.shard, number)) {
         return false;
     }
-    agg->counters.loops += number == agg->config.number;
+    agg->counters.cycles_detected += number == agg->config.number;
     return number != agg->config.number;
 }
 

@@ -131,7 +131,7 @@ bool weft_agg_child_below(struct weft_aggregator *agg, uint32_t rank, const uint
     uint64_t below[AGG_BELOW_WORDS];
     memcpy(below, bytes, sizeof(below));
     if (weft_bits_test(below, agg->config.number)) {
-        agg->counters.loops++;
+        agg->counters.cycles_detected++;
         return false;
     }
     agg->parent_due |=

@@ -241,7 +241,7 @@ static void answered(struct weft_aggregator *agg, uint16_t index,
     }
     if (!parent->open) {
         agg->counters.parent_tables_refused++;
-        agg->counters.loops += is_answer && reply.status == WEFT_RPC_BAD_REQUEST;
+        agg->counters.cycles_detected += is_answer && reply.status == WEFT_RPC_BAD_REQUEST;
         process_gone(agg, index);
         send_away(agg, index, true);
         parent->retry_ns = now_ns + refused_pause_ns;
