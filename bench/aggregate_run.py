@@ -240,8 +240,8 @@ def span(first, last):
         "datagrams_sent": server["weft_datagrams_sent_total"],
         **{name: sum(box.get(f"weft_aggregator_{name}_total", 0) for box in boxes)
            for name in ("rows_in", "rows_out", "pushes_in", "pushes_absorbed", "pushes_direct",
-                        "aggregates_out", "flushed_all", "flushed_age", "flushed_count",
-                        "flushed_pressure", "bytes_in", "bytes_out")},
+                        "aggregates_out", "flushed_complete", "flushed_age", "flushed_count",
+                        "flushed_memory", "bytes_in", "bytes_out")},
     }
 
 

@@ -85,11 +85,11 @@ struct weft_aggregator_counters {
     uint64_t direct_refused;  /* the shard refused the aggregate that contained the push */
     uint64_t pushes_absorbed; /* committed by the shard */
     uint64_t aggregates_out;  /* messages to the shard; the next four are the reasons for sending */
-    uint64_t flushed_all;     /* the group had a push of every worker that has opened the
+    uint64_t flushed_complete; /* the group had a push of every worker that has opened the
                                * table, or of every member of a sum of the scheduler */
     uint64_t flushed_count;
     uint64_t flushed_age;
-    uint64_t flushed_pressure;
+    uint64_t flushed_memory;
     uint64_t rows_in;            /* row gradients in the pushes that were added up */
     uint64_t rows_out;           /* row sums sent */
     uint64_t bytes_in;           /* bytes of the pushes that were added up */

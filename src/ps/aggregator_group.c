@@ -185,7 +185,7 @@ static void close_oldest(struct weft_aggregator *agg)
         }
     }
     if (oldest != NULL) {
-        group_close(oldest, &agg->counters.flushed_pressure);
+        group_close(oldest, &agg->counters.flushed_memory);
     }
 }
 
@@ -212,7 +212,7 @@ static void look(struct weft_aggregator *agg, struct agg_group *group)
                               ? group->ranks_count >= weft_aggregate_sum_members(group->sum)
                               : !by_age && group->ranks_count >= table->open_count;
     if (is_whole) {
-        group_close(group, &agg->counters.flushed_all);
+        group_close(group, &agg->counters.flushed_complete);
     } else if ((count_max > 0 && group->members >= count_max) ||
                group->members == WEFT_AGGREGATE_MEMBERS_MAX) {
         group_close(group, &agg->counters.flushed_count);
@@ -247,7 +247,7 @@ bool weft_agg_group_add(struct weft_aggregator *agg, const struct agg_input *inp
 {
     struct agg_group *group = group_of(agg, input);
     if (group != NULL && !weft_agg_rows_fit(agg, group, input)) {
-        group_close(group, &agg->counters.flushed_pressure);
+        group_close(group, &agg->counters.flushed_memory);
         group = NULL;
     }
     if (group == NULL) {

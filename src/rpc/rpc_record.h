@@ -57,11 +57,11 @@ enum weft_rpc_record_direct {
 /* Why an aggregate was sent. */
 enum weft_rpc_record_flush {
     WEFT_RPC_RECORD_UNFLUSHED,      /* it was not sent: the connection to the server ended before */
-    WEFT_RPC_RECORD_FLUSH_ALL,      /* it had a push of every worker that has opened the table,
+    WEFT_RPC_RECORD_FLUSH_COMPLETE, /* it had a push of every worker that has opened the table,
                                      * or of every member of a sum of the scheduler */
     WEFT_RPC_RECORD_FLUSH_COUNT,    /* it had enough pushes */
     WEFT_RPC_RECORD_FLUSH_AGE,      /* its first push had waited long enough */
-    WEFT_RPC_RECORD_FLUSH_PRESSURE, /* its memory was needed, or the next push did not fit */
+    WEFT_RPC_RECORD_FLUSH_MEMORY,   /* its memory was needed, or the next push did not fit */
     WEFT_RPC_RECORD_FLUSHES,
 };
 

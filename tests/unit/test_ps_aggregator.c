@@ -33,7 +33,7 @@ static void by_age(void **state)
     const struct weft_aggregator_counters *counters = weft_aggregator_counters(b.box[0].agg);
     assert_int_equal(counters->pushes_in, 80);
     assert_int_equal(counters->pushes_absorbed, 80);
-    assert_int_equal(counters->flushed_all, 0);
+    assert_int_equal(counters->flushed_complete, 0);
     assert_int_equal(counters->flushed_age, 10);
     assert_int_equal(counters->aggregates_out, 10);
     bench_close(&b);
@@ -109,7 +109,7 @@ static void all_there(void **state)
     assert_int_equal(counters->pushes_absorbed, 40);
     assert_int_equal(counters->pushes_direct, 0);
     assert_int_equal(counters->aggregates_out, 10);
-    assert_int_equal(counters->flushed_all, 10);
+    assert_int_equal(counters->flushed_complete, 10);
     assert_true(counters->rows_out < counters->rows_in);
     const struct weft_shard_counters *shard = weft_shard_counters(b.c.shard[SHARD]);
     assert_int_equal(shard->aggregates, 10);
@@ -172,9 +172,9 @@ static void check_records(struct weft_rpc_record_ring *ring,
     uint64_t *const direct[WEFT_RPC_RECORD_DIRECTS] = {&in.pushes_absorbed, &in.direct_table,
                                                        &in.direct_form,     &in.direct_large,
                                                        &in.direct_shard,    &in.direct_refused};
-    uint64_t *const flushed[WEFT_RPC_RECORD_FLUSHES] = {&out.pulls_in, &out.flushed_all,
+    uint64_t *const flushed[WEFT_RPC_RECORD_FLUSHES] = {&out.pulls_in, &out.flushed_complete,
                                                         &out.flushed_count, &out.flushed_age,
-                                                        &out.flushed_pressure};
+                                                        &out.flushed_memory};
     uint32_t count = records_of(ring, WEFT_RPC_RECORD_AGGREGATE_IN, records);
     for (uint32_t i = 0; i < count; i++) {
         const struct weft_rpc_record_aggregate_in *r = &records[i].aggregate_in;
@@ -208,13 +208,13 @@ static void check_records(struct weft_rpc_record_ring *ring,
         out.bytes_in += r->bytes_in;
     }
     assert_int_equal(out.aggregates_out, counters->aggregates_out);
-    assert_in_range(out.flushed_all, 0, counters->flushed_all);
+    assert_in_range(out.flushed_complete, 0, counters->flushed_complete);
     assert_in_range(out.flushed_count, 0, counters->flushed_count);
     assert_in_range(out.flushed_age, 0, counters->flushed_age);
-    assert_in_range(out.flushed_pressure, 0, counters->flushed_pressure);
-    assert_int_equal(out.aggregates_out + unsent, counters->flushed_all + counters->flushed_count +
+    assert_in_range(out.flushed_memory, 0, counters->flushed_memory);
+    assert_int_equal(out.aggregates_out + unsent, counters->flushed_complete + counters->flushed_count +
                                                       counters->flushed_age +
-                                                      counters->flushed_pressure);
+                                                      counters->flushed_memory);
     assert_int_equal(out.rows_in, counters->rows_in);
     assert_int_equal(out.rows_out, counters->rows_out);
     assert_int_equal(out.bytes_in, counters->bytes_in);
@@ -253,7 +253,7 @@ static void recorded(void **state)
     assert_int_equal(first.pushes, 4);
     assert_int_equal(first.messages, 4);
     assert_int_equal(first.clock, 1);
-    assert_int_equal(first.reason, WEFT_RPC_RECORD_FLUSH_ALL);
+    assert_int_equal(first.reason, WEFT_RPC_RECORD_FLUSH_COMPLETE);
     assert_int_equal(records_of(ring, WEFT_RPC_RECORD_AGGREGATE_IN, records), 20);
     uint32_t ranks = 0, rows = 0;
     for (uint32_t i = 0; i < 20; i++) {
@@ -505,7 +505,7 @@ static void granted_sums(void **state)
     grant(&b, 3, 5, 2);
     assert_int_equal(update_over(&b, 3), 2);
     assert_int_equal(counters->aggregates_out, 1);
-    assert_int_equal(counters->flushed_all, 1);
+    assert_int_equal(counters->flushed_complete, 1);
     assert_int_equal(shard->aggregate_pushes, 2);
     assert_int_equal(update_over(&b, 0), 2);
     assert_int_equal(update_over(&b, 1), 1);
@@ -570,7 +570,7 @@ static void sums_of_several_clocks(void **state)
     const struct weft_aggregator_counters *counters = weft_aggregator_counters(b.box[0].agg);
     const struct weft_shard_counters *shard = weft_shard_counters(b.c.shard[SHARD]);
     assert_int_equal(counters->aggregates_out, 1);
-    assert_int_equal(counters->flushed_all, 1);
+    assert_int_equal(counters->flushed_complete, 1);
     assert_int_equal(counters->pushes_direct, 0);
     assert_int_equal(shard->aggregate_pushes, 2);
     assert_int_equal(shard->pushes, 3);
@@ -731,7 +731,7 @@ static void pieces_are_forwarded_early(void **state)
     wait_all(&b);
     check_sums(&b);
     assert_int_equal(counters->aggregates_out, PIECES);
-    assert_int_equal(counters->flushed_all, PIECES);
+    assert_int_equal(counters->flushed_complete, PIECES);
     assert_int_equal(counters->pushes_direct, 0);
     assert_int_equal(shard->aggregate_pushes, 2 * PIECES);
     assert_int_equal(shard->updates_opened, 2);

@@ -68,7 +68,7 @@ static void one_message_a_clock(const uint32_t *above, uint64_t from_children)
     assert_int_equal(counters_of(&b, 0)->pushes_absorbed, 40);
     assert_int_equal(counters_of(&b, 0)->aggregates_in, from_children);
     assert_int_equal(counters_of(&b, 0)->aggregates_out, 10);
-    assert_int_equal(counters_of(&b, 0)->flushed_all, 10);
+    assert_int_equal(counters_of(&b, 0)->flushed_complete, 10);
     assert_int_equal(counters_of(&b, 2)->pushes_absorbed, 20);
     assert_true(weft_aggregator_age_ns(b.box[0].agg) == WEFT_NS_PER_S);
     assert_true(weft_aggregator_age_ns(b.box[2].agg) == (above == chain ? 3 : 2) * WEFT_NS_PER_S);
@@ -123,9 +123,9 @@ static void granted_sums(void **state)
     grant(&b, 3, 5, 2);
     bench_quiet(&b);
     assert_int_equal(counters_of(&b, 2)->aggregates_out, 1);
-    assert_int_equal(counters_of(&b, 2)->flushed_all, 1);
+    assert_int_equal(counters_of(&b, 2)->flushed_complete, 1);
     assert_int_equal(counters_of(&b, 0)->aggregates_in, 1);
-    assert_int_equal(counters_of(&b, 0)->flushed_all, 0); /* two sums of one rank each */
+    assert_int_equal(counters_of(&b, 0)->flushed_complete, 0); /* two sums of one rank each */
     for (uint32_t w = 0; w < 4; w++) {
         assert_true(update_over(&b, w) >=
                     1); /* twice, unless the second occurs before the first is polled */
@@ -328,14 +328,14 @@ static void nobody_below(void **state)
     bench_open_tree(&b, 2, WEFT_TABLE_ASP, 5, 2, two_below_one);
     patient(&b);
     round_of_pushes(&b);
-    assert_int_equal(counters_of(&b, 0)->flushed_all, 1);
+    assert_int_equal(counters_of(&b, 0)->flushed_complete, 1);
     b.workers[0].via = 0; /* it was the child's only worker */
     fake_break(b.c.net, 1, b.box[1].node);
     for (uint32_t steps = 0; steps < 300000; steps++) {
         bench_step(&b);
     }
     round_of_pushes(&b);
-    assert_int_equal(counters_of(&b, 0)->flushed_all, 2);
+    assert_int_equal(counters_of(&b, 0)->flushed_complete, 2);
     assert_int_equal(counters_of(&b, 0)->flushed_age, 0);
     bench_close(&b);
     via_timeout_ns = 2 * WEFT_NS_PER_MS;
@@ -360,7 +360,7 @@ static void a_table_left(void **state)
     weft_ps_op_release(b.c.client[2], op);
     patient(&b);
     round_of_pushes(&b);
-    assert_int_equal(counters_of(&b, 0)->flushed_all, 1);
+    assert_int_equal(counters_of(&b, 0)->flushed_complete, 1);
     b.workers[2].via = 0; /* only this worker had the other table open */
     fake_break(b.c.net, 3, b.box[1].node);
     for (uint32_t steps = 0; steps < 300000; steps++) {
@@ -373,10 +373,10 @@ static void a_table_left(void **state)
         bench_step(&b);
     }
     weft_ps_op_release(b.c.client[2], op);
-    assert_int_equal(counters_of(&b, 0)->flushed_all, 2);
+    assert_int_equal(counters_of(&b, 0)->flushed_complete, 2);
     assert_int_equal(counters_of(&b, 0)->flushed_age, 0);
     round_of_pushes(&b); /* for the first table it waits for both */
-    assert_int_equal(counters_of(&b, 0)->flushed_all, 3);
+    assert_int_equal(counters_of(&b, 0)->flushed_complete, 3);
     check_sums(&b);
     bench_close(&b);
     via_timeout_ns = 2 * WEFT_NS_PER_MS;
