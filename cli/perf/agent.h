@@ -37,7 +37,7 @@ struct weft_perf_job {
     uint32_t bound_ppm;
     uint32_t drop_ppm;     /* tcp-raw: fraction of the chunks that the sender omits */
     uint32_t deadline_ms;  /* 0 = none */
-    uint32_t quiet_ms;     /* udp-raw: a message ends after this time without a datagram */
+    uint32_t idle_ms;      /* udp-raw: a message ends after this time without a datagram */
     uint32_t packet_bytes; /* UDP payload of a full packet */
     uint32_t busy_poll_us;
     uint32_t rounds;

@@ -2,7 +2,7 @@
  * no pacing: a whole message is written to the socket at once: bounded loss without a transport.
  *
  * A datagram has a header of 16 bytes (flow, round, chunk, unused) and its part of the message. A
- * message ends when it is complete, or after --quiet ms without a datagram; its time is that of the
+ * message ends when it is complete, or after --idle-ms ms without a datagram; its time is that of the
  * last datagram. A lost datagram ends a run of pingpong, which cannot continue without it.
  */
 #define _GNU_SOURCE // sendmmsg, recvmmsg
@@ -230,7 +230,7 @@ static bool end_quiet(struct weft_perf_agent *agent)
         if (incoming->last_ns == 0) {
             incoming->last_ns = now_ns;
         }
-        if (now_ns - incoming->last_ns < agent->job->quiet_ms * WEFT_NS_PER_MS) {
+        if (now_ns - incoming->last_ns < agent->job->idle_ms * WEFT_NS_PER_MS) {
             continue;
         }
         if (weft_perf_is_pingpong(agent->job->plan)) {
@@ -250,7 +250,7 @@ static bool turn(struct weft_perf_agent *agent, uint64_t timeout_ns)
     if (!give(agent)) {
         return false;
     }
-    uint64_t least_ns = weft_min_u64(timeout_ns, agent->job->quiet_ms * WEFT_NS_PER_MS);
+    uint64_t least_ns = weft_min_u64(timeout_ns, agent->job->idle_ms * WEFT_NS_PER_MS);
     bool sleeps = was_through || !weft_perf_agent_is_through(agent);
     struct pollfd wait = {.fd = side->fd,
                           .events = (short)(POLLIN | (side->out != WEFT_PERF_NONE ? POLLOUT : 0))};
