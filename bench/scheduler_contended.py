@@ -55,7 +55,7 @@ DEFAULT_FORMS = [form for form in FORMS if form != "planned-ssp:2"]
 MODELS = {
     "mlp": ["--model", "mlp", "--format", "adult", "--factors", "8", "--batch", "128", "--check-steps", "8"],
     "lda": ["--model", "lda", "--format", "docword", "--data", "uci-kos/docword.kos.txt.gz", "--factors", "12",
-            "--batch", "32", "--epochs", "1000", "--check-steps", "11", "--give-up", "300"],
+            "--batch", "32", "--epochs", "1000", "--check-steps", "11", "--timeout-s", "300"],
 }
 TARGETS = {"mlp": ("--until-auc", "0.91"), "lda": ("--until-perplexity", "2250")}
 # Setting and scale of the compute times; None: real computation only.

@@ -61,7 +61,7 @@ def parsed():
     parser.add_argument("--box", metavar="xdp|host", help="for the backend box: that of the lab's leaf, which "
                         "sums blocks of floats as integers, or a process, which sums floats")
     parser.add_argument("--box-bytes-min", type=int, default=262144, help="smaller vectors do not go through it")
-    parser.add_argument("--give-up", type=float, default=180.0, help="seconds for one backend")
+    parser.add_argument("--timeout-s", type=float, default=180.0, help="seconds for one backend")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--samples", metavar="FILE", help="write all times there, as --json prints them")
     parser.add_argument("--from", dest="from_", metavar="FILE", help="of --samples; measures nothing")
@@ -178,7 +178,7 @@ def of_openmpi(a):
         try:
             subprocess.run(["mpicc", "-O2", "-o", program, source], check=True)
             done = subprocess.run([*run, program, *sizes], check=True, stdout=subprocess.PIPE,
-                                  timeout=a.give_up)
+                                  timeout=a.timeout_s)
         except (OSError, subprocess.SubprocessError) as error:
             print(f"openmpi: {error}", file=sys.stderr)
             return None
@@ -203,10 +203,10 @@ def measure(a):
             for repetition in range(a.repetitions):
                 for backend in backends:
                     of_mpi = backend == "openmpi"
-                    got = of_openmpi(a) if of_mpi else ranks.job(backend, a.give_up)
+                    got = of_openmpi(a) if of_mpi else ranks.job(backend, a.timeout_s)
                     print(
                         f"repetition {repetition + 1}, {backend}: "
-                        + ("done" if got else f"not done within {a.give_up:g} s, or failed"),
+                        + ("done" if got else f"not done within {a.timeout_s:g} s, or failed"),
                         file=sys.stderr,
                     )
                     for size, values in (got or {}).items():

@@ -61,7 +61,7 @@ def parsed():
                         "accelerator: hosts that share this machine's processors then wait for each other")
     parser.add_argument("--data", default=os.environ.get("WEFT_DATA_DIR", "tiny"),
                         help='folder of the data sets, or "tiny" (default: WEFT_DATA_DIR)')
-    parser.add_argument("--give-up", type=float, default=60.0, help="seconds for one job")
+    parser.add_argument("--timeout-s", type=float, default=60.0, help="seconds for one job")
     parser.add_argument("--samples", metavar="FILE", help="add a line of JSON for each job")
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--folder", help=argparse.SUPPRESS)
@@ -234,9 +234,9 @@ def jobs(a):
         arguments += ["--busy"] if a.busy else []
         with torch_ranks.Ranks(__file__, a.ranks, folder, arguments) as ranks:
             for backend in a.backends.split(",") * a.repetitions:
-                job = ranks.job(backend, a.give_up)
+                job = ranks.job(backend, a.timeout_s)
                 if job is None:
-                    print(f"{a.models}, {backend}: not done within {a.give_up:g} s, or failed",
+                    print(f"{a.models}, {backend}: not done within {a.timeout_s:g} s, or failed",
                           file=sys.stderr)
                     break
                 done.append(job)

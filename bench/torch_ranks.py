@@ -89,12 +89,12 @@ class Ranks:
                                  stdout=subprocess.PIPE, text=True)
             )
 
-    def job(self, backend, give_up_s):
+    def job(self, backend, timeout_s):
         """The reply of rank 0; None if a rank did not reply in time, or failed; then no further job can run."""
         if self._failed:
             return None
         tune(self._count, backend)
-        end, lines = time.monotonic() + give_up_s, []
+        end, lines = time.monotonic() + timeout_s, []
         try:
             for process in self._processes:
                 process.stdin.write(backend + "\n")

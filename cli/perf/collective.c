@@ -610,7 +610,7 @@ int weft_perf_collective(int argc, char **argv)
         {"packet-bytes", "N",
          "UDP payload of a full packet; 0 = 1472, or 65000 on loopback", WEFT_OPTION_U32,
          &o.packet_bytes, .max = 65000},
-        {"give-up", "S", "time limit of one operation", WEFT_OPTION_U32, &o.timeout_s, .min = 1,
+        {"timeout-s", "S", "time limit of one operation", WEFT_OPTION_U32, &o.timeout_s, .min = 1,
          .max = 86400},
         {"lab", "NAME", "run one rank on each host of this lab (`weft lab up`)", WEFT_OPTION_STRING,
          &o.lab, .fallback = "loopback"},

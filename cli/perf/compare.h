@@ -75,7 +75,7 @@ struct weft_compare_train {
     uint32_t servers;
     uint32_t epochs; /* of the reference run; a measured one may take twice as many */
     uint32_t check_steps;
-    uint32_t give_up_s;
+    uint32_t timeout_s;
     float until_loss;       /* the target; 0 = not known yet */
     uint32_t tolerance_ppm; /* of the reference run's loss */
     double reference_loss;  /* 0 = no reference run: the target was given */

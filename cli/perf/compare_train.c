@@ -33,7 +33,7 @@
 static const char *const taken[] = {
     "--lab",     "--transport", "--tcp-cc",      "--tcp-rto-min", "--loss-bound", "--report",
     "--json",    "--workers",   "--servers",     "--epochs",      "--until-loss", "--until-auc",
-    "--give-up", "--security",  "--check-steps", "--trace",       "--port",       "--quiet",
+    "--timeout-s", "--security",  "--check-steps", "--trace",       "--port",       "--quiet",
 };
 
 static bool is_taken(const char *word)
@@ -105,7 +105,7 @@ static void add_run(const struct weft_compare *compare, uint32_t network, uint32
     weft_args_add(args, "--epochs=%u", 2 * t->epochs);
     weft_args_add(args, "--until-loss=%.9g", (double)t->until_loss);
     weft_args_add(args, "--check-steps=%u", t->check_steps);
-    weft_args_add(args, "--give-up=%u", t->give_up_s);
+    weft_args_add(args, "--timeout-s=%u", t->timeout_s);
 }
 
 static void add_inside(const struct weft_compare *compare, uint32_t network, struct weft_args *args)
@@ -364,7 +364,7 @@ int weft_perf_compare_train(int argc, char **argv)
 {
     static struct weft_compare compare = {
         .op = &op,
-        .train = {.workers = 8, .servers = 1, .epochs = 6, .check_steps = 6, .give_up_s = 300,
+        .train = {.workers = 8, .servers = 1, .epochs = 6, .check_steps = 6, .timeout_s = 300,
                   .tolerance_ppm = 5000},
     };
     struct weft_compare_train *t = &compare.train;
@@ -391,9 +391,9 @@ int weft_perf_compare_train(int argc, char **argv)
          WEFT_OPTION_PPM, .value = &t->tolerance_ppm},
         {"check-steps", "N", "steps between evaluations", WEFT_OPTION_U32,
          &t->check_steps, .min = 1, .max = 1000000},
-        {"give-up", "S", "report a job that has not reached the target after S seconds of\n"
+        {"timeout-s", "S", "report a job that has not reached the target after S seconds of\n"
          "training as DNF (did not finish); 0 = never",
-         WEFT_OPTION_U32, &t->give_up_s, .max = 86400},
+         WEFT_OPTION_U32, &t->timeout_s, .max = 86400},
         {"background", "LIST", "other traffic, SIZES:LOAD or none", WEFT_OPTION_CUSTOM,
          &t->backgrounds, .fallback = "none", .parse = weft_compare_list_cut},
         {0},

@@ -46,7 +46,7 @@ struct pattern {
     "for all, to the end of the last message at its receiver. Contents and masks are checked\n"    \
     "after each round. ideal is the time of a round in which every packet, with its headers,\n"    \
     "crosses the busiest link once without a gap. A round that does not complete within\n"         \
-    "--give-up seconds ends the run, which is reported as DNF (did not finish)."
+    "--timeout-s seconds ends the run, which is reported as DNF (did not finish)."
 
 static const struct pattern patterns[] = {
     {.pattern = WEFT_PERF_PINGPONG,
@@ -56,7 +56,7 @@ static const struct pattern patterns[] = {
          "One participant sends a message; the other replies with one of the same size as soon as\n"
          "it has received it. This is a round; it lasts from the send until the reply is complete.\n"
          "Contents are checked; connections are kept for all rounds. A round that does not complete\n"
-         "within --give-up seconds ends the run, which is reported as DNF (did not finish).",
+         "within --timeout-s seconds ends the run, which is reported as DNF (did not finish).",
      .example = "  weft perf pingpong --bytes 64 --transport weft\n"
                 "  weft perf pingpong --lab demo --transport tcp-raw --json",
      .bytes = 64,
@@ -406,7 +406,7 @@ int weft_perf_rounds(int argc, char **argv)
          WEFT_OPTION_U32, &o.job.idle_ms, .min = 1, .max = 10000},
         {"seed", "N", "seed of --drop-at-sender and of the order of messages", WEFT_OPTION_U64,
          .value = &o.job.seed},
-        {"give-up", "S",
+        {"timeout-s", "S",
          "end the run, as DNF (did not finish), if a round takes longer than S\n"
          "seconds",
          WEFT_OPTION_U32, &o.job.round_s, .min = 1, .max = 3600},

@@ -17,8 +17,8 @@ int weft_until_verify(const struct weft_command *command, const struct weft_unti
         return weft_options_usage(command, "--until-auc %g is not allowed; it must be below 1",
                                   (double)until->auc);
     }
-    if (until->give_up_s > 0 && !weft_until_is_set(until)) {
-        return weft_options_usage(command, "--give-up requires --until-loss, --until-auc or "
+    if (until->timeout_s > 0 && !weft_until_is_set(until)) {
+        return weft_options_usage(command, "--timeout-s requires --until-loss, --until-auc or "
                                            "--until-perplexity");
     }
     return WEFT_OPTIONS_RUN;
@@ -142,7 +142,7 @@ bool weft_until_is_met(const struct weft_until_log *log)
 bool weft_until_is_over(const struct weft_until_log *log)
 {
     bool given_up =
-        log->until->give_up_s > 0 && log->training_ns >= log->until->give_up_s * WEFT_NS_PER_S;
+        log->until->timeout_s > 0 && log->training_ns >= log->until->timeout_s * WEFT_NS_PER_S;
     return weft_until_is_met(log) || log->is_last || given_up;
 }
 

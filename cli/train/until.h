@@ -27,7 +27,7 @@ struct weft_until {
     float auc;        /* at least; 0 = no target */
     float perplexity; /* at most; 0 = no target. For lda, which has no other */
     uint32_t check_steps;
-    uint32_t give_up_s; /* seconds of training; 0 = never */
+    uint32_t timeout_s; /* seconds of training; 0 = never */
 };
 
 #define WEFT_UNTIL_DEFAULTS {.check_steps = WEFT_UNTIL_STEPS}
@@ -45,8 +45,8 @@ struct weft_until {
     {"check-steps", "N", "steps between evaluations for --until-...; the model is also evaluated at\n" \
      "the end of each epoch", WEFT_OPTION_U32, .value = &(until)->check_steps, .min = 1,           \
      .max = 1000000},                                                                              \
-    {"give-up", "S", "stop after S seconds of training if the target is not reached; 0 = never",   \
-     WEFT_OPTION_U32, .value = &(until)->give_up_s, .max = 86400}
+    {"timeout-s", "S", "stop after S seconds of training if the target is not reached; 0 = never", \
+     WEFT_OPTION_U32, .value = &(until)->timeout_s, .max = 86400}
 
 /* Is a target set? */
 bool weft_until_is_set(const struct weft_until *until);

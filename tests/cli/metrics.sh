@@ -229,7 +229,7 @@ kill "$load"
 wait "$load"
 tap_is "weft load exits with 0 at SIGTERM after the scrapes" $? 0
 
-"$WEFT_BIN" perf incast --security none --senders 2 --rounds 1000000 --bytes 4000 --gap 1 --give-up 600 \
+"$WEFT_BIN" perf incast --security none --senders 2 --rounds 1000000 --bytes 4000 --gap 1 --timeout-s 600 \
     --metrics 0 >perf.out 2>perf.err &
 perf=$!
 tap_run "weft perf prints the address of its metrics" tap_until grep -q '^metrics: ' perf.err

@@ -57,7 +57,7 @@ tap_is "busbw is algbw through a box" "$(json '.sizes[0] | (.busbw_gbytes_per_s 
 tap_like "the first line of the table names the box" "$(head -n 1 table.out)" "^all_reduce, 3 ranks, loopback, box $at, none"
 tap_like "the table has a column of resent packets" "$(sed -n 2p table.out)" 'resent$'
 tap_run_fails "fails through a box with more members than ranks" 1 "$WEFT_BIN" perf allreduce --ranks 2 --security none \
-    --box "$at" --from 4096 --to 4096 --give-up 1
+    --box "$at" --from 4096 --to 4096 --timeout-s 1
 tap_like "the error names missing sums and members" "$(cat run.out)" "3 of 3 chunks have no sum. Is $at a box with 2 members"
 tap_run_fails "fails with an exponent other than the box's" 1 "$WEFT_BIN" perf allreduce --ranks 3 --security none --box "$at" \
     --from 4096 --to 4096 --exponent 3

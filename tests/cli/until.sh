@@ -52,13 +52,13 @@ train none --epochs 1
 holds "without a target there are step times and no checks" none '.until == null and .lab == null and .step_ms.count == 4 * 24'
 tap_run_fails "weft worker rejects --until-loss" 2 "$WEFT_BIN" worker --servers 127.0.0.1:9 --until-loss 0.3
 tap_run_fails "an AUC target of 1 is rejected" 2 "$WEFT_BIN" train --until-auc 1
-tap_run_fails "--give-up without a target is rejected" 2 "$WEFT_BIN" train --give-up 3
+tap_run_fails "--timeout-s without a target is rejected" 2 "$WEFT_BIN" train --timeout-s 3
 
 # ---- a comparison -------------------------------------------------------------------------------
 # With bound 0 all transports make the same steps, so they end at the same loss.
 compare() {
     tap_run "$1" "$WEFT_BIN" perf compare --train --loopback --workers 2 --epochs 2 --check-steps 8 \
-        --repetitions 2 --give-up 0 --transports weft:0,tcp:cubic:none,tcp:0.1:reno:rto5 \
+        --repetitions 2 --timeout-s 0 --transports weft:0,tcp:cubic:none,tcp:0.1:reno:rto5 \
         --out "$tap_tmp/results" --json -- --format adult --batch 512
     cp "$tap_tmp/run.out" "$tap_tmp/compare.json"
 }

@@ -68,7 +68,7 @@ tap_is "each chunk is summed once" "$("$WEFT_BIN" lab box "$lab" --json | jq '.[
 tap_is "the report has the ideal time of a round" "$(of '.sizes[1].ideal_ns')" \
     $(((250000 + 178 * 74) * 8 * 5))
 tap_run "a run with a later epoch succeeds" sums $box --epoch $(($(of .epoch) + 1))
-tap_run_fails "a run with an earlier epoch fails" 1 sums $box --epoch 5 --give-up 1
+tap_run_fails "a run with an earlier epoch fails" 1 sums $box --epoch 5 --timeout-s 1
 tap_like "the error names the epoch" "$(cat "$tap_tmp/run.out")" "whose epoch was before 5"
 up --hosts 3 --rate 200mbit --aggregate xdp --loss 0.05 >/dev/null
 tap_run "3 ranks reduce with 5 % loss of sums" sums $box

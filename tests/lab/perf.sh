@@ -130,8 +130,8 @@ if dctcp; then
 else
     tap_skip "DCTCP is reported by name" "$(head -n 1 "$tap_tmp/err")"
 fi
-tap_run "60 MB at 200 Mbit/s with --give-up 1" "$WEFT_BIN" perf incast --lab $lab \
-    --senders 3 --bytes 20000000 --give-up 1 --warmup 0 --rounds 3 --json
+tap_run "60 MB at 200 Mbit/s with --timeout-s 1" "$WEFT_BIN" perf incast --lab $lab \
+    --senders 3 --bytes 20000000 --timeout-s 1 --warmup 0 --rounds 3 --json
 tap_run "the report says that the round did not finish" jq -e '.dnf and .rounds == 0 and .rounds_asked == 3' "$tap_tmp/run.out"
 tap_run_fails "perf fails with more participants than hosts" 1 "$WEFT_BIN" perf incast --lab $lab --senders 4
 tap_like "the error has both numbers" "$(cat "$tap_tmp/run.out")" '5 participants and 4 hosts'
