@@ -244,13 +244,13 @@ int weft_cli_sim_grid(int argc, char **argv)
     static const char *const networks[] = {"1g", "40g", "both", NULL};
     uint32_t network = 2;
     const struct weft_option options[] = {
-        {"thin", NULL, "a subset of the cells, with fewer rounds", WEFT_OPTION_FLAG,
+        {"subset", NULL, "a subset of the cells, with fewer rounds", WEFT_OPTION_FLAG,
          .value = &grid.config.thin},
         {"network", "NAME",
          "1g: 1 Gbit/s, 50 us round trip, messages of 250 KB; 40g: 40 Gbit/s,\n"
          "10 us, 10 MB; or both", WEFT_OPTION_CHOICE,
          .value = &network, .choices = networks},
-        {"rounds", "N", "rounds of each cell; default 500, with --thin fewer",
+        {"rounds", "N", "rounds of each cell; default 500, with --subset fewer",
          WEFT_OPTION_U32, .value = &grid.config.rounds, .min = 1, .max = WEFT_INCAST_ROUNDS_MAX,
          .fallback = ""},
         {"senders", "N", "only the cells with N senders: 1, 8, 16 or 64", WEFT_OPTION_U32,
@@ -279,7 +279,7 @@ int weft_cli_sim_grid(int argc, char **argv)
             "the highest p99 that the cell may have; a cell without one, such as those with burst\n"
             "loss, is only reported. A cell that exceeds a limit, or whose run fails, is marked\n"
             "OVER, and the exit status is then 1.",
-        .example = "  weft sim grid --thin\n  weft sim grid --network 40g --senders 8 --jobs 2",
+        .example = "  weft sim grid --subset\n  weft sim grid --network 40g --senders 8 --jobs 2",
         .options = options,
     };
     int status = weft_options_parse(&command, argc, argv);
