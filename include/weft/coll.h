@@ -109,7 +109,7 @@ struct weft_comm_config {
                              * HOST:PORT; NULL (default) = none. See "Aggregation box" above. The
                              * address may differ between ranks; the fields below may not */
     uint64_t box_bytes_min; /* shorter vectors do not go through it; default 256 KiB */
-    uint64_t box_silence_ns; /* it has failed if it sends no sum for so long while all ranks are in
+    uint64_t box_timeout_ns; /* it has failed if it sends no sum for so long while all ranks are in
                               * the operation; default 1 s */
     uint64_t box_retry_ns; /* a box that has failed is tried again after this time, or more; default
                             * 16 s, WEFT_NEVER = not at all */

@@ -283,7 +283,7 @@ struct weft_comm_config {
     uint32_t inject_seed;
     const char *box;
     uint64_t box_bytes_min;
-    uint64_t box_silence_ns;
+    uint64_t box_timeout_ns;
     uint64_t box_retry_ns;
     uint32_t box_insecure;
     uint32_t box_job;

@@ -51,7 +51,7 @@ void weft_comm_config_init(struct weft_comm_config *config_p, size_t size)
         .socket_buffer_bytes = 4 << 20,
         .busy_poll_us = WEFT_COLL_THREAD_BUSY_POLL_US,
         .box_bytes_min = box.bytes_min,
-        .box_silence_ns = box.silence_ns,
+        .box_timeout_ns = box.silence_ns,
         .box_retry_ns = box.retry_ns,
         .box_job = 1,
         .box_slots = box.slots,
@@ -136,7 +136,7 @@ static weft_status box_check(const struct weft_comm_config *c, struct weft_error
         {"box_slots", c->box_slots, 1, BOX_SLOTS_MAX},
         {"box_float32", c->box_float32, 0, 1},
         {"box_block_float", c->box_block_float, 0, 1},
-        {"box_silence_ns", c->box_silence_ns, WEFT_NS_PER_MS, WEFT_NEVER},
+        {"box_timeout_ns", c->box_timeout_ns, WEFT_NS_PER_MS, WEFT_NEVER},
         {"box_retry_ns", c->box_retry_ns, WEFT_NS_PER_MS, WEFT_NEVER},
     };
     weft_status status = weft_api_ranges_check(fields, WEFT_ARRAY_COUNT(fields), error);
@@ -177,7 +177,7 @@ static weft_status read_box(struct weft_api_comm_box *room, const struct weft_co
     box->exponent = (int8_t)c->box_exponent;
     box->slots = c->box_slots;
     box->bytes_min = c->box_bytes_min;
-    box->silence_ns = c->box_silence_ns;
+    box->silence_ns = c->box_timeout_ns;
     box->retry_ns = c->box_retry_ns;
     return status;
 }

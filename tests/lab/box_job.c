@@ -63,7 +63,7 @@ static void read_option(char *text)
     } else if (strcmp(text, "bytes_min") == 0) {
         config.box_bytes_min = number;
     } else if (strcmp(text, "silence_ms") == 0) {
-        config.box_silence_ns = number * 1000000;
+        config.box_timeout_ns = number * 1000000;
     } else if (strcmp(text, "retry_ms") == 0) {
         config.box_retry_ns = number * 1000000;
     } else {

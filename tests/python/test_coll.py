@@ -339,7 +339,7 @@ class Box(unittest.TestCase):
                     comm._look_at_box(types.SimpleNamespace(boxed=coll.lib.WEFT_COMM_FALLBACK))
             return comm.counters()["box_operations"]
 
-        self.assertEqual(job(work, box_silence_ns=60 * 10**9, **self.config), [2] * RANKS)
+        self.assertEqual(job(work, box_timeout_ns=60 * 10**9, **self.config), [2] * RANKS)
 
     def test_a_box_that_dies_is_not_needed(self):
         killed = threading.Barrier(RANKS, action=self.end)
@@ -357,7 +357,7 @@ class Box(unittest.TestCase):
 
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            got = job(work, box_silence_ns=500_000_000, **self.config)
+            got = job(work, box_timeout_ns=500_000_000, **self.config)
         self.assertEqual(got, [coll.lib.WEFT_COMM_BOX_FAILED] * RANKS)
         texts = [str(one.message) for one in caught if "box" in str(one.message)]
         self.assertEqual(len(texts), RANKS, texts)  # one of each rank
@@ -380,7 +380,7 @@ class Box(unittest.TestCase):
 
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            job(work, box_silence_ns=500_000_000, **self.config)
+            job(work, box_timeout_ns=500_000_000, **self.config)
 
     def test_it_has_to_be_asked_for(self):
         with self.assertRaises(weft.InvalidError) as caught:

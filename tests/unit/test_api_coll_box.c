@@ -68,7 +68,7 @@ static struct weft_comm_config box_config(uint64_t silence_ns)
     config.box_insecure = 1;
     config.box_job = JOB;
     config.box_slots = SLOTS;
-    config.box_silence_ns = silence_ns;
+    config.box_timeout_ns = silence_ns;
     return config;
 }
 

@@ -157,7 +157,7 @@ def _box():
         return {}
     place = os.environ.get("WEFT_BOX")
     options = {"box": place} if place else {}
-    for name in ("insecure", "float32", "exponent", "block_float", "job", "slots", "bytes_min", "silence_ns", "retry_ns"):
+    for name in ("insecure", "float32", "exponent", "block_float", "job", "slots", "bytes_min", "timeout_ns", "retry_ns"):
         value = os.environ.get(f"WEFT_BOX_{name.upper()}")
         if place and value:
             try:
