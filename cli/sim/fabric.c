@@ -107,7 +107,7 @@ static cJSON *json_of(const struct weft_fabric_config *config, const struct weft
     weft_cli_fabric_add_result(o, config, r);
     bool has_packets = config->level == WEFT_FABRIC_PACKETS;
     weft_json_add_known(o, "packets", (double)r->packets, has_packets);
-    weft_json_add_known(o, "packets_sent_again", (double)r->packets_again, has_packets);
+    weft_json_add_known(o, "packets_retransmitted", (double)r->packets_again, has_packets);
     weft_json_add_known(o, "packets_dropped", (double)r->packets_dropped, has_packets);
     cJSON *by_worker = cJSON_AddArrayToObject(o, "commits_by_worker");
     for (uint32_t i = 0; i < config->workers; i++) {

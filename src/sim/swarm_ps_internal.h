@@ -74,7 +74,7 @@ struct swarm_ps_worker {
     struct swarm_ps_ask ask[SWARM_ASKS];
     uint32_t read; /* the step whose read is admitted at read_ns */
     uint64_t read_ns;
-    uint64_t sent_again;       /* resent push messages at the scheduler's last check */
+    uint64_t resent;           /* resent push messages at the scheduler's last check */
     uint64_t lost;             /* pushes reported as lost to clients that died */
     float *rows;               /* (ids, dim) */
     uint64_t fetched[IDS_MAX]; /* ids of FETCH */

@@ -210,8 +210,8 @@ void weft_swarm_ps_sched_dies(struct swarm_ps *ps, uint64_t dead_ns)
 static void count_replayed(struct swarm_ps *ps, struct swarm_ps_worker *worker)
 {
     uint64_t again = weft_ps_client_counters(worker->client)->pushes_resent;
-    ps->told.replayed += again > worker->sent_again ? undecided(worker) : 0;
-    worker->sent_again = again;
+    ps->told.replayed += again > worker->resent ? undecided(worker) : 0;
+    worker->resent = again;
 }
 
 static void admit(struct swarm_ps *ps, uint32_t w, uint64_t now_ns)

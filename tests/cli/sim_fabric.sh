@@ -37,7 +37,7 @@ tap_run "its report has all figures" jq -e "$complete"' and .plan_us == null and
 
 tap_run "a run at packet level succeeds" json --level packet --update-bytes 1250000 --policy order
 tap_run "its report has the same figures, and packets" jq -e "$complete"' and .level == "packet" and .packets > 1000 and
-    (.packets_sent_again | type) == "number" and .plan_us.p50 > 0' json
+    (.packets_retransmitted | type) == "number" and .plan_us.p50 > 0' json
 refused "64 hosts" --level packet --workers 64
 tap_run "a run with a scheduler succeeds" json --policy order --network NS3
 tap_run "its report has all figures" jq -e "$complete"' and .policy == "order" and
