@@ -191,7 +191,7 @@ static void tell_parent(struct verb *verb, const struct weft_aggregator_counters
 }
 
 /* Report the counters, summed over all shards. False: an error was printed. */
-static bool tell_counters(struct verb *verb)
+static bool report_counters(struct verb *verb)
 {
     struct weft_aggregator_counters sum = {0};
     uint64_t cpu_ns = 0;
@@ -447,7 +447,7 @@ static int serve(struct verb *verb)
     for (uint32_t i = 0; i < verb->started; i++) {
         weft_aggregator_thread_join(&verb->threads[i]);
     }
-    bool told = status != WEFT_OK || tell_counters(verb);
+    bool told = status != WEFT_OK || report_counters(verb);
     if (!weft_recording_close(&verb->recording) && status == WEFT_OK) {
         status = weft_fail(&error, WEFT_IO, "no file of records was made");
     }

@@ -182,7 +182,7 @@ static void tell_ready(const struct verb *verb)
 }
 
 /* False: an error was printed. */
-static bool tell_counters(const struct verb *verb)
+static bool report_counters(const struct verb *verb)
 {
     struct weft_aggregate_facts facts;
     struct weft_aggregate_counts counts;
@@ -286,7 +286,7 @@ static int serve(struct verb *verb)
         status = serve_until(verb, &stop, &error);
         weft_aggregate_detach(verb->box);
     }
-    bool told = status == WEFT_OK && tell_counters(verb);
+    bool told = status == WEFT_OK && report_counters(verb);
     weft_aggregate_close(verb->box);
     close(stop.fd);
     if (falls_back) {

@@ -40,7 +40,7 @@ static void add_families(void *arg, struct weft_exposition *text)
 }
 
 /* False: an error was printed. */
-static bool tell_counters(const struct weft_box_process *process)
+static bool report_counters(const struct weft_box_process *process)
 {
     struct weft_dense_box_stats stats;
     weft_dense_box_read(process->box, &stats);
@@ -110,7 +110,7 @@ int weft_box_process_run(struct weft_box_process *process)
     if (status == WEFT_OK) {
         tell_ready(process);
         weft_dense_box_run(process->box, stop_fd);
-        told = tell_counters(process);
+        told = report_counters(process);
     }
     weft_metrics_stop(&process->metrics);
     weft_dense_box_close(process->box);

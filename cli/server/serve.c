@@ -192,7 +192,7 @@ static weft_status look_for_lost(struct server *server, struct weft_error *error
     return WEFT_OK;
 }
 
-static void tell_counters(struct server *server)
+static void report_counters(struct server *server)
 {
     struct weft_recorder_counts records = weft_recording_finish(&server->recording);
     cJSON *event = weft_channel_event("done");
@@ -257,7 +257,7 @@ int weft_server_serve(struct server *server)
         weft_shard_thread_join(&server->threads[i]);
     }
     if (status == WEFT_OK) {
-        tell_counters(server);
+        report_counters(server);
         result = weft_child_exit(&server->channel, "server", judge(server, &error), &error);
     }
     if (!weft_recording_close(&server->recording)) {

@@ -70,7 +70,7 @@ static void on_host(void *arg, uint32_t host, struct weft_ep *ep, bool last)
     if (state->feeds[host].ended) {
         feed_begin(state, host);
     }
-    check(state, weft_trace_feed_look(&state->feeds[host].feed, ep, RING_RECORDS, last));
+    check(state, weft_trace_feed_drain(&state->feeds[host].feed, ep, RING_RECORDS, last));
     state->feeds[host].ended = last;
 }
 

@@ -50,7 +50,7 @@ static void begin_epoch(struct weft_agg_member *m)
     m->queue_count = 0;
     m->oldest = none;
     m->newest = none;
-    m->look_ns = WEFT_NEVER;
+    m->expiry_ns = WEFT_NEVER;
     m->left = 0;
     m->largest = 0;
 }
@@ -155,11 +155,11 @@ static uint64_t timeout_ns(const struct weft_agg_member *m, uint32_t tries)
 
 static void queue_timed_out(struct weft_agg_member *m, uint64_t now_ns)
 {
-    m->look_ns = WEFT_NEVER;
+    m->expiry_ns = WEFT_NEVER;
     for (uint32_t i = 0; i < m->config.slots; i++) {
         struct weft_agg_member_slot *s = &m->slots[i];
         if (s->due_ns > now_ns) {
-            m->look_ns = weft_min_u64(m->look_ns, s->due_ns);
+            m->expiry_ns = weft_min_u64(m->expiry_ns, s->due_ns);
             continue;
         }
         s->due_ns = WEFT_NEVER; /* until it is sent */
@@ -300,7 +300,7 @@ static uint32_t write_packet(struct weft_agg_member *m, const struct weft_agg_me
 uint32_t weft_agg_member_send(struct weft_agg_member *member, uint8_t *bytes, uint64_t now_ns)
 {
     struct weft_agg_member *m = member;
-    if (now_ns >= m->look_ns) {
+    if (now_ns >= m->expiry_ns) {
         queue_timed_out(m, now_ns);
     }
     uint32_t slot = dequeue(m);
@@ -319,14 +319,14 @@ uint32_t weft_agg_member_send(struct weft_agg_member *member, uint8_t *bytes, ui
         list_add(m, slot);
     }
     s->tries += s->tries < TRIES_MAX;
-    m->look_ns = weft_min_u64(m->look_ns, s->due_ns);
+    m->expiry_ns = weft_min_u64(m->expiry_ns, s->due_ns);
     m->counters.sent++;
     return bytes_count;
 }
 
 uint64_t weft_agg_member_deadline(const struct weft_agg_member *member)
 {
-    return member->queue_count > 0 ? 0 : member->look_ns;
+    return member->queue_count > 0 ? 0 : member->expiry_ns;
 }
 
 /* ---- sums ------------------------------------------------------------------------------------ */

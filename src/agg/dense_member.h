@@ -105,7 +105,7 @@ struct weft_agg_member {
     uint32_t newest;
     uint64_t sequence;   /* of the next packet */
     uint64_t answered;   /* highest sequence of a first packet whose sum has arrived */
-    uint64_t look_ns;    /* no timeout expires before this time */
+    uint64_t expiry_ns;  /* no timeout expires before this time */
     uint64_t trip_ns;    /* smoothed round trip; 0: none was measured */
     const uint8_t *in;   /* the vector; NULL: none yet */
     uint8_t *out;

@@ -33,7 +33,7 @@ static void check(const struct weft_tracing *tracing, weft_status status)
 static void look(void *arg, struct weft_ep *ep, bool last)
 {
     struct weft_tracing_feed *feed = arg;
-    check(feed->tracing, weft_trace_feed_look(&feed->feed, ep, feed->ring_records, last));
+    check(feed->tracing, weft_trace_feed_drain(&feed->feed, ep, feed->ring_records, last));
 }
 
 /* The offset from weft_clock_now_ns to the time since 1970. */

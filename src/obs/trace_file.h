@@ -68,7 +68,7 @@ weft_status weft_trace_feed_init(struct weft_trace_writer *writer, const char *l
 
 /* Move records from the endpoint's ring to the file: once a quarter of the ring is full or, with
  * `last`, all of them and the endpoint's counters.   Thread: the endpoint's. */
-weft_status weft_trace_feed_look(struct weft_trace_feed *feed, struct weft_ep *ep,
+weft_status weft_trace_feed_drain(struct weft_trace_feed *feed, struct weft_ep *ep,
                                  uint32_t ring_records, bool last);
 
 /* ---- reading --------------------------------------------------------------------------------- */

@@ -218,7 +218,7 @@ static size_t records_write(struct weft_trace_feed *feed, struct weft_ep *ep)
     return count;
 }
 
-weft_status weft_trace_feed_look(struct weft_trace_feed *feed, struct weft_ep *ep,
+weft_status weft_trace_feed_drain(struct weft_trace_feed *feed, struct weft_ep *ep,
                                  uint32_t ring_records, bool last)
 {
     struct weft_trace_writer *w = feed->writer;

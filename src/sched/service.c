@@ -31,7 +31,7 @@ static void reset_worker(struct service_worker *w, uint32_t conn, uint64_t incar
 {
     *w = (struct service_worker){.conn = conn,
                                  .incarnation = incarnation,
-                                 .untold_ns = WEFT_NEVER,
+                                 .reports_due_ns = WEFT_NEVER,
                                  .limited_ns = WEFT_NEVER};
 }
 
@@ -391,7 +391,7 @@ void weft_sched_service_disconnected(struct weft_sched_service *service, uint32_
         service->workers[was.index].conn = CONN_NONE;
         /* A worker that has reported the end of its last update may disconnect before the servers
          * report it. */
-        if (w->state != UPDATE_FLYING || w->untold_ns == WEFT_NEVER) {
+        if (w->state != UPDATE_IN_FLIGHT || w->reports_due_ns == WEFT_NEVER) {
             service_forget_update(service, was.index, now_ns);
         }
         service_read_forget(service, was.index, now_ns);
@@ -428,12 +428,12 @@ static void lapse_workers(struct weft_sched_service *service, uint64_t now_ns)
         } else if (w->is_here && is_waited_for) {
             service->lapse_ns = weft_min_u64(service->lapse_ns, due_ns);
         }
-        if (w->untold_ns <= now_ns) {
+        if (w->reports_due_ns <= now_ns) {
             w->norm_square = -1;
             service->counters.ended_untold++;
             service_commit(service, i, now_ns);
         }
-        service->lapse_ns = weft_min_u64(service->lapse_ns, w->untold_ns);
+        service->lapse_ns = weft_min_u64(service->lapse_ns, w->reports_due_ns);
         if (w->state == UPDATE_HELD) { /* try the update again, and check how long it has been
                                         * held */
             service->lapse_ns = weft_min_u64(service->lapse_ns, now_ns + 100 * WEFT_NS_PER_MS);
@@ -447,7 +447,7 @@ static bool is_behind(const struct weft_sched_service *service, const struct ser
     bool is_behind = false;
     for (uint32_t i = 0; service->mode == WEFT_SCHED_BSP && i < service->config.workers; i++) {
         const struct service_worker *other = &service->workers[i];
-        is_behind |= other->state == UPDATE_FLYING && other->clock > w->clock;
+        is_behind |= other->state == UPDATE_IN_FLIGHT && other->clock > w->clock;
     }
     return is_behind;
 }
@@ -497,7 +497,7 @@ static void granted_in_group(struct weft_sched_service *service,
                              const struct weft_planner_decision *d, uint64_t now_ns)
 {
     struct service_worker *w = &service->workers[d->worker];
-    w->is_regrouped |= w->state == UPDATE_FLYING && w->hop > 0;
+    w->is_regrouped |= w->state == UPDATE_IN_FLIGHT && w->hop > 0;
     service_fly(service, w);
     w->position = d->position;
     w->revision++;

@@ -28,7 +28,7 @@ enum update_state {
     UPDATE_NONE,
     UPDATE_HELD,    /* its base version is ahead of the shards' reports */
     UPDATE_WAITING, /* in the planner */
-    UPDATE_FLYING,  /* granted, not committed */
+    UPDATE_IN_FLIGHT, /* granted, not committed */
     UPDATE_DROPPED,
     UPDATE_UNPLANNED,
 };
@@ -69,7 +69,7 @@ struct service_worker {
     uint64_t clock;     /* clock of the last update requested or sent */
     uint64_t ended;     /* clock of the last update that the worker reported as ended */
     uint64_t held_ns;   /* time of the request */
-    uint64_t untold_ns; /* FLYING, but reported as ended by the worker: time until which to wait for
+    uint64_t reports_due_ns; /* IN_FLIGHT, but reported as ended by the worker: time until which to wait for
                          * the servers' reports; else WEFT_NEVER */
     double norm;
     uint8_t why;
@@ -81,17 +81,17 @@ struct service_worker {
     uint64_t position;    /* in the order of grants */
     uint32_t aggregators; /* number of aggregators that it has reported */
     uint32_t reached;     /* aggregators that accept its pushes, one bit each */
-    uint32_t hop;         /* FLYING: as in struct weft_sched_plan; also the next two fields */
+    uint32_t hop;         /* IN_FLIGHT: as in struct weft_sched_plan; also the next two fields */
     uint32_t group;
     uint32_t members;
     uint64_t hop_transfer; /* to the aggregator, not delivered; 0 = none */
     bool is_new_member;    /* member of a group of which not all members' decisions have been
                             * processed */
-    bool is_regrouped;     /* FLYING: it was in another group before, whose sum may have arrived */
+    bool is_regrouped;     /* IN_FLIGHT: it was in another group before, whose sum may have arrived */
     uint64_t revision;
     uint64_t limited_ns; /* time of the first plan of this revision with a start that was limited to
                           * WEFT_SCHED_START_S_MAX; WEFT_NEVER = none */
-    uint64_t closed;    /* FLYING: one bit per shard that reported the commit */
+    uint64_t closed;    /* IN_FLIGHT: one bit per shard that reported the commit */
     double norm_square; /* square of the norm of the steps closed so far; negative = unknown */
     struct weft_sched_share shares[WEFT_SCHED_SHARDS_MAX];
     struct service_grant grants[WEFT_SCHED_SHARDS_MAX];
@@ -169,14 +169,14 @@ struct weft_sched_service {
 
 static inline bool service_has_update(const struct service_worker *w)
 {
-    return w->state == UPDATE_WAITING || w->state == UPDATE_FLYING;
+    return w->state == UPDATE_WAITING || w->state == UPDATE_IN_FLIGHT;
 }
 
 /* True if both are members of one group. */
 static inline bool service_is_in_sum(const struct service_worker *w,
                                      const struct service_worker *of)
 {
-    return w->state == UPDATE_FLYING && w->hop == of->hop && w->group == of->group;
+    return w->state == UPDATE_IN_FLIGHT && w->hop == of->hop && w->group == of->group;
 }
 
 /* True if all updates of a BSP clock are sent at once, constrained only in order. */

@@ -7,7 +7,7 @@ static uint32_t rank(const struct weft_sched_service *service, uint64_t position
     uint32_t before = 0;
     for (uint32_t i = 0; i < service->config.workers; i++) {
         before +=
-            service->workers[i].state == UPDATE_FLYING && service->workers[i].position < position;
+            service->workers[i].state == UPDATE_IN_FLIGHT && service->workers[i].position < position;
     }
     return before;
 }
@@ -43,7 +43,7 @@ static void tell_worker(struct weft_sched_service *service, uint32_t index, uint
 {
     static const enum weft_sched_verdict verdicts[] = {
         [UPDATE_NONE] = WEFT_SCHED_NONE,       [UPDATE_HELD] = WEFT_SCHED_WAITING,
-        [UPDATE_WAITING] = WEFT_SCHED_WAITING, [UPDATE_FLYING] = WEFT_SCHED_GRANTED,
+        [UPDATE_WAITING] = WEFT_SCHED_WAITING, [UPDATE_IN_FLIGHT] = WEFT_SCHED_GRANTED,
         [UPDATE_DROPPED] = WEFT_SCHED_DROPPED, [UPDATE_UNPLANNED] = WEFT_SCHED_UNPLANNED,
     };
     struct service_worker *w = &service->workers[index];
@@ -54,7 +54,7 @@ static void tell_worker(struct weft_sched_service *service, uint32_t index, uint
         plan->admitted = w->read_state == READ_HELD ? w->read : 0;
     }
     plan->why = w->state == UPDATE_DROPPED ? w->why : 0;
-    if (w->state != UPDATE_FLYING) {
+    if (w->state != UPDATE_IN_FLIGHT) {
         return;
     }
     revise_limited(w, now_ns);

@@ -10,7 +10,7 @@
 static const uint64_t hold_ns = 500 * WEFT_NS_PER_MS;
 /* After the worker's report that an update has ended, the servers' reports are awaited for this
  * long, because they may arrive later. */
-static const uint64_t untold_ns = WEFT_NS_PER_S;
+static const uint64_t reports_wait_ns = WEFT_NS_PER_S;
 
 /* ---- the end of an update -------------------------------------------------------------------- */
 
@@ -25,7 +25,7 @@ void service_fly(struct weft_sched_service *service, struct service_worker *w)
     if (w->state != UPDATE_WAITING) {
         return;
     }
-    w->state = UPDATE_FLYING;
+    w->state = UPDATE_IN_FLIGHT;
     service->flying++;
     service->retry_held = true;
     for (uint32_t s = 0; s < service->config.shards; s++) {
@@ -35,14 +35,14 @@ void service_fly(struct weft_sched_service *service, struct service_worker *w)
 
 static void end_flight(struct weft_sched_service *service, struct service_worker *w)
 {
-    const bool flew = w->state == UPDATE_FLYING;
-    service->flying -= flew;
-    service->retry_held |= flew;
-    for (uint32_t s = 0; flew && s < service->config.shards; s++) {
+    const bool was_in_flight = w->state == UPDATE_IN_FLIGHT;
+    service->flying -= was_in_flight;
+    service->retry_held |= was_in_flight;
+    for (uint32_t s = 0; was_in_flight && s < service->config.shards; s++) {
         service->shards[s].flying -= is_open(w, s);
     }
     w->state = UPDATE_NONE;
-    w->untold_ns = WEFT_NEVER;
+    w->reports_due_ns = WEFT_NEVER;
 }
 
 void service_forget_update(struct weft_sched_service *service, uint32_t worker, uint64_t now_ns)
@@ -202,8 +202,8 @@ static void new_update(struct weft_sched_service *service, uint32_t worker,
 static void ended(struct weft_sched_service *service, uint32_t worker, uint64_t now_ns)
 {
     struct service_worker *w = &service->workers[worker];
-    if (w->state == UPDATE_FLYING) {
-        w->untold_ns = weft_min_u64(w->untold_ns, weft_time_add(now_ns, untold_ns));
+    if (w->state == UPDATE_IN_FLIGHT) {
+        w->reports_due_ns = weft_min_u64(w->reports_due_ns, weft_time_add(now_ns, reports_wait_ns));
     } else if (w->state == UPDATE_WAITING) {
         service_forget_update(service, worker, now_ns);
     } else {
@@ -238,7 +238,7 @@ static bool worker_says(struct weft_sched_service *service, uint32_t worker,
     }
     w->ended = q->ended;
     if (q->clock > w->clock) {
-        if (w->state == UPDATE_FLYING) { /* the previous update is over, regardless of later reports
+        if (w->state == UPDATE_IN_FLIGHT) { /* the previous update is over, regardless of later reports
                                           * from servers */
             service->counters.ended_untold++;
             w->norm_square = -1;
@@ -256,7 +256,7 @@ static bool worker_says(struct weft_sched_service *service, uint32_t worker,
         w->state = UPDATE_UNPLANNED;
         service->counters.direct++;
     }
-    if (w->state == UPDATE_FLYING && q->clock == w->clock) {
+    if (w->state == UPDATE_IN_FLIGHT && q->clock == w->clock) {
         bool all = true;
         for (uint32_t s = 0; s < q->count; s++) {
             all &= q->shares[s].span_ns != 0 || w->shares[s].bytes == 0;
@@ -287,7 +287,7 @@ static void take_event(struct weft_sched_service *service, uint32_t shard,
         service->counters.refused_events++;
         return;
     }
-    if (w->state != UPDATE_FLYING || w->clock != event->clock) {
+    if (w->state != UPDATE_IN_FLIGHT || w->clock != event->clock) {
         return; /* sent without a grant, or its end was already taken from the worker's report */
     }
     if ((w->closed & bit) != 0) {

@@ -66,11 +66,11 @@ void golden_trace(void **state)
                                           0x1112131415161718, 0x2122232425262728, &feed),
                      WEFT_OK);
     trace_fill(ep);
-    assert_int_equal(weft_trace_feed_look(&feed, ep, 64, false), WEFT_OK);
+    assert_int_equal(weft_trace_feed_drain(&feed, ep, 64, false), WEFT_OK);
     trace_fill(ep); /* three times, so that the ring wraps */
     trace_fill(ep);
     trace_fill(ep);
-    assert_int_equal(weft_trace_feed_look(&feed, ep, 64, true), WEFT_OK);
+    assert_int_equal(weft_trace_feed_drain(&feed, ep, 64, true), WEFT_OK);
     assert_int_equal(weft_trace_writer_close(writer), WEFT_OK);
     weft_ep_free(ep);
     golden_file(g, path, "trace file");

@@ -77,7 +77,7 @@ static void test_roundtrip(void **state)
     for (uint64_t i = 0; i < 100; i++) {
         drop_one(ep, UINT64_C(0x0102030405060700) + i);
     }
-    assert_int_equal(weft_trace_feed_look(&feed, ep, 64, true), WEFT_OK);
+    assert_int_equal(weft_trace_feed_drain(&feed, ep, 64, true), WEFT_OK);
     assert_int_equal(weft_trace_writer_close(writer), WEFT_OK);
     weft_ep_free(ep);
 
@@ -148,13 +148,13 @@ static void test_limit(void **state)
     uint32_t errors = 0;
     for (uint64_t i = 0; i < 40000; i++) {
         drop_one(ep, i);
-        if (weft_trace_feed_look(&feed, ep, 64, false) != WEFT_OK) {
+        if (weft_trace_feed_drain(&feed, ep, 64, false) != WEFT_OK) {
             assert_int_equal(errno, EFBIG);
             errors++;
         }
     }
     assert_int_equal(errors, 1); /* the first call after it only */
-    assert_int_equal(weft_trace_feed_look(&feed, ep, 64, true), WEFT_OK);
+    assert_int_equal(weft_trace_feed_drain(&feed, ep, 64, true), WEFT_OK);
     assert_int_equal(weft_trace_writer_close(writer), WEFT_OK);
     weft_ep_free(ep);
     size_t count = file_read(bytes, sizeof(bytes));
@@ -180,7 +180,7 @@ static void test_refused(void **state)
     struct weft_trace_feed feed;
     struct weft_ep *ep = ep_make();
     assert_int_equal(weft_trace_feed_init(NULL, "off", 0, 0, 0, &feed), WEFT_OK);
-    assert_int_equal(weft_trace_feed_look(&feed, ep, 64, true), WEFT_OK); /* no new records */
+    assert_int_equal(weft_trace_feed_drain(&feed, ep, 64, true), WEFT_OK); /* no new records */
     weft_ep_free(ep);
 }
 
@@ -194,7 +194,7 @@ static void make_some(uint8_t *bytes, size_t max, size_t *count_p)
     for (uint64_t i = 0; i < 10; i++) {
         drop_one(ep, 100 - i); /* in descending order */
     }
-    assert_int_equal(weft_trace_feed_look(&feed, ep, 64, true), WEFT_OK);
+    assert_int_equal(weft_trace_feed_drain(&feed, ep, 64, true), WEFT_OK);
     assert_int_equal(weft_trace_writer_close(writer), WEFT_OK);
     weft_ep_free(ep);
     *count_p = file_read(bytes, max);
