@@ -23,7 +23,7 @@ enum weft_agg_flush {
     WEFT_AGG_FLUSH_EPOCH,
     WEFT_AGG_FLUSH_CHECKPOINT,
     WEFT_AGG_FLUSH_CLOCK,
-    WEFT_AGG_FLUSH_PRESSURE,
+    WEFT_AGG_FLUSH_MEMORY,
     WEFT_AGG_FLUSH_COUNT,
     WEFT_AGG_FLUSH_AGE,
     WEFT_AGG_FLUSH_BLOCKED,
@@ -59,7 +59,7 @@ static inline enum weft_agg_flush weft_agg_flush_decide(const struct weft_agg_fl
     } else if (state->clock) {
         why = WEFT_AGG_FLUSH_CLOCK;
     } else if (state->refused > 0) {
-        why = WEFT_AGG_FLUSH_PRESSURE;
+        why = WEFT_AGG_FLUSH_MEMORY;
     } else if (rules->packets_max != 0 && state->packets >= rules->packets_max) {
         why = WEFT_AGG_FLUSH_COUNT;
     } else if (now_ns >= state->first_ns && now_ns - state->first_ns >= rules->age_ns_max) {

@@ -69,7 +69,7 @@ struct weft_ps_client {
     uint32_t resumes_first;      /* and of the first RESUME */
     uint32_t parts_total;
     uint64_t born;           /* last value of a part's `born` */
-    uint32_t resumed_untold; /* links with an unreported `resumed` */
+    uint32_t resumed_unreported; /* links with an unreported `resumed` */
     uint32_t resent_open;    /* finished pushes that are in progress again */
     struct ps_log log;
     struct ps_updates *updates; /* NULL: the job has no scheduler */

@@ -45,7 +45,7 @@ struct ps_link {
     bool resuming;          /* after a reconnection, until the shard's answer to RESUME: all else
                              * waits */
     bool gone;              /* it could not be resumed: gone_status, gone_rpc_status */
-    bool resumed_untold;    /* `resumed` is not reported yet */
+    bool resumed_unreported; /* `resumed` is not reported yet */
     weft_status gone_status;
     uint16_t gone_rpc_status;
     struct weft_push_window

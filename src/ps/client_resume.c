@@ -310,8 +310,8 @@ static void report(struct weft_ps_client *client, struct ps_link *link, const st
     if (client->ends[part->shard].was_parked && lost == 0 && clocks_resent == 0) {
         return; /* no change */
     }
-    client->resumed_untold += !link->resumed_untold;
-    link->resumed_untold = true;
+    client->resumed_unreported += !link->resumed_unreported;
+    link->resumed_unreported = true;
 }
 
 void weft_ps_resume_answered(struct weft_ps_client *client, const struct ps_part *part,
@@ -380,15 +380,15 @@ uint32_t weft_ps_first_push_clock(const struct weft_ps_client *client, uint16_t 
 
 bool weft_ps_client_take_resumed(struct weft_ps_client *client, struct weft_ps_resumed *resumed_p)
 {
-    if (client->resumed_untold == 0) {
+    if (client->resumed_unreported == 0) {
         return false;
     }
     struct ps_link *link = client->links;
-    while (!link->resumed_untold) {
+    while (!link->resumed_unreported) {
         link++;
     }
-    client->resumed_untold--;
-    link->resumed_untold = false;
+    client->resumed_unreported--;
+    link->resumed_unreported = false;
     *resumed_p = link->resumed;
     link->resumed = (struct weft_ps_resumed){0};
     return true;

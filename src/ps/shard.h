@@ -156,7 +156,7 @@ struct weft_shard_counters {
     uint64_t updates_delay_sum; /* sum over the opened updates of their delay: updates opened since
                                  * their base */
     uint64_t updates_delay_max;
-    uint64_t updates_untold;                   /* COMMITTED reports discarded because the driver did
+    uint64_t updates_unreported;               /* COMMITTED reports discarded because the driver did
                                                 * not fetch them in time */
     uint64_t by_status[WEFT_RPC_STATUS_COUNT]; /* replies by status */
 };

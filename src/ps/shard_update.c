@@ -158,7 +158,7 @@ static void tell(struct weft_shard *shard, uint32_t rank, const struct shard_upd
     if (u->ring_count == u->ring_size) {
         u->ring_head = (u->ring_head + 1) % u->ring_size;
         u->ring_count--;
-        shard->counters.updates_untold++;
+        shard->counters.updates_unreported++;
     }
     u->ring[(u->ring_head + u->ring_count++) % u->ring_size] = (struct weft_shard_committed){
         .rank = rank,

@@ -430,7 +430,7 @@ static void lapse_workers(struct weft_sched_service *service, uint64_t now_ns)
         }
         if (w->reports_due_ns <= now_ns) {
             w->norm_square = -1;
-            service->counters.ended_untold++;
+            service->counters.ended_unreported++;
             service_commit(service, i, now_ns);
         }
         service->lapse_ns = weft_min_u64(service->lapse_ns, w->reports_due_ns);

@@ -120,7 +120,7 @@ struct weft_sched_service_counters {
     uint64_t updates;          /* requested */
     uint64_t unplanned;        /* of these, updates to be sent without a grant */
     uint64_t direct;           /* updates that workers sent without waiting for a reply */
-    uint64_t ended_untold;     /* updates ended only by their worker's report */
+    uint64_t ended_unreported; /* updates ended only by their worker's report */
     uint64_t reads_expired;    /* credits returned because no update followed in time */
     uint64_t capacity_lowered; /* links found to be slower than assumed */
     uint64_t capacity_raised;

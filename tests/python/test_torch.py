@@ -661,7 +661,7 @@ def two_hooks(rank, ranks):
 def box_of(members, **settings):
     """An aggregation box as a process, in the environment"""
     command = f"aggregate --dense 127.0.0.1:0 --security none --members {members} --job 4 --float32"
-    settings = {"INSECURE": 1, "JOB": 4, "FLOAT32": 1, "SILENCE_NS": 60 * 10**9, **settings}
+    settings = {"INSECURE": 1, "JOB": 4, "FLOAT32": 1, "TIMEOUT_NS": 60 * 10**9, **settings}
     before = dict(os.environ)
     with subprocess.Popen(
         [os.environ.get("WEFT_BIN", "weft"), *command.split()], stdout=subprocess.PIPE, text=True
@@ -705,7 +705,7 @@ class Box(unittest.TestCase):
             self.assertEqual(job(two_hooks, ranks=2, backend="gloo"), [[True, False, True]] * 2)
 
     def test_a_dead_one_is_not_needed(self):
-        with box_of(3, SILENCE_NS=500_000_000) as box:
+        with box_of(3, TIMEOUT_NS=500_000_000) as box:
             box.kill()
             box.wait()
             for default, _ in job(boxed):

@@ -95,7 +95,7 @@ static void each_reason_flushes_and_the_first_is_named(void **state)
     s.packets = 10;
     assert_int_equal(weft_agg_flush_decide(&rules, &s, 1000), WEFT_AGG_FLUSH_COUNT);
     s.refused = 1;
-    assert_int_equal(weft_agg_flush_decide(&rules, &s, 1000), WEFT_AGG_FLUSH_PRESSURE);
+    assert_int_equal(weft_agg_flush_decide(&rules, &s, 1000), WEFT_AGG_FLUSH_MEMORY);
     s.clock = true;
     assert_int_equal(weft_agg_flush_decide(&rules, &s, 1000), WEFT_AGG_FLUSH_CLOCK);
     s.checkpoint = true;

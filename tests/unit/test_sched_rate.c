@@ -357,7 +357,7 @@ static void grants_beyond_a_minute(void **state)
         }
         exchange(&net);
     }
-    assert_int_equal(weft_sched_service_counters(net.service)->ended_untold, 0);
+    assert_int_equal(weft_sched_service_counters(net.service)->ended_unreported, 0);
     net_free(&net);
 }
 

@@ -408,7 +408,7 @@ static uint64_t commits(enum weft_sched_mode mode, uint32_t aggregators, uint32_
     print_message("# mode %d, %u aggregators: %llu commits in 30 s, %llu of them in %llu sums\n",
                   (int)mode, aggregators, (unsigned long long)net.closed,
                   (unsigned long long)net.in_sums, (unsigned long long)net.sums);
-    assert_int_equal(counters->ended_untold, 0);
+    assert_int_equal(counters->ended_unreported, 0);
     assert_int_equal(counters->unplanned, 0);
     uint64_t least = WEFT_NEVER, most = 0;
     for (uint32_t i = 0; i < WORKERS; i++) {
