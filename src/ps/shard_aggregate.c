@@ -265,7 +265,8 @@ static void measure(struct weft_shard *shard, const struct shard_aggregate *slot
                                   until.ns - slot->since.ns};
     for (uint32_t i = 0; i < view->members; i++) {
         const struct weft_aggregate_member member = weft_aggregate_member_at(view, i);
-        const struct shard_slot push = push_of(shard, tag->table, tag->number, &member);
+        const struct shard_slot push =
+            weft_shard_aggregate_push(shard, tag->table, tag->number, &member);
         if (!weft_aggregate_same_update(view, i)) {
             weft_shard_update_in_sum(shard, &push, &sum);
         }

@@ -58,6 +58,11 @@ static inline bool aggregate_is_ends(const struct weft_aggregate_view *view)
     return (view->request.flags & WEFT_AGGREGATE_ENDS) != 0;
 }
 
+/* A member's push as a separate request. clock: of the message's tag. */
+struct shard_slot weft_shard_aggregate_push(struct weft_shard *shard, uint16_t table,
+                                            uint32_t clock,
+                                            const struct weft_aggregate_member *member);
+
 /* Check a message of `count` bytes, and apply all of it if it may be.
  * again:    replayed from a journal, which has CLOCK records of its own.
  * Result:   WEFT_RPC_OK: applied. Otherwise nothing is changed, except that rows may have been

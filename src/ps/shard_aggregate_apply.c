@@ -51,9 +51,9 @@ void weft_shard_aggregate_forget(struct weft_shard *shard, uint16_t table, uint3
 
 /* ---- what a message says --------------------------------------------------------------------- */
 
-/* A member's push as a separate request. clock: of the message's tag. */
-static struct shard_slot push_of(struct weft_shard *shard, uint16_t table, uint32_t clock,
-                                 const struct weft_aggregate_member *member)
+struct shard_slot weft_shard_aggregate_push(struct weft_shard *shard, uint16_t table,
+                                            uint32_t clock,
+                                            const struct weft_aggregate_member *member)
 {
     clock = member->clock != 0 ? member->clock : clock;
     const struct weft_push_window *window = shard_pushes(shard, table, member->rank);
@@ -88,7 +88,7 @@ static enum weft_rpc_status member_check(struct weft_shard *shard, uint16_t inde
         return WEFT_RPC_SEND_DIRECT;
     }
     const struct weft_push_window *window = shard_pushes(shard, index, member->rank);
-    const struct shard_slot push = push_of(shard, index, clock, member);
+    const struct shard_slot push = weft_shard_aggregate_push(shard, index, clock, member);
     /* A number far ahead would void all numbers below it: they count as closed. */
     if (push.number == 0 || push.number > window->newest + WEFT_PUSH_WINDOW_SIZE ||
         push.clock > clock) {
@@ -155,7 +155,7 @@ static bool updates_check(struct weft_shard *shard, uint16_t index, uint32_t clo
     struct shard_opening of[WEFT_AGGREGATE_MEMBERS_MAX];
     for (uint32_t i = 0; i < view->members; i++) {
         const struct weft_aggregate_member member = weft_aggregate_member_at(view, i);
-        const struct shard_slot push = push_of(shard, index, clock, &member);
+        const struct shard_slot push = weft_shard_aggregate_push(shard, index, clock, &member);
         of[i] = (struct shard_opening){.rank = member.rank,
                                        .clock = push.clock,
                                        .base = push.base,
@@ -191,7 +191,7 @@ static enum weft_rpc_status validate(struct weft_shard *shard, uint16_t index, u
 static void member_close(struct weft_shard *shard, uint16_t index, uint32_t clock,
                          const struct weft_aggregate_member *member)
 {
-    struct shard_slot push = push_of(shard, index, clock, member);
+    struct shard_slot push = weft_shard_aggregate_push(shard, index, clock, member);
     if (*updates_of(shard, index, member->rank)) {
         (void)weft_shard_update_open(shard, &push); /* not late: see updates_check */
     }
