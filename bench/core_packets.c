@@ -225,7 +225,8 @@ int main(int argc, char **argv)
     if (good) {
         const struct weft_ep_counters *c = weft_ep_counters(w.ep[0]);
         printf(
-            "messages %u packet_bytes %u data_packets %llu retransmitted %llu return_packets %llu\n",
+            "messages %u packet_bytes %u data_packets %llu retransmitted %llu "
+            "return_packets %llu\n",
             w.messages, packet_bytes, (unsigned long long)c->data_sent,
             (unsigned long long)c->retransmitted_packets, (unsigned long long)w.packets[1]);
     } else {

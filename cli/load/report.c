@@ -112,7 +112,8 @@ static void add_run(cJSON *object, const struct weft_load *load, const struct we
     cJSON *packets = cJSON_AddObjectToObject(run, "worker_packets");
     cJSON_AddNumberToObject(packets, "sent", (double)o->transport.socket.datagrams_sent);
     cJSON_AddNumberToObject(packets, "received", (double)o->transport.socket.datagrams_received);
-    cJSON_AddNumberToObject(packets, "retransmitted", (double)o->transport.ep.retransmitted_packets);
+    cJSON_AddNumberToObject(packets, "retransmitted",
+                            (double)o->transport.ep.retransmitted_packets);
     cJSON_AddNumberToObject(packets, "dropped", (double)o->transport.socket.kernel_drops);
     cJSON_AddNumberToObject(run, "aggregators", load->vias.count);
     cJSON *via = cJSON_AddObjectToObject(run, "via");

@@ -2,7 +2,7 @@
  * no pacing: a whole message is written to the socket at once: bounded loss without a transport.
  *
  * A datagram has a header of 16 bytes (flow, round, chunk, unused) and its part of the message. A
- * message ends when it is complete, or after --idle-ms ms without a datagram; its time is that of the
+ * message ends when it is complete, or after --idle-ms without a datagram; its time is that of the
  * last datagram. A lost datagram ends a run of pingpong, which cannot continue without it.
  */
 #define _GNU_SOURCE // sendmmsg, recvmmsg

@@ -31,8 +31,8 @@
 
 /* Options that the comparison sets itself. */
 static const char *const taken[] = {
-    "--lab",     "--transport", "--tcp-cc",      "--tcp-rto-min", "--loss-bound", "--report",
-    "--json",    "--workers",   "--servers",     "--epochs",      "--until-loss", "--until-auc",
+    "--lab",       "--transport", "--tcp-cc",      "--tcp-rto-min", "--loss-bound", "--report",
+    "--json",      "--workers",   "--servers",     "--epochs",      "--until-loss", "--until-auc",
     "--timeout-s", "--security",  "--check-steps", "--trace",       "--port",       "--quiet",
 };
 

@@ -240,8 +240,8 @@ void weft_figure_with_and_without(const struct weft_figure_run *runs, unsigned c
 
 static const char *const direct_names[WEFT_RPC_RECORD_DIRECTS] = {"absorbed", "table",  "form",
                                                                   "large",    "server", "refused"};
-static const char *const flush_names[WEFT_RPC_RECORD_FLUSHES] = {"dropped", "complete", "count", "age",
-                                                                 "memory"};
+static const char *const flush_names[WEFT_RPC_RECORD_FLUSHES] = {"dropped", "complete", "count",
+                                                                 "age", "memory"};
 
 static double age_ms(const struct weft_recdb_aggregator *one)
 {

@@ -45,7 +45,7 @@ struct weft_until {
     {"check-steps", "N", "steps between evaluations for --until-...; the model is also evaluated at\n" \
      "the end of each epoch", WEFT_OPTION_U32, .value = &(until)->check_steps, .min = 1,           \
      .max = 1000000},                                                                              \
-    {"timeout-s", "S", "stop after S seconds of training if the target is not reached; 0 = never", \
+    {"timeout-s", "S", "stop after S seconds of training without the target; 0 = never",           \
      WEFT_OPTION_U32, .value = &(until)->timeout_s, .max = 86400}
 
 /* Is a target set? */

@@ -82,8 +82,8 @@ static void copy_stats(void *arg, void *object)
 static void note_loop(struct serving *serving, uint64_t now_ns)
 {
     const struct weft_aggregator_thread_config *config = &serving->thread->config;
-    const uint64_t cycles_detected = weft_aggregator_counters(serving->aggregator)->cycles_detected;
-    if (cycles_detected == serving->cycles_detected) {
+    const uint64_t cycles = weft_aggregator_counters(serving->aggregator)->cycles_detected;
+    if (cycles == serving->cycles_detected) {
         return;
     }
     if (serving->cycles_detected == 0) {
@@ -95,7 +95,7 @@ static void note_loop(struct serving *serving, uint64_t now_ns)
                        config->aggregator.has_parent ? ", its parent " : "",
                        config->aggregator.has_parent ? config->server.host : "");
     }
-    serving->cycles_detected = cycles_detected;
+    serving->cycles_detected = cycles;
     serving->connect_ns = now_ns + refused_pause_ns;
 }
 

@@ -117,7 +117,7 @@ struct weft_aggregator_counters {
     uint64_t shard_refusals; /* connections refused by the shard or parent: the number is in use by
                               * another aggregator, or is not accepted */
     uint64_t cycles_detected; /* the parent was this aggregator or below it, or had the same
-                     * number */
+                               * number */
     uint64_t parent_tables_refused; /* refused by the parent, including `cycles_detected` */
     uint64_t children_refused; /* child connections refused: number in use by another aggregator, or
                                 * out of range */

@@ -18,11 +18,11 @@ static enum weft_rpc_record_direct direct_of(const struct weft_aggregator *agg, 
 static enum weft_rpc_record_flush flush_of(const struct weft_aggregator *agg, const uint64_t *why)
 {
     const struct weft_aggregator_counters *counters = &agg->counters;
-    return why == &counters->flushed_complete        ? WEFT_RPC_RECORD_FLUSH_COMPLETE
-           : why == &counters->flushed_count    ? WEFT_RPC_RECORD_FLUSH_COUNT
-           : why == &counters->flushed_age      ? WEFT_RPC_RECORD_FLUSH_AGE
+    return why == &counters->flushed_complete ? WEFT_RPC_RECORD_FLUSH_COMPLETE
+           : why == &counters->flushed_count  ? WEFT_RPC_RECORD_FLUSH_COUNT
+           : why == &counters->flushed_age    ? WEFT_RPC_RECORD_FLUSH_AGE
            : why == &counters->flushed_memory ? WEFT_RPC_RECORD_FLUSH_MEMORY
-                                                : WEFT_RPC_RECORD_UNFLUSHED;
+                                              : WEFT_RPC_RECORD_UNFLUSHED;
 }
 
 static void put_in(struct weft_aggregator *agg, uint32_t index, enum weft_rpc_status status,

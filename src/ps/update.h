@@ -172,7 +172,8 @@ struct weft_shard_committed {
 };
 
 /* The oldest closed update that was not taken yet. False: there is none. The queue holds 1,024, or
- * one for each rank if that is more; beyond that the oldest is dropped (counter updates_unreported). */
+ * one for each rank if that is more; beyond that the oldest is dropped (counter
+ * updates_unreported). */
 bool weft_shard_take_committed(struct weft_shard *shard, struct weft_shard_committed *committed_p);
 
 /* Updates opened so far, late ones not counted. */

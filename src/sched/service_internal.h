@@ -26,8 +26,8 @@ struct service_conn {
 
 enum update_state {
     UPDATE_NONE,
-    UPDATE_HELD,    /* its base version is ahead of the shards' reports */
-    UPDATE_WAITING, /* in the planner */
+    UPDATE_HELD,      /* its base version is ahead of the shards' reports */
+    UPDATE_WAITING,   /* in the planner */
     UPDATE_IN_FLIGHT, /* granted, not committed */
     UPDATE_DROPPED,
     UPDATE_UNPLANNED,
@@ -69,8 +69,8 @@ struct service_worker {
     uint64_t clock;     /* clock of the last update requested or sent */
     uint64_t ended;     /* clock of the last update that the worker reported as ended */
     uint64_t held_ns;   /* time of the request */
-    uint64_t reports_due_ns; /* IN_FLIGHT, but reported as ended by the worker: time until which to wait for
-                         * the servers' reports; else WEFT_NEVER */
+    uint64_t reports_due_ns; /* IN_FLIGHT, but reported as ended by the worker: time until which
+                              * to wait for the servers' reports; else WEFT_NEVER */
     double norm;
     uint8_t why;
     enum read_state read_state;
@@ -87,7 +87,8 @@ struct service_worker {
     uint64_t hop_transfer; /* to the aggregator, not delivered; 0 = none */
     bool is_new_member;    /* member of a group of which not all members' decisions have been
                             * processed */
-    bool is_regrouped;     /* IN_FLIGHT: it was in another group before, whose sum may have arrived */
+    bool is_regrouped;     /* IN_FLIGHT: it was in another group before, whose sum may have
+                            * arrived */
     uint64_t revision;
     uint64_t limited_ns; /* time of the first plan of this revision with a start that was limited to
                           * WEFT_SCHED_START_S_MAX; WEFT_NEVER = none */

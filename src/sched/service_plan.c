@@ -6,8 +6,8 @@ static uint32_t rank(const struct weft_sched_service *service, uint64_t position
 {
     uint32_t before = 0;
     for (uint32_t i = 0; i < service->config.workers; i++) {
-        before +=
-            service->workers[i].state == UPDATE_IN_FLIGHT && service->workers[i].position < position;
+        const struct service_worker *w = &service->workers[i];
+        before += w->state == UPDATE_IN_FLIGHT && w->position < position;
     }
     return before;
 }

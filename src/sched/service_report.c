@@ -238,8 +238,8 @@ static bool worker_says(struct weft_sched_service *service, uint32_t worker,
     }
     w->ended = q->ended;
     if (q->clock > w->clock) {
-        if (w->state == UPDATE_IN_FLIGHT) { /* the previous update is over, regardless of later reports
-                                          * from servers */
+        if (w->state == UPDATE_IN_FLIGHT) { /* the previous update is over, regardless of later
+                                             * reports from servers */
             service->counters.ended_unreported++;
             w->norm_square = -1;
             service_commit(service, worker, now_ns);

@@ -212,9 +212,9 @@ static void check_records(struct weft_rpc_record_ring *ring,
     assert_in_range(out.flushed_count, 0, counters->flushed_count);
     assert_in_range(out.flushed_age, 0, counters->flushed_age);
     assert_in_range(out.flushed_memory, 0, counters->flushed_memory);
-    assert_int_equal(out.aggregates_out + unsent, counters->flushed_complete + counters->flushed_count +
-                                                      counters->flushed_age +
-                                                      counters->flushed_memory);
+    assert_int_equal(out.aggregates_out + unsent,
+                     counters->flushed_complete + counters->flushed_count + counters->flushed_age +
+                         counters->flushed_memory);
     assert_int_equal(out.rows_in, counters->rows_in);
     assert_int_equal(out.rows_out, counters->rows_out);
     assert_int_equal(out.bytes_in, counters->bytes_in);
