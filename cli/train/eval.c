@@ -95,10 +95,10 @@ static weft_status name_model(struct eval *eval, struct weft_error *error)
     }
     struct weft_ml_model_settings settings = kind->settings;
     if (!weft_ml_model_factors(kind, dim, &settings.factors)) {
-        return weft_cli_fail(eval->verb,
-                             "the rows of the checkpoint have %u floats, which does not match %s; "
-                             "give the model with --model",
-                             dim, kind->name);
+        return weft_fail(error, WEFT_DATA,
+                         "the rows of the checkpoint have %u floats, which does not match %s; "
+                         "give the model with --model",
+                         dim, kind->name);
     }
     weft_status status = check_format(kind, &eval->dataset, error);
     if (status == WEFT_OK &&
@@ -116,7 +116,7 @@ static weft_status load_data(struct eval *eval, struct weft_error *error)
     const struct weft_ml_format *format = eval->format;
     char *path = eval->data_path;
     if (eval->format_name != NULL) {
-        /* known: the option was parsed */
+        /* cannot fail: the option was checked when it was parsed */
         (void)!weft_ml_format_find(eval->format_name, NULL, &format);
     }
     struct weft_job job = {.format = format->name, .data = eval->data};
@@ -305,7 +305,8 @@ static int evaluate(struct eval *eval)
 {
     struct weft_ml_quality quality;
     if (eval->batch.row_count == 0) {
-        return weft_cli_fail(eval->verb, "the data has no such rows");
+        return weft_cli_fail(eval->verb, "the data has no rows of --rows %s",
+                             which_names[eval->which]);
     }
     weft_status status = weft_ml_model_evaluate(&eval->model, &eval->batch, eval->rows, &quality);
     if (status == WEFT_DATA) {

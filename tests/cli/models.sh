@@ -135,6 +135,7 @@ tap_run "predict from a checkpoint succeeds" "$WEFT_BIN" predict --model-file "$
 tap_run_fails "eval of a checkpoint with another model fails" 1 "$WEFT_BIN" eval --model-file "$tap_tmp/ckpt" \
     --format movielens --data "$tap_tmp/ratings.csv"
 tap_like "the error names --model" "$(cat "$tap_tmp/run.out")" 'have 5 floats, which does not match lr; .*--model'
+tap_is "the error is printed once" "$(grep -c '^weft eval:' "$tap_tmp/run.out")" 1
 tap_run_fails "eval of a checkpoint without --format fails" 1 "$WEFT_BIN" eval --model-file "$tap_tmp/ckpt" --model mf \
     --data "$tap_tmp/ratings.csv"
 mkdir "$tap_tmp/nothing"
