@@ -24,9 +24,9 @@ import loads
 def options():
     parser = loads.parser(__doc__, "build/bench/aggregate_capped.jsonl", 3)
     parser.set_defaults(seconds="3", warmup="2")
-    parser.add_argument("--cap", type=float, default=0.05, help="of one processor")
-    parser.add_argument("--age", type=int, default=20000, help="us")
-    parser.add_argument("--shares", default="0.5,0.7", help="of updates, in 20000 rows")
+    parser.add_argument("--cap", type=float, default=0.05, help="CPU limit of the server, as a fraction of one processor")
+    parser.add_argument("--age", type=int, default=20000, help="maximum age of a sum, in us")
+    parser.add_argument("--shares", default="0.5,0.7", help="fractions of the updates that go to 20,000 frequent rows")
     for name, value in (("rows", 256), ("dim", 16), ("keys", 2000000), ("workers", 16), ("mtu", 65536)):
         parser.add_argument(f"--{name}", type=int, default=value)
     return parser.parse_args()
@@ -69,7 +69,7 @@ def make(args):
 
 
 def table(runs):
-    print("share  age us  n  rows/s: median least most  ratio: median least most  server busy  "
+    print("share  age us  n  rows/s: median min max  ratio: median min max  server busy  "
           "removed  p50 ms")
     for share in sorted({run["share"] for run in runs}):
         ways = [[run for run in runs if run["share"] == share and (run["age_us"] > 0) == by]

@@ -8,7 +8,10 @@
 #include "cli/verbs.h"
 #include "ps/hot_rows.h"
 
-enum { DEFAULT_WORKERS = 16, KEEPALIVE_MS = 5000 /* where a worker's death matters */ };
+enum {
+    DEFAULT_WORKERS = 16,
+    KEEPALIVE_MS = 5000, /* not with --on-death wait, which needs no early report of a death */
+};
 
 static int check_rest(const struct weft_command *command, struct server *server)
 {
@@ -30,7 +33,7 @@ static int check_rest(const struct weft_command *command, struct server *server)
                                   "has, has no journal to continue, and no claim on the "
                                   "directory");
     }
-    /* What is selected is selected from the rows that are tracked. */
+    /* Hot rows are selected among the tracked ones: track at least 1.5 times as many. */
     if (server->each.shard.hot_rows > 0) {
         server->each.shard.hot_top = (uint32_t)weft_max_u64(
             server->each.shard.hot_top, (uint64_t)server->each.shard.hot_rows * 3 / 2 + 1);
@@ -94,7 +97,7 @@ static int check_replica(const struct weft_command *command, struct server *serv
                      server->shard_base + server->shards_here - 1, server->each.shard.shards);
 }
 
-/* Checks between options. */
+/* Checks that concern several options. */
 static int check(const struct weft_command *command, struct server *server)
 {
     struct weft_shard_config *shard = &server->each.shard;
@@ -147,7 +150,7 @@ static int load_and_serve(struct server *server)
 
 int weft_cli_server(int argc, char **argv)
 {
-    static struct server server; /* large, and there is one */
+    static struct server server; /* static because it is large */
     server = (struct server){.port = 7700,
                              .transport = WEFT_TRANSPORT_DEFAULTS,
                              .shards_here = 1,
@@ -163,7 +166,7 @@ int weft_cli_server(int argc, char **argv)
     weft_shard_thread_config_default(&server.each);
     struct weft_shard_config *shard = &server.each.shard;
     struct weft_udp_config *udp = &server.each.driver.udp;
-    shard->shards = 0; /* not given; so is workers */
+    shard->shards = 0; /* 0 = not given; the same for workers_max */
     shard->workers_max = 0;
     shard->rows_max = 4194304;
     shard->tables_max = 4;
@@ -178,7 +181,7 @@ int weft_cli_server(int argc, char **argv)
          "port of the first shard (UDP, or TCP with --transport tcp); further\n"
          "shards use the next ports; 0 = any free",
          WEFT_OPTION_U32, .value = &server.port, .max = UINT16_MAX},
-        {"shards-per-server", "N", "shards, each a thread and a port", WEFT_OPTION_U32,
+        {"shards-per-server", "N", "shards to serve; each has a thread and a port", WEFT_OPTION_U32,
          .value = &server.shards_here, .min = 1, .max = WEFT_JOB_SHARDS_MAX},
         {"shard-base", "I", "number of this server's first shard", WEFT_OPTION_U32,
          .value = &server.shard_base, .max = WEFT_JOB_SHARDS_MAX - 1,

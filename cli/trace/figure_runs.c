@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A change of less than a fifth is called flat. */
+/* A ratio between 1 / 1.2 and 1.2 is called flat. */
 static const double flat = 1.2;
 
 static double utilisation(const struct weft_recdb_role *role)

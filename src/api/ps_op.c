@@ -92,7 +92,7 @@ static weft_status end(struct weft_ps *ps, weft_ps_op op, const struct weft_ps_r
 
 /* A shard is lost, or refuses the CLOCKs of this worker (weft_worker_is_lost). The operation may
  * still wait at another shard for a slow worker; the caller need not wait for that. */
-static weft_status give_up(struct weft_ps *ps, weft_ps_op op, uint32_t shard,
+static weft_status end_lost(struct weft_ps *ps, weft_ps_op op, uint32_t shard,
                            struct weft_result *result_p)
 {
     const uint32_t rows = weft_ps_op_about(ps->worker.client, op).rows;
@@ -107,11 +107,11 @@ static weft_status give_up(struct weft_ps *ps, weft_ps_op op, uint32_t shard,
 static weft_status no_such_op(struct weft_ps *ps)
 {
     return weft_fail(&ps->worker.error, WEFT_INVALID,
-                     "there is no such operation: it was waited for already, or belongs to another "
-                     "ps");
+                     "there is no such operation: it has been waited for already, or belongs to "
+                     "another parameter server handle (weft_ps)");
 }
 
-static weft_status under_way(struct weft_ps *ps, weft_ps_op op)
+static weft_status fail_unfinished(struct weft_ps *ps, weft_ps_op op)
 {
     const struct weft_ps_op_about about = weft_ps_op_about(ps->worker.client, op);
     char name[LISTS_NAME_BYTES];
@@ -151,11 +151,11 @@ weft_status weft_wait(struct weft_ps *ps, uint64_t handle, uint64_t timeout_ns,
         uint64_t now_ns = timed ? weft_clock_now_ns() : 0;
         uint32_t shard;
         if (weft_worker_is_lost(&ps->worker, &shard)) {
-            return give_up(ps, op, shard, result_p);
+            return end_lost(ps, op, shard, result_p);
         }
         update_end(ps);
         if (now_ns >= end_ns) {
-            return under_way(ps, op);
+            return fail_unfinished(ps, op);
         }
         weft_api_ps_step(ps, end_ns == WEFT_NEVER ? WEFT_NEVER : end_ns - now_ns);
     }
@@ -176,7 +176,7 @@ weft_status weft_test(struct weft_ps *ps, uint64_t handle, struct weft_result *r
     if (!weft_ps_op_done(ps->worker.client, op, &result)) {
         uint32_t shard;
         return weft_worker_is_lost(&ps->worker, &shard)
-                   ? give_up(ps, op, shard, result_p)
+                   ? end_lost(ps, op, shard, result_p)
                    : weft_fail(&ps->worker.error, WEFT_AGAIN, "the operation is still in progress");
     }
     return end(ps, op, &result, result_p);
@@ -199,7 +199,7 @@ static void result_add(struct weft_result *sum, const struct weft_result *part, 
 }
 
 /* Begin without a time limit. */
-static weft_status begin_patiently(struct weft_ps *ps, const struct ps_call *call, uint64_t *op_p)
+static weft_status begin_untimed(struct weft_ps *ps, const struct ps_call *call, uint64_t *op_p)
 {
     weft_status status;
     do {
@@ -258,7 +258,7 @@ static weft_status all_parts(struct weft_ps_table *table, const struct weft_ps_l
         struct weft_result part = {.size = sizeof(part)};
         uint64_t op;
         call.lists = &list;
-        status = begin_patiently(ps, &call, &op);
+        status = begin_untimed(ps, &call, &op);
         if (status != WEFT_OK && at == 0) {
             return status;
         }

@@ -107,7 +107,8 @@ static uint32_t *want_of(struct weft_coll *c, struct rank *r, const struct op *o
     return NULL;
 }
 
-static void differ(struct weft_coll *c, uint32_t rank, const struct op *op, const struct want *w)
+static void fail_mismatch(struct weft_coll *c, uint32_t rank, const struct op *op,
+                          const struct want *w)
 {
     const struct group *g = &c->group[op->call.group];
     struct weft_coll_failure failure = {
@@ -138,7 +139,7 @@ void weft_coll_pair_match(struct weft_coll *c, uint32_t rank)
         const struct want *w = &c->want[*at];
         if (w->called.type != op->call.type || w->called.count != op->call.count ||
             w->called.members != c->group[op->call.group].members_hash) {
-            differ(c, rank, op, w);
+            fail_mismatch(c, rank, op, w);
             return;
         }
         op->matched = true;
@@ -167,8 +168,8 @@ void weft_coll_pair_ready(struct weft_coll *c, uint32_t rank, const struct want 
     while (*at != NONE && op_before(c->want[*at].seq, want->seq)) {
         at = &c->want[*at].next;
     }
-    bool again = *at != NONE && c->want[*at].seq == want->seq;
-    if (again || !want_valid(c, rank, want)) {
+    bool is_duplicate = *at != NONE && c->want[*at].seq == want->seq;
+    if (is_duplicate || !want_valid(c, rank, want)) {
         weft_coll_fail_rank(c, WEFT_COLL_PROTOCOL, rank, NULL);
         return;
     }

@@ -1,6 +1,6 @@
 /* Keep-alive, timeouts of idle connections, and CLOSE.
  *
- * A keep-alive PING expects a reply: without any packet after it, probes follow, and the peer is
+ * A keep-alive PING expects a reply: if no packet arrives after it, probes follow, and the peer is
  * declared dead after the peer timeout, as with an open message (loss.c). A peer that sent IDLE is
  * not expected to reply: it may compute for minutes. It may also have died, and a server would wait
  * for it forever and keep its slot. If no packet arrives for longer than any training step
@@ -205,6 +205,6 @@ void weft_core_life_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
     if (keepalive_at(ep, p) <= now_ns) {
         p->conn.ping_ns = now_ns;
         p->conn.need_ping = true;
-        recovery_silence_begin(&p->recovery, now_ns); /* not only from the first probe on */
+        recovery_silence_begin(&p->recovery, now_ns); /* from the PING, not the first probe */
     }
 }

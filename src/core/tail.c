@@ -77,7 +77,7 @@ static bool all_few(const struct peer *p)
 
 /* Short messages of which nothing is acknowledged. The latest round trip includes the queues as
  * they are now, the mean still those of the exchange before. A peer that computes between messages
- * answers late, and its probes wait for that. Round trips of messages that meet at one receiver
+ * answers late; no early probe is sent to it. Round trips of messages that meet at one receiver
  * differ by the queue of all, so many such probes are redundant. With a full packet in each, rounds
  * of 64 senders took 5 % longer, and all-to-all rounds of one packet a pair up to 19 %. */
 static uint64_t unheard_time(const struct peer *p)
@@ -101,8 +101,8 @@ static uint64_t last_time(const struct weft_ep *ep, const struct peer *p)
     if (tx_awake(p) != 0) {
         return finished(p) != 0 ? after(p, p->recovery.pto_base_ns, 9) : unheard_time(p);
     }
-    bool told = (p->rx.closed & ~p->rx.need_done) != 0;
-    return told ? after(p, p->recovery.pto_base_ns, 3) : WEFT_NEVER;
+    bool done_sent = (p->rx.closed & ~p->rx.need_done) != 0;
+    return done_sent ? after(p, p->recovery.pto_base_ns, 3) : WEFT_NEVER;
 }
 
 void weft_core_tail_arm(const struct weft_ep *ep, struct peer *p)

@@ -10,7 +10,7 @@ static_assert((int)WEFT_TRACE_HAS_DATA == (int)TX_PACKET_DATA &&
                   (int)WEFT_TRACE_HAS_PROBE == (int)TX_PACKET_PROBE &&
                   (int)WEFT_TRACE_HAS_FINISH == (int)TX_PACKET_FINISH &&
                   (int)WEFT_TRACE_HAS_CRITICAL == (int)TX_PACKET_CRITICAL,
-              "kinds of packets are written as they are");
+              "packet kinds are recorded without conversion");
 
 const char *weft_trace_type_name(unsigned type)
 {
@@ -95,7 +95,7 @@ void weft_core_trace_drops_find(struct weft_ep *ep)
         WEFT_TRACE_DROPS(VALUE)
 #undef VALUE
     };
-    static_assert(WEFT_ARRAY_COUNT(now) == WEFT_ARRAY_COUNT(ep->trace.drops), "one for each");
+    static_assert(WEFT_ARRAY_COUNT(now) == WEFT_ARRAY_COUNT(ep->trace.drops), "one per counter");
     for (unsigned i = 0; i < WEFT_ARRAY_COUNT(now); i++) {
         if (now[i] != ep->trace.drops[i]) {
             weft_core_trace_write(ep, NULL, WEFT_TRACE_DROPPED, i, 0, now[i] - ep->trace.drops[i],

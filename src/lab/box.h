@@ -5,9 +5,9 @@
  *                                           h5 htb(down, buffer) ---> eth0, loss on arrival
  *
  * A box is the program of lab/aggregate.h. Workers send to the leaf's own address and
- * WEFT_LAB_BOX_PORT; packets to that port of another address pass. What it sends passes the queue
- * of the port to that host, like everything else that leaves the leaf. It ends with the lab:
- * nothing refers to it but the interfaces.
+ * WEFT_LAB_BOX_PORT; packets to that port at another address are forwarded. The packets that it
+ * sends go through the queue of the port to their host, like all packets that leave the leaf. The
+ * box is removed with the lab's interfaces, which hold the only references to its programs.
  */
 #ifndef WEFT_LAB_BOX_H
 #define WEFT_LAB_BOX_H

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 /* Time for a shard to respond to a request. */
-#define PATIENCE_NS WEFT_NS_PER_S
+#define SHARD_TIMEOUT_NS WEFT_NS_PER_S
 
 /* ---- /metrics -------------------------------------------------------------------------------- */
 
@@ -31,7 +31,7 @@ static void add_server(void *arg, struct weft_exposition *text)
     struct weft_server_metrics *server = arg;
     for (uint32_t i = 0; i < server->count; i++) {
         if (weft_stats_query_ask(&server->threads[i].query, copy_stats, &server->stats[i],
-                                 PATIENCE_NS)) {
+                                 SHARD_TIMEOUT_NS)) {
             server->taken_ns[i] = weft_clock_now_ns();
         }
     }
@@ -106,7 +106,7 @@ static char *hot_json(const struct weft_server_metrics *server, uint16_t table, 
     for (uint32_t i = 0; i < server->count; i++) {
         struct hot_part part = {.table = table, .k = k, .rows = rows};
         struct weft_shard_thread *thread = &server->threads[i];
-        answered += weft_stats_query_ask(&thread->query, copy_hot, &part, PATIENCE_NS);
+        answered += weft_stats_query_ask(&thread->query, copy_hot, &part, SHARD_TIMEOUT_NS);
         updates += part.total.updates;
         exact &= !part.is_there || part.total.exact;
         is_there |= part.is_there;

@@ -10,7 +10,7 @@
 #include <string.h>
 
 static_assert(sizeof(struct weft_push_window) == 18 * sizeof(uint64_t),
-              "written as it lies in memory");
+              "its bytes in memory are written to the file");
 
 enum { PARTIAL_WORDS = 5 };
 

@@ -27,7 +27,7 @@ void weft_journal_former_unmap(struct weft_journal_former *former);
 weft_status weft_journal_put_aside(const struct weft_journal_options *options, const char *path,
                                    struct weft_error *error);
 
-/* Append a sentence. */
+/* Append a sentence to news->text. */
 [[gnu::format(printf, 2, 3)]] void weft_journal_news_add(struct weft_journal_news *news,
                                                          const char *format, ...);
 

@@ -56,15 +56,15 @@ static bool replace(struct weft_map_guard *guard, uintptr_t at)
 /* Async-signal-safe: mmap is a plain system call, and the rest is atomics. */
 static void on_bus(int signal_number, siginfo_t *info, void *context)
 {
-    int kept = errno;
-    bool mended = false;
-    for (int i = 0; !mended && info->si_code > 0 && i < GUARDS_MAX; i++) {
-        mended = replace(&guards[i], (uintptr_t)info->si_addr);
+    int saved_errno = errno;
+    bool replaced = false;
+    for (int i = 0; !replaced && info->si_code > 0 && i < GUARDS_MAX; i++) {
+        replaced = replace(&guards[i], (uintptr_t)info->si_addr);
     }
-    if (!mended) {
+    if (!replaced) {
         pass_on(signal_number, info, context);
     }
-    errno = kept;
+    errno = saved_errno;
 }
 
 /* Install the handler; again when other code has installed its own since. */

@@ -1,6 +1,6 @@
 /* The connection of a worker or a shard to the transfer scheduler: a daemon (sched/daemon.h) on the
- * process's own message interface, beside its data. One connection, retried every 100 ms while
- * there is none; the owner of the endpoint makes it:
+ * message interface that also carries the process's data. There is one connection; while it is
+ * down, an attempt is made every 100 ms. The owner of the endpoint connects:
  *
  *     before a step: if (weft_sched_link_wants_peer(link, now)) connect to the scheduler, then
  *                    weft_sched_link_connecting(link, peer, now);

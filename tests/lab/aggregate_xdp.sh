@@ -154,7 +154,7 @@ nsenter -t "$m0" -n ip route delete 10.9.0.77/32 dev w0
 box0=10.9.0.1
 
 # While the box cannot read the addresses, because it has no free descriptor, it keeps the old ones.
-limits() { prlimit --pid "$pid" --nofile="$1"; } # limits <soft limit>: (the colon leaves the hard limit)
+limits() { prlimit --pid "$pid" --nofile="$1"; } # limits <soft limit>: (the colon keeps the hard limit)
 warnings() { grep -c 'cannot read the addresses of this host: .*; the box keeps the addresses' "$tap_tmp/box.err"; }
 tap_run "the box has no free descriptor" limits 3:
 tap_run "it warns that it cannot read the addresses" tap_until warnings
@@ -179,7 +179,7 @@ finish KILL
 tap_run "no program is attached after SIGKILL" lab_until 60 nothing
 
 is_generic() { [ "$(in_box ip -d link show | grep -c 'xdpgeneric')" = 3 ]; }
-# On lo the box's own reply arrives at the box again. By its metadata it is not processed again.
+# On lo the box's own reply arrives at the box again. Its metadata shows that it is a reply.
 start --xdp lo --members 1
 tap_run "a member reduces over the loopback interface" timeout 20 "$WEFT_DENSE" run -2 -s 4 -r 4 127.0.0.1 7701 "/proc/$box/ns/net"
 tap_like "it receives every sum" "$(cat "$tap_tmp/run.out")" '^sent 32 resent 0 sums 16 late [0-9]* wrong 0'
@@ -237,7 +237,7 @@ tap_run "a box starts without a mode option" start --xdp p0,p1,p2
 tap_like "it prints that it is in native mode" "$(cat "$tap_tmp/box.out")" '(native mode)'
 tap_run "three members reduce in native mode" dense -r 20 -t 200
 tap_is "they receive every sum" "$(seen sums) $(seen wrong) $(seen direct) $(seen foreign)" "1920 0 0 0"
-# The members send from fixed ports, and one packet with the rank of another member comes between.
+# The members send from fixed ports, and between two rounds one packet with the rank of another member arrives.
 dense -e 1 -s 1 -r 2 -p 5000
 "$WEFT_DENSE" run -e 1 -s 1 -r 1 -n 1 -p 5001 10.9.0.1 7701 "/proc/$m0/ns/net" >/dev/null
 tap_run "three members reduce after a packet with a wrong rank" dense -e 2 -s 4 -r 4 -p 5000 -t 60000

@@ -432,7 +432,7 @@ static void a_timeout_ends_a_send_short(void **state)
 }
 
 /* Nothing is outstanding, so only a keep-alive detects that the other end does not respond. */
-static void a_keepalive_finds_the_deaf(void **state)
+static void a_keepalive_detects_a_peer_that_does_not_respond(void **state)
 {
     (void)state;
     struct weft_transport_config c = api_config();
@@ -492,7 +492,7 @@ int main(void)
         cmocka_unit_test(cancelled_memory_is_not_written),
         cmocka_unit_test(disconnect_ends_what_is_unfinished),
         cmocka_unit_test(a_timeout_ends_a_send_short),
-        cmocka_unit_test(a_keepalive_finds_the_deaf),
+        cmocka_unit_test(a_keepalive_detects_a_peer_that_does_not_respond),
         cmocka_unit_test(an_idle_connection_is_closed),
     };
     return cmocka_run_group_tests_name("api_transport", tests, NULL, NULL);

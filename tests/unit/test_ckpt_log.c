@@ -607,8 +607,8 @@ static void synchronised_before_promised(void **state)
     assert_int_equal(synchronised, 4);
 }
 
-/* The directory exists after a power failure: its name is synced, also of one that is there, which
- * another process may have made just now. */
+/* The directory exists after a power failure: its name is synced, even if the directory existed
+ * before, because another process may have just made it. */
 static void made_directory_is_durable(void **state)
 {
     (void)state;

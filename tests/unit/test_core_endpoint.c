@@ -72,7 +72,7 @@ static void test_masks_agree_and_bound_holds(void **state)
     free(got);
 }
 
-static void test_no_memory_posted_is_loss_until_it_is(void **state)
+static void test_data_is_dropped_until_memory_is_posted(void **state)
 {
     struct pair *t = *state;
     float value = 9;
@@ -89,7 +89,7 @@ static void test_no_memory_posted_is_loss_until_it_is(void **state)
     assert_true(got == 9);
 }
 
-static void test_dead_peer_is_told(void **state)
+static void test_dead_peer_is_reported(void **state)
 {
     struct pair *t = *state;
     float value = 1;
@@ -383,7 +383,7 @@ static void test_a_ping_in_flight_arms_nothing(void **state)
 
 /* A process that slept past its timer finds the acknowledgement in its socket and sends new data
  * before its timers run: it sends no probe. */
-static void test_an_answer_that_is_there_is_not_asked_for(void **state)
+static void test_a_waiting_ack_prevents_a_probe(void **state)
 {
     struct pair *t = *state;
     float values[2] = {1, 2}, memory[2];
@@ -412,8 +412,8 @@ static void test_an_answer_that_is_there_is_not_asked_for(void **state)
     assert_int_equal(weft_ep_counters(t->net.end[0].ep)->probes, 0);
 }
 
-/* A large send begins with a few packets, and each burst is at most twice the data in flight: so an
- * idle link is used while the next packets are built. */
+/* A large send begins with a few packets, and each burst is at most twice the data in flight, so
+ * that an idle link is used while the next packets are built. */
 static void test_a_burst_begins_small(void **state)
 {
     enum { ELEMS = 352 * 40 };
@@ -425,7 +425,7 @@ static void test_a_burst_begins_small(void **state)
     struct peer *p = inspect_peer(t->net.end[0].ep, t->peer_of_0);
     run_for(t, WEFT_NS_PER_MS);
     p->allowed.limit = p->allowed.sent + 40;
-    p->cc.cwnd_bytes = UINT64_C(1) << 26; /* only the burst limits */
+    p->cc.cwnd_bytes = UINT64_C(1) << 26; /* only the burst limit applies */
     p->cc.rate_bps = 0;
     send_floats(t, values, ELEMS, 0);
     uint32_t bursts = 0;
@@ -539,11 +539,11 @@ int main(void)
         TEST(test_a_full_bucket_lets_a_longer_chunk_go),
         cmocka_unit_test(test_a_long_path_that_marks_gets_no_bursts),
         TEST(test_one_chunk_and_its_done),
-        TEST(test_an_answer_that_is_there_is_not_asked_for),
+        TEST(test_a_waiting_ack_prevents_a_probe),
         TEST(test_bound_zero_survives_loss),
         TEST(test_masks_agree_and_bound_holds),
-        TEST(test_no_memory_posted_is_loss_until_it_is),
-        TEST(test_dead_peer_is_told),
+        TEST(test_data_is_dropped_until_memory_is_posted),
+        TEST(test_dead_peer_is_reported),
         TEST(test_close_reaches_the_other_end),
         TEST(test_sender_deadline_is_short),
         TEST(test_done_for_chunks_never_sent),

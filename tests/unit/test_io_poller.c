@@ -32,7 +32,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* A stopped process that continues ends its sleep early, but not twenty times in a row. */
+/* A sleep ends early if the process was stopped and continued meanwhile (SIGSTOP, SIGCONT), but not
+ * twenty times in a row. */
 static void sleep_for(uint64_t ns)
 {
     bool whole = false;
@@ -50,7 +51,7 @@ static void signal_fd(int readable)
     assert_int_equal(write(readable, &one, sizeof(one)), sizeof(one));
 }
 
-static void a_sleep_ends_at_its_moment(void **state)
+static void a_sleep_ends_at_its_deadline(void **state)
 {
     (void)state;
     sleep_for(WEFT_NS_PER_MS);
@@ -70,7 +71,7 @@ static void an_earlier_timer_does_not_end_a_later_sleep(void **state)
     sleep_for(300 * WEFT_NS_PER_MS);
 }
 
-static void a_later_timer_is_set_back(void **state)
+static void a_later_timer_is_set_to_an_earlier_deadline(void **state)
 {
     (void)state;
     uint64_t value;
@@ -80,7 +81,7 @@ static void a_later_timer_is_set_back(void **state)
     sleep_for(WEFT_NS_PER_MS); /* would take a minute, and the test's time limit */
 }
 
-static void a_moment_in_the_past_ends_at_once(void **state)
+static void a_deadline_in_the_past_ends_at_once(void **state)
 {
     (void)state;
     assert_false(weft_poller_wait(&poller, 1));
@@ -110,7 +111,7 @@ static void *wake_later(void *arg)
     return NULL;
 }
 
-static void a_wake_of_another_thread_ends_a_sleep_without_end(void **state)
+static void a_wake_of_another_thread_ends_an_unlimited_sleep(void **state)
 {
     (void)state;
     pthread_t thread;
@@ -150,7 +151,7 @@ static void a_prepared_descriptor_turns_readable(void **state)
     assert_int_equal(poll(&wait, 1, 0), 0);
 }
 
-static void a_nap_does_not_look_at_the_descriptor_but_hears_a_wake(void **state)
+static void a_nap_ignores_the_descriptor_and_ends_at_a_wake(void **state)
 {
     (void)state;
     signal_fd(fd);
@@ -169,16 +170,17 @@ static void a_nap_does_not_look_at_the_descriptor_but_hears_a_wake(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_sleep_ends_at_its_moment, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_sleep_ends_at_its_deadline, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_earlier_timer_does_not_end_a_later_sleep, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(a_later_timer_is_set_back, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_moment_in_the_past_ends_at_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_later_timer_is_set_to_an_earlier_deadline, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_deadline_in_the_past_ends_at_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_wake_ends_the_next_sleep_once, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_wake_of_another_thread_ends_a_sleep_without_end, set_up,
+        cmocka_unit_test_setup_teardown(a_wake_of_another_thread_ends_an_unlimited_sleep, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_prepared_descriptor_turns_readable, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_nap_does_not_look_at_the_descriptor_but_hears_a_wake,
+        cmocka_unit_test_setup_teardown(a_nap_ignores_the_descriptor_and_ends_at_a_wake,
                                         set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

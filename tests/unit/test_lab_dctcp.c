@@ -50,11 +50,11 @@ static void test_alpha_reaches_both_ends(void **state)
     assert_in_range(alpha, WEFT_DCTCP_ONE - 16, WEFT_DCTCP_ONE);
 }
 
-static void test_alpha_of_odd_windows(void **state)
+static void test_alpha_of_windows_without_packets_or_with_more_marks(void **state)
 {
     (void)state;
     /* With no packet delivered there is no division by zero. More marks than packets are possible,
-     * because the kernel counts both from different times; F is then limited to 1. */
+     * because the kernel's two counters start at different times; F is then limited to 1. */
     assert_int_equal(weft_dctcp_alpha_next(1600, 0, 0), 1500);
     assert_int_equal(weft_dctcp_alpha_next(1600, 0, 3), 1500);
     assert_int_equal(weft_dctcp_alpha_next(WEFT_DCTCP_ONE, 3, 9), WEFT_DCTCP_ONE);
@@ -76,7 +76,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_alpha_is_the_moving_average),
         cmocka_unit_test(test_alpha_reaches_both_ends),
-        cmocka_unit_test(test_alpha_of_odd_windows),
+        cmocka_unit_test(test_alpha_of_windows_without_packets_or_with_more_marks),
         cmocka_unit_test(test_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* The steal monitor's probe (lab/wake_probe.h): it records its wake-ups in order, and ends. */
+/* The steal monitor's probe (lab/wake_probe.h): its wake-up times increase, and it can be
+ * stopped. */
 #define _GNU_SOURCE /* CPU_ISSET, sched_getaffinity */
 #include "lab/wake_probe.h"
 
@@ -25,7 +26,7 @@ static int own_processor(void)
     return processor;
 }
 
-/* Wait until it has woken, without a time limit. */
+/* Wait for the next wake-up of the probe, without a time limit. */
 static uint64_t wait_for(struct weft_wake_probe *probe)
 {
     uint64_t time_ns;
@@ -36,7 +37,7 @@ static uint64_t wait_for(struct weft_wake_probe *probe)
     return time_ns;
 }
 
-static void test_wakes_rise(void **state)
+static void test_wake_up_times_increase(void **state)
 {
     (void)state;
     uint64_t before_ns = weft_lab_now_ns();
@@ -66,7 +67,7 @@ static void test_no_such_processor(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_wakes_rise),
+        cmocka_unit_test(test_wake_up_times_increase),
         cmocka_unit_test(test_no_such_processor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

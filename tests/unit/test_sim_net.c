@@ -226,7 +226,7 @@ static void random_faults_come_at_their_rates(void **state)
     weft_net_free(net);
 }
 
-static void burst_loss_has_its_share_and_its_runs(void **state)
+static void burst_loss_has_its_rate_and_its_run_length(void **state)
 {
     (void)state;
     /* In the bad state 1 / (1 + 9) of the time, in runs of 10 packets on average, all lost. */
@@ -345,7 +345,7 @@ static uint64_t hash_of_faulty_run(uint64_t seed)
     return hash;
 }
 
-static void a_seed_is_a_run(void **state)
+static void the_same_seed_gives_the_same_run(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 20; seed++) {
@@ -378,12 +378,12 @@ int main(void)
         cmocka_unit_test(a_full_buffer_drops_the_tail),
         cmocka_unit_test(ecn_marks_from_the_threshold_on_and_only_ect),
         cmocka_unit_test(random_faults_come_at_their_rates),
-        cmocka_unit_test(burst_loss_has_its_share_and_its_runs),
+        cmocka_unit_test(burst_loss_has_its_rate_and_its_run_length),
         cmocka_unit_test(reordering_lets_later_packets_pass),
         cmocka_unit_test(a_partition_drops_exactly_its_window),
         cmocka_unit_test(healing_ends_every_fault),
         cmocka_unit_test(wakes_come_in_time_and_in_order),
-        cmocka_unit_test(a_seed_is_a_run),
+        cmocka_unit_test(the_same_seed_gives_the_same_run),
         cmocka_unit_test(the_hash_is_the_same_everywhere),
     };
     return cmocka_run_group_tests_name("sim_net", tests, NULL, NULL);

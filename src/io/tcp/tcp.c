@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 enum {
-    SOCKETS_A_STEP = 64,
-    CONN_LISTENER = UINT32_MAX, /* of epoll's data */
+    SOCKETS_PER_STEP = 64,
+    CONN_LISTENER = UINT32_MAX, /* epoll's data of the listening socket */
 };
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -156,31 +156,31 @@ static uint32_t conn_serve(struct weft_tcp *t, struct tcp_conn *c, uint32_t even
 /* Poll the sockets once. Returns the number of records processed; *any_p: something was ready. */
 static uint32_t serve(struct weft_tcp *t, weft_driver_handler *handler, void *arg, bool *any_p)
 {
-    struct epoll_event events[SOCKETS_A_STEP];
-    int count = epoll_wait(t->epoll_fd, events, SOCKETS_A_STEP, 0);
-    uint32_t taken = 0;
+    struct epoll_event events[SOCKETS_PER_STEP];
+    int count = epoll_wait(t->epoll_fd, events, SOCKETS_PER_STEP, 0);
+    uint32_t records = 0;
     *any_p = count > 0;
     for (int i = 0; i < count; i++) {
         if (events[i].data.u32 == CONN_LISTENER) {
             weft_tcp_accept(t, weft_clock_now_ns());
         } else {
-            taken += conn_serve(t, &t->conns[events[i].data.u32], events[i].events, handler, arg);
+            records += conn_serve(t, &t->conns[events[i].data.u32], events[i].events, handler, arg);
         }
     }
-    return taken;
+    return records;
 }
 
 /* Poll the sockets for a while before a sleep. */
 static uint32_t busy_poll(struct weft_tcp *t, weft_driver_handler *handler, void *arg, bool *any_p)
 {
-    uint32_t taken;
+    uint32_t records;
     bool found;
     do {
-        taken = serve(t, handler, arg, any_p);
+        records = serve(t, handler, arg, any_p);
         found = *any_p || atomic_load(&t->base.poller.woken) != 0;
     } while (!found && weft_busy_poll_again(&t->base.busy_poll));
     weft_busy_poll_end(&t->base.busy_poll, found);
-    return taken;
+    return records;
 }
 
 /* Sleep while there is nothing to do, then poll the sockets. Events caused by calls between steps
@@ -193,9 +193,9 @@ static uint32_t wait_and_serve(struct weft_tcp *t, uint64_t timeout_ns,
     uint64_t until_ns = weft_min_u64(weft_tcp_deadline(t), weft_time_add(now_ns, timeout_ns));
     if (until_ns > now_ns && timeout_ns > 0 && !t->more_to_send && t->event_count == 0) {
         if (weft_busy_poll_begin(&t->base.busy_poll, until_ns)) {
-            uint32_t taken = busy_poll(t, handler, arg, &any);
+            uint32_t records = busy_poll(t, handler, arg, &any);
             if (any) {
-                return taken;
+                return records;
             }
         }
         t->base.socket.sleeps++;
@@ -218,13 +218,13 @@ static uint32_t tcp_step(struct weft_driver *driver, uint64_t timeout_ns,
 {
     struct weft_tcp *t = tcp_of(driver);
     flush(t);
-    uint32_t taken = wait_and_serve(t, timeout_ns, handler, arg);
+    uint32_t records = wait_and_serve(t, timeout_ns, handler, arg);
     uint64_t now_ns = weft_clock_now_ns();
     listen_again(t, now_ns);
     weft_tcp_timers(t, now_ns);
     handler(arg, now_ns);
     flush(t);
-    return taken;
+    return records;
 }
 
 static bool tcp_rest(struct weft_driver *driver, uint64_t until_ns)
@@ -277,7 +277,7 @@ static bool closing(struct weft_driver *driver)
         any = true;
         bool written = p->close_said && p->out.iov_at == p->out.iov_count;
         if (written) {
-            (void)shutdown(p->conn->fd, SHUT_WR); /* its end of the stream is the answer */
+            (void)shutdown(p->conn->fd, SHUT_WR); /* the peer replies by closing its direction */
         } else if (!p->close_said && !p->need_close) {
             p->need_close = true;
             p->close_code = WEFT_CLOSE_FINISHED;
@@ -321,7 +321,7 @@ static void tcp_disconnect(struct weft_driver *driver, weft_peer peer, bool repl
     p->need_close = true;
     p->close_code = replaced ? WEFT_CLOSE_REPLACED : WEFT_CLOSE_FINISHED;
     weft_tcp_write(t, p, now_ns);
-    if (p->state != TCP_PEER_FREE) { /* writing may have found that the provider fails */
+    if (p->state != TCP_PEER_FREE) { /* it is free if the crypto provider has failed */
         weft_tcp_peer_down(t, p, WEFT_DOWN_LOCAL, 0, now_ns);
     }
 }
