@@ -222,7 +222,7 @@ no_far_boxes() {
 }
 
 # Metadata stays with a packet on its way over a veth: a box must ignore the metadata of another one.
-# The box replies to both packets of a member, to the second one at its sender only.
+# The box replies to both packets of a member; the second reply goes to its sender only.
 far_boxes --generic
 start --xdp p0 --generic
 "$WEFT_DENSE" run -2 -s 4 -r 4 10.9.0.1 7701 "/proc/$m0/ns/net" >"$tap_tmp/dense"

@@ -199,7 +199,7 @@ static void test_hand_and_refuse(void **state)
     free(values);
 }
 
-static void test_64_messages_then_again(void **state)
+static void test_64_messages_twice(void **state)
 {
     struct pair *t = *state;
     float value = 1;
@@ -280,7 +280,7 @@ static void test_lost_finish_is_repeated_on_a_busy_connection(void **state)
 }
 
 /* A pause of this end does not mean that the other end is dead. */
-static void test_a_long_pause_of_ours_kills_nobody(void **state)
+static void test_a_long_pause_of_this_end_closes_no_connection(void **state)
 {
     struct pair *t = *state;
     float value = 1;
@@ -322,7 +322,7 @@ static void test_a_pause_longer_than_the_peer_timeout(void **state)
 
 /* A client crashes without CLOSE; the table is full; its successor can connect after the
  * timeout. */
-static void test_a_full_table_forgets_the_silent(void **state)
+static void test_a_full_table_drops_a_silent_peer(void **state)
 {
     struct pair *t = *state;
     weft_ep_free(t->net.end[1].ep);
@@ -468,7 +468,7 @@ static void test_a_full_bucket_lets_a_longer_chunk_go(void **state)
     weft_ep_on_deadline(t->net.end[0].ep, t->net.now_ns);
     assert_int_equal(weft_ep_send(t->net.end[0].ep, t->net.now_ns, &tx), 1);
     assert_true(tx.bytes > BUCKET_BYTES);
-    assert_true(p->pacer.tokens_bytes < 0); /* the rest is owed: the rate is kept */
+    assert_true(p->pacer.tokens_bytes < 0); /* a debt, so that the mean rate is right */
     assert_int_equal(weft_ep_counters(t->net.end[0].ep)->probes, 0);
     free(values);
 }
@@ -548,13 +548,13 @@ int main(void)
         TEST(test_sender_deadline_is_short),
         TEST(test_done_for_chunks_never_sent),
         TEST(test_hand_and_refuse),
-        TEST(test_64_messages_then_again),
+        TEST(test_64_messages_twice),
         TEST(test_idle_silences_the_other_end),
         TEST(test_deadline_towards_an_idle_peer),
         TEST(test_lost_finish_is_repeated_on_a_busy_connection),
-        TEST(test_a_long_pause_of_ours_kills_nobody),
+        TEST(test_a_long_pause_of_this_end_closes_no_connection),
         TEST(test_a_pause_longer_than_the_peer_timeout),
-        TEST(test_a_full_table_forgets_the_silent),
+        TEST(test_a_full_table_drops_a_silent_peer),
         TEST(test_ring_goes_by_in_acknowledgements),
         TEST(test_a_ping_in_flight_arms_nothing),
     };
