@@ -320,7 +320,22 @@ void service_due(struct weft_sched_service *service, uint32_t conn)
     }
 }
 
-/* A new process starts from scratch: the transfers of its predecessor end here. */
+static void gone(struct weft_sched_service *service, enum weft_sched_role role, uint32_t index,
+                 enum weft_sched_note what)
+{
+    bool is_worker = role == WEFT_SCHED_WORKER;
+    bool *is_here = is_worker ? &service->workers[index].is_here : &service->shards[index].is_here;
+    if (*is_here) {
+        *is_here = false;
+        service->retry_held |= !is_worker;
+        *(is_worker ? &service->counters.workers_here : &service->counters.shards_here) -= 1;
+        service_note(service, what, role, index, WEFT_SCHED_OK);
+    }
+}
+
+/* A new process starts from scratch: the transfers of its predecessor end here. It may be of the
+ * next job, so its predecessor counts as gone, even if the end of its connection is reported
+ * later. */
 static void begin_worker(struct weft_sched_service *service, uint32_t index, uint64_t incarnation)
 {
     struct service_worker *w = &service->workers[index];
@@ -332,6 +347,7 @@ static void begin_worker(struct weft_sched_service *service, uint32_t index, uin
         }
         w->incarnation = incarnation;
         w->clock = w->ended = 0;
+        gone(service, WEFT_SCHED_WORKER, index, WEFT_SCHED_NOTE_LEFT);
     }
 }
 
@@ -343,6 +359,7 @@ static void begin_shard(struct weft_sched_service *service, uint32_t index, uint
         shard->incarnation = incarnation;
         shard->taken = shard->opened = shard->closed = 0;
         service->retry_held = true;
+        gone(service, WEFT_SCHED_SERVER, index, WEFT_SCHED_NOTE_LEFT);
     }
 }
 
@@ -361,19 +378,6 @@ void weft_sched_service_connected(struct weft_sched_service *service, uint32_t c
     } else {
         service->shards[index].conn = conn;
         begin_shard(service, index, incarnation);
-    }
-}
-
-static void gone(struct weft_sched_service *service, enum weft_sched_role role, uint32_t index,
-                 enum weft_sched_note what)
-{
-    bool is_worker = role == WEFT_SCHED_WORKER;
-    bool *is_here = is_worker ? &service->workers[index].is_here : &service->shards[index].is_here;
-    if (*is_here) {
-        *is_here = false;
-        service->retry_held |= !is_worker;
-        *(is_worker ? &service->counters.workers_here : &service->counters.shards_here) -= 1;
-        service_note(service, what, role, index, WEFT_SCHED_OK);
     }
 }
 

@@ -491,6 +491,57 @@ static void the_next_job_is_planned(void **state)
     weft_sched_service_free(service);
 }
 
+/* The processes of a job are killed and the next job, with fewer workers, is started: its processes
+ * connect before the ends of the old connections are known. */
+static void the_next_job_connects_before_the_last_is_gone(void **state)
+{
+    enum { OLD = 3, NEW = 2, ALL = OLD + 1 + NEW + 1 };
+    (void)state;
+    struct weft_sched_service_config config;
+    struct weft_sched_service *service;
+    struct weft_sched_daemon *daemons[ALL];
+    uint64_t now_ns = 1;
+    weft_sched_service_config_default(&config);
+    config.life = 1;
+    config.conns_max = ALL;
+    assert_int_equal(weft_sched_service_new(&config, &service), WEFT_OK);
+    assert_int_equal(run_job(service, daemons, OLD, WEFT_SCHED_BSP, &now_ns), OLD);
+    for (uint32_t i = 0; i <= OLD; i++) {
+        weft_sched_daemon_disconnected(daemons[i]);
+    }
+    for (uint32_t i = 0; i <= NEW; i++) {
+        const uint32_t conn = OLD + 1 + i;
+        daemons[conn] = sched_daemon_of(i, NEW, 1, WEFT_SCHED_BSP, WEFT_NEVER, 1000 * MBIT);
+        weft_sched_service_connected(service, conn,
+                                     i < NEW ? WEFT_SCHED_WORKER : WEFT_SCHED_SERVER, i % NEW,
+                                     now_ns);
+        weft_sched_daemon_connected(daemons[conn], now_ns);
+    }
+    const struct weft_sched_service_counters *c = weft_sched_service_counters(service);
+    assert_int_equal(c->workers_here, OLD - NEW); /* the one without a successor */
+    assert_int_equal(c->shards_here, 0);
+    for (uint32_t i = 0; i <= OLD; i++) {
+        weft_sched_service_disconnected(service, i, now_ns);
+    }
+    assert_int_equal(c->workers_here, 0);
+    sched_exchange(service, daemons, ALL, now_ns); /* no report is refused */
+    assert_int_equal(c->refused_job, 0);
+    assert_int_equal(c->workers_here, NEW);
+    assert_int_equal(c->shards_here, 1);
+    for (uint32_t i = 0; i < NEW; i++) {
+        const struct weft_sched_share share = {.bytes = BYTES};
+        weft_sched_daemon_ask(daemons[OLD + 1 + i], 1, 1, &share, now_ns);
+    }
+    sched_exchange(service, daemons, ALL, now_ns);
+    for (uint32_t i = 0; i < NEW; i++) {
+        struct weft_sched_answer answer;
+        assert_true(weft_sched_daemon_answer(daemons[OLD + 1 + i], now_ns, &answer));
+        assert_int_equal(answer.kind, WEFT_SCHED_SEND);
+    }
+    leave(service, daemons, 0, ALL, now_ns);
+    weft_sched_service_free(service);
+}
+
 /* SSP: the worker at the least clock goes first, even if its update is longer, and even if a worker
  * with a lower clock has left while it had no update. */
 static void who_has_left_is_not_the_slowest(void **state)
@@ -535,6 +586,7 @@ int main(void)
         cmocka_unit_test(a_transfer_without_a_booking_keeps_its_rate),
         cmocka_unit_test(grants_beyond_a_minute),
         cmocka_unit_test(the_next_job_is_planned),
+        cmocka_unit_test(the_next_job_connects_before_the_last_is_gone),
         cmocka_unit_test(who_has_left_is_not_the_slowest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
