@@ -445,15 +445,19 @@ static void lapse_workers(struct weft_sched_service *service, uint64_t now_ns)
     }
 }
 
-/* BSP: an update of a later clock is in flight. Its shards take it only after this one. */
-static bool is_behind(const struct weft_sched_service *service, const struct service_worker *w)
+/* BSP: the largest clock of an update in flight. Its shards take an update of an earlier clock
+ * first, so that one must not wait. 0: none, or another mode. */
+static uint64_t clock_in_flight(const struct weft_sched_service *service)
 {
-    bool is_behind = false;
-    for (uint32_t i = 0; service->mode == WEFT_SCHED_BSP && i < service->config.workers; i++) {
-        const struct service_worker *other = &service->workers[i];
-        is_behind |= other->state == UPDATE_IN_FLIGHT && other->clock > w->clock;
+    uint64_t most = 0;
+    if (service->mode != WEFT_SCHED_BSP || service->flying == 0) {
+        return 0;
     }
-    return is_behind;
+    for (uint32_t i = 0; i < service->config.workers; i++) {
+        const struct service_worker *w = &service->workers[i];
+        most = w->state == UPDATE_IN_FLIGHT ? weft_max_u64(most, w->clock) : most;
+    }
+    return most;
 }
 
 static void granted(struct weft_sched_service *service, const struct weft_planner_decision *d,
@@ -486,7 +490,7 @@ static void granted(struct weft_sched_service *service, const struct weft_planne
     w->hop = w->group = w->members = 0;
     w->hop_transfer = 0;
     /* A BSP clock needs all updates: they are granted in order, and sent immediately. */
-    const bool is_at_once = service_sends_at_once(service) || is_behind(service, w);
+    const bool is_at_once = service_sends_at_once(service) || w->clock < clock_in_flight(service);
     uint64_t booked_bps = weft_rate_bps(weft_max_u64(left, 1), weft_max_u64(span_ns, 1));
     *grant = (struct service_grant){
         .transfer = d->transfer,
@@ -615,11 +619,12 @@ static uint64_t batch_until(struct weft_sched_service *service, uint64_t now_ns)
         service->aggregators_here << (32 - service->aggregators) == 0) {
         return 0;
     }
+    const uint64_t later = clock_in_flight(service);
     for (uint32_t i = 0; i < service->config.workers; i++) {
         const struct service_worker *w = &service->workers[i];
         others += w->is_here && !service_has_update(w) && w->read_state != READ_QUEUED;
         if (w->state == UPDATE_WAITING) {
-            if (is_behind(service, w)) {
+            if (w->clock < later) {
                 return 0;
             }
             uint64_t eighth_ns = server_ns(service, w) / 8, bytes = 0;
