@@ -279,15 +279,26 @@ static bool under_load(struct weft_ep *ep, uint64_t now_ns)
                         now_ns);
 }
 
-/* A copy of a HELLO has its cookie, too. An initiator repeats HELLO far less often. */
+/* A copy of a HELLO has its cookie, too. An initiator repeats HELLO far less often. A cookie that is
+ * not among the last ones replaces the oldest: copies of a few HELLOs affect no other initiator. */
 static bool is_repeated(struct handshake_guard *g, const struct weft_wire_hello *hello,
                         uint64_t now_ns)
 {
-    uint64_t *last_ns = &g->repeats_ns[hello->cookie[0] % REPEATS];
-    if (*last_ns != 0 && now_ns - *last_ns < repeat_ns_min) {
+    struct searched *to = &g->searched[0];
+    for (uint32_t i = 0; i < REPEATS; i++) {
+        struct searched *s = &g->searched[i];
+        if (s->at_ns != 0 && memcmp(s->cookie, hello->cookie, sizeof(s->cookie)) == 0) {
+            to = s;
+            break;
+        }
+        to = s->at_ns < to->at_ns ? s : to;
+    }
+    if (to->at_ns != 0 && now_ns - to->at_ns < repeat_ns_min &&
+        memcmp(to->cookie, hello->cookie, sizeof(to->cookie)) == 0) {
         return true;
     }
-    *last_ns = weft_max_u64(now_ns, 1);
+    memcpy(to->cookie, hello->cookie, sizeof(to->cookie));
+    to->at_ns = weft_max_u64(now_ns, 1);
     return false;
 }
 

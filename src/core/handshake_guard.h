@@ -31,6 +31,12 @@ struct reply {
     uint8_t data[REPLY_BYTES_MAX];
 };
 
+/* When a HELLO with this cookie was last searched for. */
+struct searched {
+    uint8_t cookie[WEFT_COOKIE_VALUE_BYTES];
+    uint64_t at_ns; /* 0 = none */
+};
+
 struct handshake_guard {
     uint16_t key_id;                  /* distinguishes job keys */
     uint8_t mac_key[WEFT_HASH_BYTES]; /* for HELLO, ACCEPT, COOKIE */
@@ -39,8 +45,7 @@ struct handshake_guard {
     uint64_t cookie_ns;                        /* when the current one was generated; 0 = never */
     struct bucket hellos;
     struct bucket searches;
-    uint64_t repeats_ns[REPEATS]; /* by the cookie's first byte: the last HELLO that was searched
-                                   * for beyond `searches`; 0 = none */
+    struct searched searched[REPEATS]; /* beyond `searches`: the last cookies */
     struct bucket unknowns;
     struct bucket unknowns_taken;
     struct bucket refusals;

@@ -580,6 +580,94 @@ static void copies_of_a_hello_with_its_cookie_are_limited(void **state)
     net_free(net);
 }
 
+enum { COOKIES_KEPT = 65 }; /* two of them have the same first byte modulo 64 */
+
+struct cookies {
+    uint8_t hello[COOKIES_KEPT][WEFT_HELLO_BYTES];
+    uint8_t cookie[COOKIES_KEPT][WEFT_COOKIE_VALUE_BYTES];
+    uint32_t count;
+};
+
+/* Keeps the first HELLO with each cookie. The server gets no HELLO with a cookie from the net. */
+static bool cookie_tap(struct net *net, struct net_datagram *d)
+{
+    static const uint8_t none[WEFT_COOKIE_VALUE_BYTES];
+    struct cookies *c = net->tap_arg;
+    struct weft_wire_hello hello;
+    if ((d->data[0] & 15) != WEFT_CLASS_HELLO ||
+        weft_wire_hello_decode(d->data, d->bytes, &hello) != WEFT_OK ||
+        memcmp(hello.cookie, none, sizeof(none)) == 0) {
+        return true;
+    }
+    bool is_new = c->count < COOKIES_KEPT;
+    for (uint32_t i = 0; i < c->count; i++) {
+        is_new &= memcmp(c->cookie[i], hello.cookie, sizeof(hello.cookie)) != 0;
+    }
+    if (is_new) {
+        memcpy(c->hello[c->count], d->data, WEFT_HELLO_BYTES);
+        memcpy(c->cookie[c->count], hello.cookie, sizeof(hello.cookie));
+        c->count++;
+    }
+    return false;
+}
+
+/* Copies of one HELLO do not keep out initiators with other cookies, whatever these are; and
+ * copies of two HELLOs in turn are limited, too. */
+static void copies_of_a_hello_affect_no_other_cookie(void **state)
+{
+    (void)state;
+    enum { COPIES = 1500, TURNS = 100 };
+    static struct cookies c;
+    struct net *net = net_new(WEFT_MODE_AUTH, WEFT_MODE_AUTH);
+    uint32_t a = 0, b = 0;
+    for (uint32_t end = 0; end < 2; end++) {
+        struct weft_ep_config config;
+        net_end_close(&net->end[end]);
+        net_config(&config, WEFT_MODE_AUTH);
+        config.peers_max = 2 * COOKIES_KEPT;
+        net_open(net, end, &config);
+    }
+    net->end[1].ep->config.half_open_max = 0; /* a cookie is demanded */
+    c.count = 0;
+    net->tap = cookie_tap;
+    net->tap_arg = &c;
+    for (uint32_t i = 0; i < COOKIES_KEPT; i++) {
+        net_connect(net, 0, 1);
+        net_run(net, WEFT_NS_PER_MS);
+    }
+    assert_int_equal(c.count, COOKIES_KEPT);
+    for (uint32_t i = 0; i < c.count; i++) {
+        for (uint32_t j = 0; j < i; j++) {
+            if (c.cookie[i][0] % 64 == c.cookie[j][0] % 64) {
+                a = i;
+                b = j;
+            }
+        }
+    }
+    assert_true(a != b);
+    const struct weft_addr *from = &net->end[0].addr;
+    for (uint32_t i = 0; i < COPIES; i++) { /* more than are searched for without a limit */
+        net_deliver(net, &net->end[1], from, c.hello[a], WEFT_HELLO_BYTES);
+        net_run(net, 1000);
+    }
+    uint64_t before = net_counters(net, 1)->hello_refused;
+    assert_true(before > 0);
+    assert_int_equal(net->end[1].ep->peers_used, 1);
+    for (uint32_t i = 0; i < COOKIES_KEPT; i++) { /* one batch: all at the same time */
+        if (i != a) {
+            net_deliver(net, &net->end[1], from, c.hello[i], WEFT_HELLO_BYTES);
+        }
+    }
+    assert_int_equal(net_counters(net, 1)->hello_refused, before);
+    assert_int_equal(net->end[1].ep->peers_used, COOKIES_KEPT);
+    for (uint32_t i = 0; i < TURNS; i++) {
+        net_deliver(net, &net->end[1], from, c.hello[i % 2 == 0 ? a : b],
+                    WEFT_HELLO_BYTES);
+    }
+    assert_in_range(net_counters(net, 1)->hello_refused - before, TURNS - 4, TURNS);
+    net_free(net);
+}
+
 /* A job starts: 64 HELLOs in one batch, and a cookie is demanded of all. */
 static void a_batch_of_hellos_is_answered_as_a_whole(void **state)
 {
@@ -1088,6 +1176,7 @@ int main(void)
         cmocka_unit_test(a_flood_of_hellos_grows_nothing),
         cmocka_unit_test(copies_of_a_hello_are_not_all_searched_for),
         cmocka_unit_test(copies_of_a_hello_with_its_cookie_are_limited),
+        cmocka_unit_test(copies_of_a_hello_affect_no_other_cookie),
         cmocka_unit_test(a_batch_of_hellos_is_answered_as_a_whole),
         cmocka_unit_test(a_full_table_never_gives_up_a_live_peer),
         cmocka_unit_test(the_unproven_make_room_first),
