@@ -187,6 +187,7 @@ void weft_core_peer_end(struct weft_ep *ep, struct peer *p, enum weft_msg_down w
     weft_core_tx_close_all(ep, p, now_ns);
     credit_backlog_none(&p->credit);
     weft_core_credit_idle(ep, p);
+    weft_core_credit_far_out(ep, p, 0);
     if (was_known) {
         trace(ep, p, WEFT_TRACE_PEER_DOWN, 0, p->conn.name, why, 0, 0);
         struct weft_msg_event *ev = weft_core_event_push(ep);

@@ -391,6 +391,7 @@ static void test_a_closed_sender_holds_no_credit(void **state)
     weft_core_credit_run(ep, t->net.now_ns);
     assert_int_equal(ep->credit.active, 1);
     assert_true(ep->credit.total > 0);
+    weft_core_credit_far_out(ep, p, 3);
     weft_ep_close(t->net.end[0].ep, t->peer_of_0, t->net.now_ns);
     while (p->conn.state == PEER_OPEN) {
         run_for(t, 10 * WEFT_NS_PER_US);
@@ -398,6 +399,7 @@ static void test_a_closed_sender_holds_no_credit(void **state)
     assert_int_equal(p->conn.state, PEER_CLOSING);
     assert_int_equal(ep->credit.active, 0);
     assert_int_equal(ep->credit.total, 0);
+    assert_int_equal(ep->credit.far, 0);
 }
 
 /* Peer i requests credit and has the given amount. */
