@@ -1,7 +1,8 @@
 #!/bin/sh
 # kill -9 of workers, servers, the coordinator, aggregators and the scheduler of a job under
-# `weft run --restart`, at times and in numbers drawn from a seed. No job hangs, no push counts twice, and a restored server lacks
-# exactly the pushes after its checkpoint, as reported to the workers.
+# `weft run --restart`, at times and in numbers drawn from a seed. No job hangs, no push counts
+# twice, and a restored server lacks exactly the pushes after its checkpoint, as reported to the
+# workers.
 #
 #     WEFT_KILLS=100 meson test -C build cli_kills -t 0      100 jobs instead of 2
 #     WEFT_KILLS_SEED=17 WEFT_KILLS=1 ...                    job 17 alone
@@ -18,27 +19,34 @@ timeout_s=600 # seconds; a longer wait means that the job hangs
 # draw <seed>: a line of shell: workers, servers, mode, every, kills as "KIND:PUSHES ...", the number
 # of aggregators, and the options of a scheduler, if any
 draw() {
-    awk -v seed="$1" -v clocks=$clocks 'BEGIN {
+    awk -v seed="$1" -v clocks=$clocks '
+    function sort(i, j, t) { # the kills, by pushes
+        for (i = 1; i <= n; i++) for (j = i + 1; j <= n; j++) if (at[j] < at[i]) {
+            t = at[i]; at[i] = at[j]; at[j] = t
+            t = who[i]; who[i] = who[j]; who[j] = t
+        }
+    }
+    BEGIN {
         srand(seed)
         for (i = 0; i < 10; i++) rand()
         w = 1 + int(rand() * 3); s = 1 + int(rand() * 2)
         split("bsp ssp:2 asp", modes, " ")
         n = 1 + int(rand() * 4)
         for (k = 1; k <= n; k++) at[k] = int(rand() * w * clocks * 0.9)
-        for (i = 1; i <= n; i++) for (j = i + 1; j <= n; j++) if (at[j] < at[i]) {
-            t = at[i]; at[i] = at[j]; at[j] = t
-        }
+        sort()
         for (k = 1; k <= n; k++) {
             x = rand()
-            kills = kills (x < 0.5 ? "server-" int(rand() * s) : x < 0.85 ? "worker-" int(rand() * w) : "coordinator-0") ":" at[k] " "
+            who[k] = x < 0.5 ? "server-" int(rand() * s) : x < 0.85 ? "worker-" int(rand() * w) : "coordinator-0"
         }
         printf "workers=%d servers=%d mode=%s every=%d durability=%s ", w, s, modes[1 + int(rand() * 3)], 10 + int(rand() * 20), rand() < 0.6 ? "replay" : "none"
         # Drawn last, so that the rest is the same with and without.
         via = rand() < 0.5 ? 2 : 0
         x = rand()
         scheduler = x < 0.5 ? "none" : x < 0.7 ? "fast" : "slow"
-        if (via > 0) kills = kills "aggregator-" int(rand() * via) ":" int(rand() * w * clocks * 0.9) " "
-        if (scheduler != "none") kills = kills "scheduler-0:" int(rand() * w * clocks * 0.9) " "
+        if (via > 0) { who[++n] = "aggregator-" int(rand() * via); at[n] = int(rand() * w * clocks * 0.9) }
+        if (scheduler != "none") { who[++n] = "scheduler-0"; at[n] = int(rand() * w * clocks * 0.9) }
+        sort()
+        for (k = 1; k <= n; k++) kills = kills who[k] ":" at[k] " "
         printf "kills=\"%s\" via=%d scheduler=%s\n", kills, via, scheduler
     }'
 }
