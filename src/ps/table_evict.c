@@ -1,7 +1,7 @@
-/* Choice of the row to evict. Nothing here walks over the whole table: when room is needed, the
- * next few rows after the clock hand, in slot order, are compared, and the lowest ranked is
- * evicted. (Redis also evicts by samples; an exact LRU list would cost two more cache misses per
- * use.)
+/* Choice of the row to evict. When room is needed, the next few rows after the clock hand, in slot
+ * order, are compared, and the lowest ranked is evicted. Only a search behind rows that may not be
+ * evicted examines more than LOOK_MAX slots, in the worst case all (below). (Redis also evicts by
+ * samples; an exact LRU list would cost two more cache misses per use.)
  *
  *   TTL  rows not pushed for more than ttl clocks. They count as absent from that moment on
  *        (table_row_expired); their slots are freed here, some with every chunk.
@@ -66,7 +66,7 @@ static bool searches_on(const struct weft_table *table)
 {
     const uint32_t waiting = table->touched_count + table->step_left;
     return table->spec.eviction != WEFT_EVICTION_TTL &&
-           table->rows - waiting >= table->rows / FREE_PART;
+           table->rows >= waiting + table->rows / FREE_PART;
 }
 
 bool weft_table_evict_one(struct weft_table *table)
