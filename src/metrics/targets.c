@@ -1,5 +1,6 @@
 #include "metrics/targets.h"
 
+#include "base/utf8.h"
 #include "metrics/target_file.h"
 
 #include <cjson/cJSON.h>
@@ -97,6 +98,9 @@ char *weft_targets_json(struct weft_targets *targets)
     pthread_mutex_unlock(&targets->lock);
     char *text = cJSON_PrintUnformatted(list);
     cJSON_Delete(list);
+    if (text != NULL) {
+        weft_utf8_repair(text); /* lists of other programs may have any bytes */
+    }
     return text;
 }
 

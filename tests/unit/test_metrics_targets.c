@@ -42,6 +42,16 @@ static void what_was_said_last_counts(void **state)
     assert_int_equal(targets.count, WEFT_TARGETS_MAX);
 }
 
+/* JSON is UTF-8, an address need not be. */
+static void the_list_is_utf8(void **state)
+{
+    (void)state;
+    static struct weft_targets targets;
+    weft_targets_init(&targets);
+    weft_targets_set(&targets, "server", 0, "http://n\xffx:41/metrics");
+    expect(&targets, "[" GROUP("n?x:41", "server", "0") "]");
+}
+
 static void a_process_that_ended_is_no_target(void **state)
 {
     (void)state;
@@ -111,6 +121,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_said_last_counts),
+        cmocka_unit_test(the_list_is_utf8),
         cmocka_unit_test(a_process_that_ended_is_no_target),
         cmocka_unit_test(workers_write_files),
         cmocka_unit_test(lists_of_others_name_addresses_alone),
