@@ -279,8 +279,9 @@ static bool under_load(struct weft_ep *ep, uint64_t now_ns)
                         now_ns);
 }
 
-/* A copy of a HELLO has its cookie, too. An initiator repeats HELLO far less often. A cookie that is
- * not among the last ones replaces the oldest: copies of a few HELLOs affect no other initiator. */
+/* A copy of a HELLO has its cookie, too. An initiator repeats HELLO far less often. A cookie that
+ * is not among the last ones replaces the oldest: copies of a few HELLOs affect no other
+ * initiator. */
 static bool is_repeated(struct handshake_guard *g, const struct weft_wire_hello *hello,
                         uint64_t now_ns)
 {
