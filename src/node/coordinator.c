@@ -79,7 +79,14 @@ static weft_status look_for_ended_job(struct weft_coordinator *coordinator, uint
     const struct weft_roster *roster = coordinator->roster;
     const char *path = coordinator->config.journal;
     const uint32_t workers = weft_roster_workers(roster);
-    if (members > 0 || !weft_roster_is_over(roster)) {
+    if (!weft_roster_is_over(roster)) {
+        return WEFT_OK;
+    }
+    if (members > 0) { /* restarted before the last have left, or a server died without leaving */
+        weft_node_warn(&coordinator->config.log,
+                       "%s is the journal of a job whose %u workers have all finished, with %u "
+                       "members that have not left; to run the job again, name a new file",
+                       path, workers, members);
         return WEFT_OK;
     }
     if (coordinator->config.roster.tell_over) {

@@ -462,6 +462,14 @@ for pid in $w0 $w1 $sv2 $sv3 $sc2; do
     wait "$pid"
     tap_is "the restored job ends: a process exits with 0" $? 0
 done
+cp members late
+truncate -s -1 late # without the last record, that a server has left
+background late "$weft" coordinator $key --port 0 --journal late
+port_of late.out >/dev/null
+tap_like "a member that has not left is named in a warning" "$(cat late.out)" \
+    'late is the journal of a job whose 2 workers have all finished, with 1 members that have not left'
+kill $last
+wait $last
 tap_run_fails "the journal of a job that has ended is refused with --until-done" 1 "$weft" coordinator $key \
     --port 0 --journal members --until-done
 tap_like "the error says what to do" "$(cat run.out)" \
