@@ -37,6 +37,7 @@ struct coll_slot {
     uint32_t life;
     uint32_t waiters; /* of this operation alone; one of them gets the result, not a wait_any */
     bool is_offered;  /* in done */
+    bool is_internal; /* of the thread itself: never offered to a wait_any */
     uint32_t next;    /* in its queue */
     struct weft_coll_call call;
     struct weft_coll_done done;
@@ -105,6 +106,7 @@ struct weft_coll_thread {
     uint32_t free_head;
     struct coll_queue queued, done;
     uint32_t open_ops; /* begun, and not waited for */
+    uint32_t internal_ops; /* of open_ops */
     struct coll_request *requests, **requests_end;
     int fd; /* eventfd; -1 = not requested */
     bool is_joining;
@@ -201,6 +203,11 @@ void weft_coll_thread_wake(struct weft_coll_thread *t);
 /* Have the leader run `what`, and wait until it has. */
 void weft_coll_thread_request(struct weft_coll_thread *t,
                               void (*what)(struct weft_coll_thread *, void *), void *arg);
+
+/* As weft_coll_thread_begin, for an operation of the thread itself: only a wait for its id returns
+ * it. */
+weft_status weft_coll_thread_begin_internal(struct weft_coll_thread *t,
+                                            const struct weft_coll_call *call, uint64_t *id_p);
 
 /* ---- coll_thread_wait.c, all with the lock held ---------------------------------------------- */
 

@@ -65,7 +65,7 @@ weft_status weft_coll_thread_plan_begin(struct weft_coll_thread *t,
         .out = e->records,
         .timeout_ns = timeout_ns,
     };
-    weft_status status = weft_coll_thread_begin(t, &call, &e->id);
+    weft_status status = weft_coll_thread_begin_internal(t, &call, &e->id);
     if (status != WEFT_OK) {
         free(e);
         return weft_fail(error, status, "%s", weft_status_text(status));

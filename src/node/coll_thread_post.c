@@ -110,8 +110,8 @@ static void start(struct weft_coll_thread *t)
     weft_coll_thread_leave(t);
 }
 
-weft_status weft_coll_thread_begin(struct weft_coll_thread *t, const struct weft_coll_call *call,
-                                   uint64_t *id_p)
+static weft_status post(struct weft_coll_thread *t, const struct weft_coll_call *call,
+                        bool is_internal, uint64_t *id_p)
 {
     weft_status status = WEFT_OK;
     pthread_mutex_lock(&t->lock);
@@ -125,13 +125,27 @@ weft_status weft_coll_thread_begin(struct weft_coll_thread *t, const struct weft
         t->free_head = p->next;
         p->state = SLOT_QUEUED;
         p->call = *call;
+        p->is_internal = is_internal;
         *id_p = coll_id_of(t, i);
         coll_queue_add(t, &t->queued, i);
         t->open_ops++;
+        t->internal_ops += is_internal;
         start(t);
     }
     pthread_mutex_unlock(&t->lock);
     return status;
+}
+
+weft_status weft_coll_thread_begin(struct weft_coll_thread *t, const struct weft_coll_call *call,
+                                   uint64_t *id_p)
+{
+    return post(t, call, false, id_p);
+}
+
+weft_status weft_coll_thread_begin_internal(struct weft_coll_thread *t,
+                                            const struct weft_coll_call *call, uint64_t *id_p)
+{
+    return post(t, call, true, id_p);
 }
 
 uint32_t weft_coll_thread_open_ops(struct weft_coll_thread *t)

@@ -61,7 +61,7 @@ static void set_done(struct weft_coll_thread *t, uint32_t i, const struct weft_c
     p->state = SLOT_DONE;
     p->done = *done;
     p->done.user = p->call.user;
-    if (p->waiters > 0) {
+    if (p->waiters > 0 || p->is_internal) {
         return; /* the thread that polls the eventfd is not woken: it would compete with the waiter
                  * for a processor */
     }

@@ -48,7 +48,8 @@ static void take_done(struct weft_coll_thread *t, uint32_t i, struct weft_coll_d
     p->next = t->free_head;
     t->free_head = i;
     t->open_ops--;
-    if (t->open_ops > 0) {
+    t->internal_ops -= p->is_internal;
+    if (t->open_ops > t->internal_ops) {
         return;
     }
     if (t->waiters > 0) { /* no operation is left for callers of wait_any */
@@ -64,7 +65,8 @@ static uint32_t find_done(const struct weft_coll_thread *t, uint64_t id, weft_st
 {
     uint32_t i = id == WEFT_COLL_THREAD_ANY ? t->done.head : (uint32_t)id;
     if (id == WEFT_COLL_THREAD_ANY) {
-        *status_p = i != COLL_NONE ? WEFT_OK : t->open_ops > 0 ? WEFT_AGAIN : WEFT_NOTFOUND;
+        bool any = t->open_ops > t->internal_ops;
+        *status_p = i != COLL_NONE ? WEFT_OK : any ? WEFT_AGAIN : WEFT_NOTFOUND;
         return i;
     }
     bool known =

@@ -3,6 +3,7 @@
  * closes. */
 #include "comm_job.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include "base/units.h"
@@ -143,6 +144,37 @@ static void a_group_has_its_own_plan(void **state)
     job_close(&job);
 }
 
+/* The connections exist, rank 0 has told its link, and rank 1 has not. */
+static const char *gather_is_not_offered(struct weft_comm *comm, uint32_t rank, void *arg)
+{
+    struct weft_comm_done done = {.size = sizeof(done)};
+    struct pollfd one = {.events = POLLIN};
+    const char *const *addresses = arg;
+    CHECK(weft_comm_fd(comm, &one.fd) == WEFT_OK);
+    if (rank == 1) {
+        CHECK(weft_comm_join(comm, addresses, 1) == WEFT_TIMEOUT); /* the connection is made */
+        usleep(400000);
+        return job_join(comm, rank, arg);
+    }
+    CHECK(weft_comm_join(comm, addresses, 150000000) == WEFT_TIMEOUT);
+    usleep(800000);
+    CHECK(poll(&one, 1, 0) == 0);
+    CHECK(weft_comm_wait_any(comm, 0, &done) == WEFT_NOTFOUND);
+    return job_join(comm, rank, arg);
+}
+
+static void the_gather_of_a_plan_is_not_offered(void **state)
+{
+    (void)state;
+    struct weft_comm_config config = job_config(2);
+    config.plan = WEFT_COMM_PLAN_AUTO;
+    struct job job = job_open_only(&config);
+    const char *addresses[2];
+    job_addresses(&job, addresses);
+    job_run(&job, gather_is_not_offered, addresses);
+    job_close(&job);
+}
+
 /* ---- what is refused ------------------------------------------------------------------------- */
 
 static const char *other_wishes(struct weft_comm *comm, uint32_t rank, void *arg)
@@ -251,6 +283,7 @@ int main(void)
         cmocka_unit_test(plans_follow_each_other),
         cmocka_unit_test(join_sets_the_plan_of_the_configuration),
         cmocka_unit_test(a_group_has_its_own_plan),
+        cmocka_unit_test(the_gather_of_a_plan_is_not_offered),
         cmocka_unit_test(ranks_that_want_different_plans_are_told),
         cmocka_unit_test(invalid_fields_are_named),
         cmocka_unit_test(a_plan_waits_for_operations),
