@@ -73,6 +73,19 @@ weft_status weft_api_comm_op_read(const struct weft_comm_op *theirs, struct weft
                               "weft_comm_op_init", error);
 }
 
+/* What weft_comm_join would refuse otherwise, after all ranks have connected. */
+static weft_status plan_check(const struct weft_comm_config *c, struct weft_error *error)
+{
+    const struct weft_collective_rank own = {.up_bps = c->link_bps};
+    const struct weft_collective_options options = {
+        .form = c->plan == WEFT_COMM_PLAN_TREES ? WEFT_COLLECTIVE_TREES : WEFT_COLLECTIVE_AUTO,
+        .bytes = 1,
+        .chunk_bytes = 1};
+    const char *wrong = weft_collective_check(&own, 1, c->ranks, &options);
+    return wrong == NULL ? WEFT_OK
+                         : weft_fail(error, WEFT_INVALID, "plan, link_bps: %s", wrong);
+}
+
 static weft_status range_check(const struct weft_comm_config *c, struct weft_error *error)
 {
     const struct weft_api_range fields[] = {
@@ -93,6 +106,7 @@ static weft_status range_check(const struct weft_comm_config *c, struct weft_err
         {"link_bps", c->link_bps, 0, WEFT_COLLECTIVE_BPS_MAX},
     };
     weft_status status = weft_api_ranges_check(fields, WEFT_ARRAY_COUNT(fields), error);
+    status = status == WEFT_OK ? plan_check(c, error) : status;
     status = status == WEFT_OK ? weft_api_network_check(c->host, c->congestion, error) : status;
     bool tcp;
     return status == WEFT_OK ? weft_api_kernel_check(c->transport, &tcp, error) : status;

@@ -335,6 +335,9 @@ uint32_t weft_coll_open_ops(const struct weft_coll *coll);
 uint32_t weft_coll_ranks_up(const struct weft_coll *coll);
 bool weft_coll_rank_is_up(const struct weft_coll *coll, uint32_t rank);
 
+/* Whether the group's oldest open operation waits for a message of a rank, by its index. */
+bool weft_coll_waits_for(const struct weft_coll *coll, uint32_t group, uint32_t index);
+
 /* Whether a rank has closed, or is lost: it will take part in no operation. */
 bool weft_coll_has_left(const struct weft_coll *coll);
 

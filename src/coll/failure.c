@@ -72,6 +72,16 @@ bool weft_coll_has_left(const struct weft_coll *c)
     return left;
 }
 
+bool weft_coll_waits_for(const struct weft_coll *c, uint32_t group, uint32_t index)
+{
+    for (uint32_t i = c->open_head; i != NONE; i = c->op[i].next) {
+        if (c->op[i].call.group == group) {
+            return index != c->group[group].me && weft_coll_op_awaits(&c->op[i], index);
+        }
+    }
+    return false;
+}
+
 const struct weft_coll_failure *weft_coll_failure(const struct weft_coll *c)
 {
     return &c->failure;

@@ -122,7 +122,8 @@ weft_status weft_coll_thread_plan_begin(struct weft_coll_thread *thread,
  *
  * Owns:    takes exchange, except on WEFT_TIMEOUT. The arrays of *planned_p belong to the thread,
  *          until the group's next plan.
- * Errors:  WEFT_TIMEOUT  not all ranks have called it by until_ns: call _end again.
+ * Errors:  WEFT_TIMEOUT  not all ranks have called it by until_ns: the text names the missing ones.
+ *                        Call _end again.
  *          WEFT_INVALID  the ranks want different plans, or a rank told an impossible value.
  *          WEFT_PEER     it has failed.   WEFT_STATE, WEFT_NOMEM. */
 weft_status weft_coll_thread_plan_end(struct weft_coll_thread *thread,

@@ -6,6 +6,7 @@
  * must be equal at all ranks. weft_collective_plan_make checks the values of all ranks. */
 #include "node/coll_thread_internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { RECORD_UP, RECORD_DOWN, RECORD_LATE, RECORD_HOST, RECORD_FORM, RECORD_BYTES, RECORD_VALUES };
@@ -16,6 +17,7 @@ static const uint64_t hop_ns = 25 * WEFT_NS_PER_US;
 struct weft_coll_exchange {
     struct weft_coll_thread_plan mine;
     uint64_t id; /* of the all_gather */
+    uint64_t begun_ns;
     uint32_t n;
     int64_t sent[RECORD_VALUES];
     int64_t records[]; /* (n, RECORD_VALUES) */
@@ -50,6 +52,7 @@ weft_status weft_coll_thread_plan_begin(struct weft_coll_thread *t,
     }
     e->mine = *plan;
     e->n = n;
+    e->begun_ns = weft_clock_now_ns();
     e->sent[RECORD_UP] = (int64_t)plan->up_bps;
     e->sent[RECORD_DOWN] = (int64_t)plan->down_bps;
     e->sent[RECORD_LATE] = (int64_t)plan->late_ns;
@@ -67,8 +70,10 @@ weft_status weft_coll_thread_plan_begin(struct weft_coll_thread *t,
     };
     weft_status status = weft_coll_thread_begin_internal(t, &call, &e->id);
     if (status != WEFT_OK) {
+        char why[COLL_FAILURE_BYTES];
+        bool failed = weft_coll_thread_failed(t, why, sizeof(why));
         free(e);
-        return weft_fail(error, status, "%s", weft_status_text(status));
+        return weft_fail(error, status, "%s", failed ? why : weft_status_text(status));
     }
     *exchange_p = e;
     return WEFT_OK;
@@ -143,7 +148,10 @@ static void set(struct weft_coll_thread *t, void *arg)
     r->status =
         weft_coll_plan_set(t->coll, r->group, r->plan != NULL ? &r->plan->plan : NULL);
     if (r->status != WEFT_OK) { /* the others set it: do not let them wait for this rank */
-        weft_coll_abort(t->coll, "an operation began during plan_set", weft_clock_now_ns());
+        weft_coll_abort(t->coll,
+                        r->status == WEFT_STATE ? "an operation began during plan_set"
+                                                : "its plan is impossible",
+                        weft_clock_now_ns());
         return;
     }
     free(t->plan[r->group]);
@@ -165,12 +173,55 @@ static weft_status use(struct weft_coll_thread *t, struct weft_coll_exchange *e,
     weft_coll_thread_request(t, set, &r);
     if (r.status != WEFT_OK) {
         free(made);
-        return weft_fail(error, r.status,
-                         "an operation of the group began while the plan was made; no thread may "
-                         "begin one meanwhile");
+        return weft_fail(error, r.status, "%s",
+                         r.status == WEFT_STATE
+                             ? "an operation of the group began while the plan was made; no thread "
+                               "may begin one meanwhile"
+                             : "the plan that was made is impossible; this is a defect of weft");
     }
     *planned_p = made != NULL ? made->made : (struct weft_collective_plan){.ranks = e->n};
     return WEFT_OK;
+}
+
+struct missing_request {
+    const struct weft_coll_exchange *exchange;
+    char ranks[160]; /* "1, 2, 5": their indices in the group */
+    uint32_t count;
+};
+
+static void find_missing(struct weft_coll_thread *t, void *arg)
+{
+    struct missing_request *m = arg;
+    size_t used = 0;
+    for (uint32_t i = 0; i < m->exchange->n; i++) {
+        if (!weft_coll_waits_for(t->coll, m->exchange->mine.group, i)) {
+            continue;
+        }
+        const char *form = m->count == 0 ? "%u" : ", %u";
+        m->count++;
+        if (used + 16 < sizeof(m->ranks)) {
+            used += (size_t)snprintf(m->ranks + used, sizeof(m->ranks) - used, form, i);
+        } else if (m->ranks[used - 1] != '.') {
+            used += (size_t)snprintf(m->ranks + used, sizeof(m->ranks) - used, ", ...");
+        }
+    }
+}
+
+static weft_status not_in_time(struct weft_coll_thread *t, const struct weft_coll_exchange *e,
+                               struct weft_error *error)
+{
+    struct missing_request m = {.exchange = e};
+    double waited_s = (double)(weft_clock_now_ns() - e->begun_ns) / 1e9;
+    weft_coll_thread_request(t, find_missing, &m);
+    if (m.count == 0) { /* they have just told them, or have not received this rank's */
+        return weft_fail(error, WEFT_TIMEOUT,
+                         "after %.1f s the links of all %u ranks are not exchanged; wait again",
+                         waited_s, e->n);
+    }
+    return weft_fail(error, WEFT_TIMEOUT,
+                     "after %.1f s %u of %u ranks have not told their links: %s; check that all of "
+                     "them set a plan, and wait again",
+                     waited_s, m.count, e->n, m.ranks);
 }
 
 weft_status weft_coll_thread_plan_end(struct weft_coll_thread *t, struct weft_coll_exchange *e,
@@ -181,7 +232,7 @@ weft_status weft_coll_thread_plan_end(struct weft_coll_thread *t, struct weft_co
     uint64_t id;
     weft_status status = weft_coll_thread_wait(t, e->id, until_ns, &id, &done);
     if (status == WEFT_TIMEOUT) {
-        return weft_fail(error, status, "not all ranks have called it; wait again");
+        return not_in_time(t, e, error);
     }
     WEFT_ASSERT(status == WEFT_OK);
     if (done.status != WEFT_OK) {

@@ -157,6 +157,7 @@ static const char *gather_is_not_offered(struct weft_comm *comm, uint32_t rank, 
         return job_join(comm, rank, arg);
     }
     CHECK(weft_comm_join(comm, addresses, 150000000) == WEFT_TIMEOUT);
+    CHECK(strstr(weft_comm_error(comm), " s 1 of 2 ranks have not told their links: 1;") != NULL);
     usleep(800000);
     CHECK(poll(&one, 1, 0) == 0);
     CHECK(weft_comm_wait_any(comm, 0, &done) == WEFT_NOTFOUND);
@@ -226,6 +227,15 @@ static void invalid_fields_are_named(void **state)
     config.plan = 4;
     assert_int_equal(weft_comm_open(&config, &comm), WEFT_INVALID);
     assert_non_null(strstr(weft_comm_error(NULL), "plan"));
+    config.plan = WEFT_COMM_PLAN_AUTO;
+    config.link_bps = 999999;
+    assert_int_equal(weft_comm_open(&config, &comm), WEFT_INVALID);
+    assert_non_null(strstr(weft_comm_error(NULL), "1 Mbit/s"));
+    config.link_bps = 0;
+    config.plan = WEFT_COMM_PLAN_TREES;
+    config.ranks = 257;
+    assert_int_equal(weft_comm_open(&config, &comm), WEFT_INVALID);
+    assert_non_null(strstr(weft_comm_error(NULL), "256 ranks"));
 }
 
 static const char *too_early(struct weft_comm *comm, uint32_t rank, void *arg)
@@ -262,6 +272,9 @@ static const char *rank_1_closes(struct weft_comm *comm, uint32_t rank, void *ar
     }
     const char *wrong = sums(comm, rank, 0, RANKS, COUNT);
     CHECK(wrong != NULL && strcmp(wrong, "failed") == 0);
+    CHECK(strstr(weft_comm_error(comm), "rank 1") != NULL);
+    struct weft_comm_plan plan = plan_of(WEFT_COMM_PLAN_AUTO);
+    CHECK(weft_comm_plan_set(comm, &plan, NULL) == WEFT_PEER);
     CHECK(strstr(weft_comm_error(comm), "rank 1") != NULL);
     return NULL;
 }
