@@ -32,7 +32,8 @@
  *
  * Plans. By default the ranks divide a vector equally. If their links differ, if several of them
  * share the link of a host, or if some always call late, a plan saves time: `plan` and `link_bps`
- * of the configuration, or weft_comm_plan_set. See docs/COLLECTIVES.md, "Plans".
+ * of the configuration, or weft_comm_plan_set. The all_reduces that an aggregation box takes have no
+ * plan, even after it has failed. See docs/COLLECTIVES.md, "Plans".
  *
  * Aggregation box. With `box` in the configuration, all_reduce of group 0 goes through it if it is
  * a sum or mean with bound 0 of at least box_bytes_min bytes of the type that the box sums. The box
@@ -68,7 +69,7 @@ struct weft_comm;
 
 /* ---- opening and joining --------------------------------------------------------------------- */
 
-/* Equal at all ranks, except host, port, rank and the address of the box. */
+/* Equal at all ranks, except host, port, rank, link_bps and the address of the box. */
 struct weft_comm_config {
     size_t size;          /* set by weft_comm_config_init */
     const char *host;     /* address to bind, reachable by the other ranks: numeric IPv4
@@ -127,8 +128,8 @@ struct weft_comm_config {
                                * which the ranks agree in the packet before. Without box_float32 and
                                * box_exponent; the box sums int32, with any --exponent */
     uint64_t link_bps; /* with `plan`: rate of this host's link in each direction, in bits/s, 10^6
-                        * .. 10^13; 0 (default) = unknown: that of the fastest. May differ between
-                        * ranks */
+                        * .. 10^13; 0 (default) = unknown: that of the fastest, or 1 Gbit/s if no
+                        * rank knows one. May differ between ranks */
     uint32_t plan;     /* enum weft_comm_plan_form: the plan for all_reduce of group 0 that
                         * weft_comm_join makes; default NONE */
     uint32_t reserved; /* 0 */
@@ -198,7 +199,8 @@ struct weft_comm_plan {
                           * bytes */
     uint32_t group;      /* default 0: all ranks */
     uint64_t up_bps;     /* rate of this host's link, in bits/s, 10^6 .. 10^13; 0 (default) =
-                          * unknown: that of the fastest */
+                          * unknown: that of the fastest, or 1 Gbit/s if no rank knows one:
+                          * late_ns is compared with the time of the vector at this rate */
     uint64_t down_bps;   /* 0 (default) = up_bps */
     uint64_t late_ns;    /* by how much this rank usually begins an all_reduce later than the
                           * earliest; default 0, up to an hour */
@@ -232,11 +234,16 @@ struct weft_comm_planned {
  * All ranks of the group call it, between the same two operations of the group. Each may call it
  * again, for example when it has measured other rates.
  *
- * Owns:    planned_p may be NULL.
+ * Owns:    planned_p may be NULL. An all_reduce of S bytes uses memory for the contributions that
+ *          this rank adds up: n - 1 times its slice, at most 5 S; along trees a copy of each part
+ *          for each child of this rank in the part's tree.
  * Errors:  WEFT_INVALID  a field is out of range: at this rank, and the others wait for it; or the
  *                        ranks want different forms or bytes: at all ranks. The previous plan
  *                        stays.
  *          WEFT_STATE    operations are in progress: wait for them first; or after a fork.
+ *          WEFT_NOMEM    no memory for the plan, at this rank.
+ *          If only this rank was refused, with INVALID or STATE, it must call it again before any
+ *          other operation of the group, because the others wait in it.
  *          WEFT_PEER     the communicator has failed: for example a rank has not called it within
  *                        timeout_ns.
  * Thread:  no other thread may begin an operation meanwhile.

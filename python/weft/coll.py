@@ -260,7 +260,8 @@ class Communicator:
 
         All ranks of the group call it, between the same two operations, when none is in progress. form: "auto",
         "slices", "trees", or "none", which ends a plan. link: this rank's up_bps, down_bps, late_ns and host, and
-        bytes, the usual length of vectors, which is the same at all ranks; see struct weft_comm_plan.
+        bytes, the usual length of vectors, which is the same at all ranks; see struct weft_comm_plan. Ctrl-C has no
+        effect until all ranks have called it, or until `timeout` seconds have passed.
         """
         struct = ffi.new("struct weft_comm_plan *")
         lib.weft_comm_plan_init(struct, ffi.sizeof("struct weft_comm_plan"))

@@ -6,8 +6,11 @@
  * must be equal at all ranks. weft_collective_plan_make checks the values of all ranks. */
 #include "node/coll_thread_internal.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+static_assert((int)WEFT_COLL_PLAN_WHOLE == (int)WEFT_COLLECTIVE_WHOLE);
 
 enum { RECORD_UP, RECORD_DOWN, RECORD_LATE, RECORD_HOST, RECORD_FORM, RECORD_BYTES, RECORD_VALUES };
 

@@ -8,7 +8,7 @@
 
 __extension__ typedef unsigned __int128 wide;
 
-enum { RATE_UNKNOWN_BPS = 1000000000, TRY_MAX = 44 };
+enum { RATE_UNKNOWN_BPS = 1000000000, TRY_MAX = 44, STAGED_MAX = 4 };
 
 /* A host, or a rank if all ranks are on one host. */
 struct node {
@@ -195,8 +195,18 @@ static uint32_t leader(const struct maker *m, uint32_t node, uint32_t turn)
 
 /* ---- fractions ------------------------------------------------------------------------------- */
 
-/* The largest fraction, in WHOLE, that a node can own if all is to end at end_ns; false: it cannot
- * even take part. It carries base + slope x fraction vectors in each direction. */
+/* The largest fraction, in WHOLE, that a node may own: each of its ranks holds the contributions of
+ * the others to its part of it, at most STAGED_MAX vectors. others: the ranks, or hosts, that
+ * send to it. normalize may add a seventh. */
+static uint64_t fraction_max(const struct node *node, uint64_t others)
+{
+    uint64_t most = others > 0 ? (uint64_t)STAGED_MAX * node->ranks * WEFT_COLLECTIVE_WHOLE / others
+                               : WEFT_COLLECTIVE_WHOLE;
+    return weft_min_u64(most, WEFT_COLLECTIVE_WHOLE);
+}
+
+/* The largest fraction, in WHOLE, that a node's link can carry if all is to end at end_ns; false:
+ * it cannot even take part. It carries base + slope x fraction vectors in each direction. */
 static bool can_own(const struct maker *m, const struct node *node, uint64_t end_ns, uint64_t base,
                     uint64_t slope, uint64_t *fraction_p)
 {
@@ -229,6 +239,7 @@ static bool can_end(const struct maker *m, uint64_t end_ns, bool direct, uint64_
         if (!can_own(m, node, end_ns, base, slope, &fraction[k])) {
             return false;
         }
+        fraction[k] = weft_min_u64(fraction[k], fraction_max(node, all - 1));
         sum += fraction[k];
     }
     return sum >= WEFT_COLLECTIVE_WHOLE;

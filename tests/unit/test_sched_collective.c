@@ -120,6 +120,30 @@ static void a_late_rank_owns_nothing(void **state)
     assert_in_range(plan.slices_ns, 132000000 + 50000, 132000000 + 51000);
 }
 
+/* One rank of 64 is fast enough to own everything: it would hold 63 vectors. */
+static void an_owner_holds_few_vectors(void **state)
+{
+    (void)state;
+    struct weft_collective_rank ranks[RANKS];
+    ranks_init(ranks, RANKS, 1);
+    ranks[5].up_bps = 1000 * GBIT;
+    struct weft_collective_plan plan = make(ranks, RANKS, WEFT_COLLECTIVE_SLICES, 4000000);
+    assert_true(share(&plan, 5) * (RANKS - 1) < 5);
+    assert_true(share(&plan, 5) * (RANKS - 1) > 3.9);
+    is_near(share(&plan, 7), (1 - share(&plan, 5)) / (RANKS - 1), 1e-5);
+    for (uint32_t r = 0; r < RANKS; r++) { /* of 32 hosts of two ranks one */
+        ranks[r].host = 100 + r / 2;
+        ranks[r].up_bps = r / 2 == 5 ? 1000 * GBIT : GBIT;
+    }
+    plan = make(ranks, RANKS, WEFT_COLLECTIVE_TREES, 4000000);
+    assert_int_equal(plan.depth, 2); /* host trees */
+    double roots = 0;
+    for (uint32_t p = 0; p < plan.parts; p++) {
+        roots += plan.up[p * RANKS + 10] == 10 ? (plan.part[p + 1] - plan.part[p]) / WHOLE : 0;
+    }
+    assert_true(roots * 32 < 5 && roots * 32 > 3.9);
+}
+
 /* Four hosts of four ranks: a host's link carries 1.5 vectors with trees, and 6 without. */
 static void ranks_of_a_host_are_summed_first(void **state)
 {
@@ -177,6 +201,9 @@ static void check_plan(const struct weft_collective_plan *plan, uint32_t n)
 {
     assert_int_equal(plan->ranks, n);
     check_positions(plan->slice, n);
+    for (uint32_t r = 0; r < n; r++) {
+        assert_true(share(plan, r) * (n - 1) < 5); /* vectors that it holds */
+    }
     assert_int_equal(plan->parts > 0, plan->form == WEFT_COLLECTIVE_TREES);
     if (plan->parts > 0) {
         check_positions(plan->part, plan->parts);
@@ -256,6 +283,7 @@ int main(void)
         cmocka_unit_test(a_slow_link_owns_nothing),
         cmocka_unit_test(fractions_fill_the_links),
         cmocka_unit_test(a_late_rank_owns_nothing),
+        cmocka_unit_test(an_owner_holds_few_vectors),
         cmocka_unit_test(ranks_of_a_host_are_summed_first),
         cmocka_unit_test_teardown(any_ranks_get_a_complete_plan, print_seed),
         cmocka_unit_test(impossible_input_is_refused),
