@@ -32,8 +32,8 @@
  *
  * Plans. By default the ranks divide a vector equally. If their links differ, if several of them
  * share the link of a host, or if some always call late, a plan saves time: `plan` and `link_bps`
- * of the configuration, or weft_comm_plan_set. The all_reduces that an aggregation box takes have no
- * plan, even after it has failed. See docs/COLLECTIVES.md, "Plans".
+ * of the configuration, or weft_comm_plan_set. The all_reduces that an aggregation box takes have
+ * no plan, even after it has failed. See docs/COLLECTIVES.md, "Plans".
  *
  * Aggregation box. With `box` in the configuration, all_reduce of group 0 goes through it if it is
  * a sum or mean with bound 0 of at least box_bytes_min bytes of the type that the box sums. The box
