@@ -188,7 +188,8 @@ static uint64_t *look_at(struct weft_aggregator *agg, const struct agg_below *be
     if (weft_aggregate_unpack(below->memory, bytes, spec->dim, view) != WEFT_OK ||
         view->request.worker != below->rank - agg->config.workers_max ||
         !weft_ids_unpack(view->ids, view->ids_bytes, view->request.rows, agg->below_ids) ||
-        !weft_aggregate_counts_good(view) || !weft_aggregate_sums_finite(view, spec->dim)) {
+        !weft_aggregate_counts_good(view) || !weft_aggregate_sums_finite(view, spec->dim) ||
+        (view->request.need_clock != 0 && !weft_aggregate_weighs(spec))) {
         return &agg->counters.direct_form;
     }
     const bool ends = (view->request.flags & WEFT_AGGREGATE_ENDS) != 0;

@@ -478,6 +478,7 @@ enum {
     NOT_FINITE,
     NO_MEMBERS,
     CUT_SHORT,
+    WEIGHTED, /* the table has no weights: the shard would refuse the whole sum */
     NO_RANK,
     OTHER_PROCESS, /* the member names another process than the connected one with that rank */
     WHOLE,
@@ -491,7 +492,8 @@ enum {
 static size_t hostile_sum(const struct bench *b, uint8_t *out, uint32_t what)
 {
     const struct weft_rpc_request request = {
-        .rpc_id = what + 2, .worker = what == HEAD_WORKER ? 6 : 7, .t0_ns = 1, .rows = 1};
+        .rpc_id = what + 2, .worker = what == HEAD_WORKER ? 6 : 7, .t0_ns = 1, .rows = 1,
+        .need_clock = what == WEIGHTED};
     const struct weft_aggregate_member member = {
         .rank = what == NO_RANK ? b->c.workers : 0,
         .session = 9,
