@@ -65,6 +65,28 @@ uint32_t weft_agg_weights_of(const struct weft_aggregator *agg, const struct agg
                : (uint32_t)weft_max_u64(weft_max_u64(table->newest, input->clock), theirs);
 }
 
+/* Each weight is a smooth function of t from the member's clock on only, so a sum's t must not be
+ * below the clock of a member. When a later one joins, change the weights of the rows so far. */
+static void raise_weights(const struct weft_aggregator *agg, struct agg_group *group,
+                          const struct agg_input *input)
+{
+    const uint32_t before = group->weights, now = weft_agg_weights_of(agg, input);
+    if (before == 0 || input->clock <= before) {
+        return;
+    }
+    double from = 0, to = 0;
+    for (uint32_t i = 0; i < group->members; i++) {
+        from += weft_aggregate_weight(before, group->member[i].push.clock);
+        to += weft_aggregate_weight(now, group->member[i].push.clock);
+    }
+    const float ratio = (float)(to / from);
+    const size_t floats = (size_t)group->rows * agg->tables[group->table].spec.dim;
+    for (size_t k = 0; k < floats; k++) {
+        group->sums[k] *= ratio;
+    }
+    group->weights = now;
+}
+
 /* What to multiply an input by before it is added. */
 static float weight_of(const struct agg_group *group, const struct agg_input *input)
 {
@@ -93,6 +115,9 @@ void weft_agg_rows_add(struct weft_aggregator *agg, struct agg_group *group,
                        const struct agg_input *input)
 {
     const uint32_t dim = agg->tables[input->table].spec.dim;
+    if (group->members > 0) {
+        raise_weights(agg, group, input);
+    }
     /* Local copies: the compiler may assume that no store changes them. */
     uint64_t *const index = group->index, *const ids = group->ids;
     uint16_t *const counts = group->counts;
