@@ -269,7 +269,9 @@ static weft_status start(struct verb *verb, struct weft_error *error)
     verb->each.driver.udp.host = verb->host;
     verb->each.aggregator.push_bytes_max = verb->push_mib << 20;
     verb->each.aggregator.age_ns = verb->age_us * WEFT_NS_PER_US;
-    verb->each.aggregator.groups_max += verb->cut_through;
+    if (verb->cut_through > 1) { /* each piece of a sum is a group */
+        verb->each.aggregator.groups_max *= verb->cut_through;
+    }
     verb->each.aggregator.cache_bytes = (uint64_t)verb->cache_mib << 20;
     verb->each.aggregator.pull_age_ns = verb->pull_age_us * WEFT_NS_PER_US;
     verb->each.log = (struct weft_node_log){.say = say};
@@ -625,9 +627,9 @@ int weft_cli_aggregate(int argc, char **argv)
          "that age",
          WEFT_OPTION_FLAG, .value = &aggregator->by_age_asp},
         {"cut-through", "N",
-         "workers have this option, and cut updates into N pieces: memory for the\n"
-         "sums of N pieces at a time, up to 20 MiB each for each shard, mostly\n"
-         "not used. 0 = they do not",
+         "workers have this option, and cut updates into up to N pieces: room for\n"
+         "4 sums of N pieces, up to 20 MiB of virtual memory for each piece and\n"
+         "shard, mostly not used. 0 and 1 = they do not",
          WEFT_OPTION_U32, .value = &verb.cut_through, .max = WEFT_PS_PIECES_MAX},
         {"flush-count", "N", "send a sum with N pushes; 0 = when it has a push of every worker",
          WEFT_OPTION_U32, .value = &aggregator->count_max, .max = 256},

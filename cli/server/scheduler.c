@@ -234,8 +234,8 @@ int weft_cli_scheduler(int argc, char **argv)
          "these N does not wait. 0 = workers do not wait",
          WEFT_OPTION_U32, .value = &verb.read_credits, .max = WEFT_SCHED_WORKERS_MAX},
         {"cut-through", "N",
-         "workers cut updates for aggregators into N pieces, and have the same\n"
-         "option (docs/SCHEDULER.md). 0 = they do not",
+         "workers cut updates for aggregators into up to N pieces, and have the\n"
+         "same option (docs/SCHEDULER.md). 0 and 1 = they do not",
          WEFT_OPTION_U32, .value = &verb.cut_through, .max = WEFT_PLANNER_PIECES_MAX},
         {"coordinate", "P", "also run the job's coordinator, on this port; 0 = any free",
          WEFT_OPTION_U32, .value = &verb.coordinate_port, .max = UINT16_MAX, .fallback = "none"},

@@ -613,10 +613,11 @@ int weft_cli_train(int argc, char **argv)
          "is at least 300 ms",
          WEFT_OPTION_U32, .value = &train.flush_age_us, .max = 10000000, .fallback = "2000"},
         {"cut-through", "N",
-         "with --via and --scheduler: cut updates into N pieces, which the\n"
+         "with --via and --scheduler: cut updates into up to N pieces, which the\n"
          "aggregator adds and sends on one by one, before the rest of the update\n"
-         "has arrived (docs/SCHEDULER.md); all processes of the job have the same\n"
-         "N. 0 = do not cut",
+         "has arrived (docs/SCHEDULER.md). Dense updates below 128 KiB for each\n"
+         "shard and small sparse ones are not cut. All processes of the job have\n"
+         "the same N. 0 and 1 = do not cut",
          WEFT_OPTION_U32, .value = &train.job.cut_through, .max = WEFT_PS_PIECES_MAX},
         {"hot-rows", "N",
          "with --via: send only hot rows, the N rows of each table per shard with\n"

@@ -708,10 +708,11 @@ int weft_cli_worker(int argc, char **argv)
         {"rack", "NAME", "location of this worker for --via coordinator: any rack or host name",
          WEFT_OPTION_STRING, .value = &worker.rack, .fallback = "none"},
         {"cut-through", "N",
-         "with --via and --scheduler: cut updates into N pieces, which the\n"
+         "with --via and --scheduler: cut updates into up to N pieces, which the\n"
          "aggregator adds and sends on one by one, before the rest of the update\n"
-         "has arrived (docs/SCHEDULER.md); all processes of the job have the same\n"
-         "N. 0 = do not cut",
+         "has arrived (docs/SCHEDULER.md). Dense updates below 128 KiB for each\n"
+         "shard and small sparse ones are not cut. All processes of the job have\n"
+         "the same N. 0 and 1 = do not cut",
          WEFT_OPTION_U32, .value = &worker.job.cut_through, .max = WEFT_PS_PIECES_MAX},
         {"hot-rows", "N",
          "with --via: send only hot rows, those with many updates, through the\n"

@@ -41,6 +41,9 @@
 
 struct weft_aggregator;
 
+/* Open groups that can be configured: those of 4 sums of the most pieces. */
+enum { WEFT_AGGREGATOR_GROUPS_MAX = 4 * WEFT_PS_PIECES_MAX };
+
 struct weft_aggregator_config {
     uint32_t number;       /* index among the job's aggregators; part of the endpoint's name */
     uint32_t shard;        /* shard index expected in the name of the connected process */

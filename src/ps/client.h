@@ -93,7 +93,8 @@ struct weft_ps_client_config {
     uint64_t piece_bytes_min; /* dense tables: of each shard; fewer pieces if they would be
                                * smaller */
     uint32_t piece_rows_min;  /* sparse tables: a push is not cut if its pieces would have fewer
-                               * rows on average; a piece without rows makes the sum wait */
+                               * rows on average; a piece without rows makes the sum wait, as do
+                               * members of which only some are cut */
     uint64_t park_lease_ns;  /* > 0: a connection to a shard is parked (client_park.c) while all
                               * requests go through its aggregator. It is reopened when no request
                               * has been committed for a quarter of this time. At most

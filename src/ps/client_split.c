@@ -281,6 +281,16 @@ static void list_parts(struct weft_ps_client *client, uint32_t index,
     }
 }
 
+/* True: an aggregator of any shard can be used for the table. */
+static bool any_via(const struct weft_ps_client *client, uint16_t table)
+{
+    bool any = false;
+    for (uint32_t s = 0; s < client->config.shards; s++) {
+        any |= weft_ps_via_any(client, table, s);
+    }
+    return any;
+}
+
 /* Copy, complete and check the caller's lists. */
 static weft_status lists_take(struct weft_ps_client *client, bool is_push,
                               const struct weft_ps_list *from, struct weft_ps_list *lists,
@@ -309,7 +319,8 @@ static weft_status lists_take(struct weft_ps_client *client, bool is_push,
         }
     }
     for (uint32_t i = 0; status == WEFT_OK && is_push && i < count && how->deadline_ns == 0; i++) {
-        lists[i].pieces = weft_ps_pieces(client, &lists[i]);
+        lists[i].pieces =
+            any_via(client, lists[i].table) ? weft_ps_pieces(client, &lists[i]) : 1;
     }
     for (uint32_t i = 0; status == WEFT_OK && is_push && i < count; i++) {
         const struct ps_known *known = weft_ps_known_find(client, &lists[i]);

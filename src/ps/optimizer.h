@@ -23,7 +23,7 @@
  * updates. Its delay is the number of clocks since the one for which the gradient was computed.
  * Without delay it is Adagrad. Except for epsilon, AdaDelay's step with g is Adagrad's with
  * sqrt(a) g. So an aggregator multiplies each gradient by sqrt(a) before it adds it; see
- * weft_aggregate_weights in ps/aggregate.h.
+ * weft_aggregate_weight in ps/aggregate.h.
  *
  * Source: docs/papers.md.
  */

@@ -224,15 +224,16 @@ struct weft_rpc_request {
     uint32_t worker;          /* rank */
     uint64_t t0_ns;           /* worker's clock at send; echoed */
     uint32_t rows_critical;   /* PULL: leading rows that must not be lost; <= rows. PUSH to an
-                               * aggregator: 1 + the base of its update modulo 2^24; 0 = none. The
-                               * receiver checks the range, not weft_rpc_request_unpack */
+                               * aggregator: 1 + the base of its update modulo 2^24, 0 = none; in
+                               * the high byte its piece, 0 = not cut (ps/aggregate.h). The receiver
+                               * checks the range, not weft_rpc_request_unpack */
     uint32_t after_seq;       /* PULL: rpc_id of a push that must be closed before the reply; 0 =
                                * none. PUSH: number of the push modulo 2^32, ps/push_window.h; 0 =
                                * none. TABLE that requests WEFT_RPC_CAN_AGGREGATE: session,
                                * ps/aggregate.h */
     uint32_t need_clock;      /* PULL: minimum clock of all workers that it waits for. PUSH with the
                                * tag of an UPDATE: its clock; to an aggregator: session; else 0.
-                               * TABLE: the capabilities (enum weft_rpc_can) that the worker
+                               * AGGREGATE: the t of its weights; 0 = not weighted. TABLE: the capabilities (enum weft_rpc_can) that the worker
                                * requests; other bits are ignored */
     uint32_t reply_bound_ppm; /* PULL: loss bound of the reply; < 10^6 */
     uint32_t rows;            /* PUSH: blocks of rows; PULL: ids; else 0 */

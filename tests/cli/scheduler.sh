@@ -101,6 +101,7 @@ holds "each update is closed once" sums '.counters | .shard_updates_opened == 96
 
 tap_run "cut-through succeeds" "$WEFT_BIN" train --model mlp --mode asp --scheduler on --via on --aggregators 2 \
     --workers 4 --servers 2 --epochs 1 --cut-through 4 --report cut.json
+holds "updates are cut" cut '.counters | .shard_pushes > .shard_updates_opened'
 holds "each update is closed once at each of the two shards" cut '.counters |
     .shard_updates_opened == 2 * .client_updates and .shard_updates_closed == 2 * .client_updates'
 

@@ -737,6 +737,26 @@ static void pieces_are_forwarded_early(void **state)
     cut_close(&b);
 }
 
+/* Without an aggregator an update is not cut. An aggregator has room for 4 sums of 32 pieces. */
+static void not_cut_without_an_aggregator(void **state)
+{
+    (void)state;
+    struct bench b;
+    cut_open(&b, 7);
+    box_kill(&b, &b.box[0]);
+    bench_quiet(&b);
+    push_all(&b, 0);
+    end_clock(&b);
+    grant(&b, 0, 0, 0);
+    (void)update_over(&b, 0);
+    wait_all(&b);
+    check_sums(&b);
+    assert_int_equal(weft_shard_counters(b.c.shard[SHARD])->pushes, 1);
+    b.box[0].config.groups_max = 4 * WEFT_PS_PIECES_MAX;
+    box_again(&b, &b.box[0]);
+    cut_close(&b);
+}
+
 /* The aggregator dies when the shard has some pieces of a sum: those count, and the members send
  * the others themselves. None counts twice. */
 static void pieces_count_once(void **state)
@@ -1113,6 +1133,7 @@ int main(void)
         cmocka_unit_test(sums_of_several_clocks),
         cmocka_unit_test(each_member_has_its_weight),
         cmocka_unit_test(pieces_are_forwarded_early),
+        cmocka_unit_test(not_cut_without_an_aggregator),
         cmocka_unit_test(pieces_count_once),
         cmocka_unit_test(by_age),
         cmocka_unit_test(a_busy_shard),
