@@ -121,12 +121,14 @@ static uint64_t idle_ns(struct weft_planner *planner, uint32_t from_host, uint32
     return weft_transfer_ns(bytes, rate_bps);
 }
 
-/* Size of a chunk of an update or a sum. */
-static uint64_t chunk_of(const struct weft_planner *planner, uint64_t bytes)
+/* Size of a chunk of an update to this many servers, or of a sum to one of them. */
+static uint64_t chunk_of(const struct weft_planner *planner, uint64_t bytes, uint32_t servers)
 {
     const struct weft_planner_config *config = &planner->config;
-    const uint64_t piece = config->pieces > 0 ? bytes / config->pieces : 0;
-    return weft_min_u64(weft_max_u64(piece, config->chunk_bytes), weft_max_u64(bytes, 1));
+    const uint64_t chunk = config->pieces > 0
+                               ? bytes / weft_planner_pieces(config, bytes / servers)
+                               : config->chunk_bytes;
+    return weft_max_u64(weft_min_u64(chunk, bytes), 1);
 }
 
 /* Time when the first chunks of all members so far, this one included, have arrived. With `pieces`
@@ -138,7 +140,7 @@ static uint64_t first_chunks_ns(struct weft_planner *planner, const struct plann
                                 uint64_t *chunks_ns_p)
 {
     const uint64_t chunk_ns =
-        idle_ns(planner, w->host, group->host, chunk_of(planner, w->bytes));
+        idle_ns(planner, w->host, group->host, chunk_of(planner, w->bytes, planner->config.servers));
     if (planner->config.pieces == 0) {
         return weft_time_add(booking->start_ns, chunk_ns);
     }
@@ -242,7 +244,7 @@ static bool place_sum(struct weft_planner *planner, const struct planner_trial_g
             return false;
         }
         uint64_t chunk_ns =
-            idle_ns(planner, group->host, server_host, chunk_of(planner, hop.bytes));
+            idle_ns(planner, group->host, server_host, chunk_of(planner, hop.bytes, 1));
         uint64_t least_end_ns = weft_time_add(end_ns, chunk_ns);
         if (planner_has(planner, WEFT_PLAN_CUT_THROUGH) && last_booking(p)->end_ns < least_end_ns) {
             /* The earliest start such that the transfer cannot end before the last chunk is

@@ -123,7 +123,8 @@ struct weft_planner_config {
                             * weft_planner_read_at */
     uint64_t chunk_bytes;  /* size of a chunk in cut-through */
     uint32_t pieces; /* > 0: the members of a sum are sent at once, in this many equal chunks, or
-                      * fewer if these would be smaller than chunk_bytes. They arrive interleaved */
+                      * fewer if these would be smaller than chunk_bytes for each server. They
+                      * arrive interleaved */
     /* Bytes that each further member adds to a sum, as a share of its own bytes: 0 = dense, 10^6 =
      * disjoint. For sums until a report (weft_planner_sum_share). */
     uint32_t aggregate_ppm;
@@ -142,6 +143,16 @@ struct weft_planner_config {
  * floor of the whole share; age_ns never; hold_max 1; drops_max 2; chunks of 64 KB; dense; tau_max
  * and read_credits without limit. */
 void weft_planner_config_default(struct weft_planner_config *config_p);
+
+/* Number of pieces into which an update with these bytes for each server is cut: 1 = it is stored
+ * and forwarded. As a worker decides for a dense table (ps/client_piece.c). */
+static inline uint32_t weft_planner_pieces(const struct weft_planner_config *config,
+                                           uint64_t server_bytes)
+{
+    const uint64_t most = server_bytes / config->chunk_bytes;
+    const uint64_t pieces = most < config->pieces ? most : config->pieces;
+    return pieces > 1 ? (uint32_t)pieces : 1;
+}
 
 struct weft_planner;
 

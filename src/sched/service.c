@@ -606,6 +606,14 @@ static uint64_t booked_until(const struct weft_sched_service *service)
     return until_ns;
 }
 
+static uint32_t service_pieces(const struct weft_sched_service *service, uint64_t server_bytes)
+{
+    struct weft_planner_config config;
+    weft_planner_config_default(&config);
+    config.pieces = service->config.pieces;
+    return weft_planner_pieces(&config, server_bytes);
+}
+
 /* With aggregators a plan covers a batch: returns the time until which to wait for more requests;
  * 0 = plan now. A granted update cannot join another sum. While the servers have data to receive,
  * waiting updates are therefore granted as late as possible, so that they are at an aggregator when
@@ -614,7 +622,7 @@ static uint64_t booked_until(const struct weft_sched_service *service)
 static uint64_t batch_until(struct weft_sched_service *service, uint64_t now_ns)
 {
     uint32_t waiting = 0, others = 0;
-    uint64_t until_ns = WEFT_NEVER, gather_ns = 0, sum_ns = 0;
+    uint64_t until_ns = WEFT_NEVER, gather_ns = 0, sum_ns = 0, least_bytes = UINT64_MAX;
     if (service->aggregators == 0 ||
         service->aggregators_here << (32 - service->aggregators) == 0) {
         return 0;
@@ -632,6 +640,7 @@ static uint64_t batch_until(struct weft_sched_service *service, uint64_t now_ns)
                 bytes += w->shares[s].bytes;
             }
             waiting++;
+            least_bytes = weft_min_u64(least_bytes, bytes / service->config.shards);
             gather_ns += weft_transfer_ns(bytes, service->config.link_bps);
             gather_ns += waiting == 1 ? eighth_ns : 0;
             sum_ns = weft_max_u64(sum_ns, 8 * eighth_ns);
@@ -639,8 +648,9 @@ static uint64_t batch_until(struct weft_sched_service *service, uint64_t now_ns)
         }
     }
     uint64_t booked_ns = booked_until(service);
-    if (service->config.pieces > 1) { /* the sum is sent while its members arrive */
-        const uint64_t first_ns = gather_ns / service->config.pieces;
+    const uint32_t pieces = service_pieces(service, least_bytes);
+    if (pieces > 1) { /* the sum is sent while its members arrive */
+        const uint64_t first_ns = gather_ns / pieces;
         gather_ns = weft_max_u64(first_ns, gather_ns - weft_min_u64(gather_ns, sum_ns));
     }
     if (waiting == 0 || others == 0) {

@@ -515,6 +515,20 @@ static void more_aggregators(void **state)
     assert_true(worst_ppm <= WEFT_PPM + WEFT_PPM / 16);
 }
 
+/* The planner expects the pieces that workers cut: none below 64 KiB for each server. */
+static void pieces_of_an_update(void **state)
+{
+    (void)state;
+    struct weft_planner_config config;
+    weft_planner_config_default(&config);
+    assert_int_equal(weft_planner_pieces(&config, 1 << 20), 1);
+    config.pieces = 4;
+    assert_int_equal(weft_planner_pieces(&config, 0), 1);
+    assert_int_equal(weft_planner_pieces(&config, (128 << 10) - 1), 1);
+    assert_int_equal(weft_planner_pieces(&config, 128 << 10), 2);
+    assert_int_equal(weft_planner_pieces(&config, 1 << 20), 4);
+}
+
 /* With cut-through the server receives a sum while its members still arrive at the aggregator: the
  * same jobs are faster. */
 static void cut_through(void **state)
@@ -1191,6 +1205,7 @@ int main(void)
         cmocka_unit_test(clocks_apart),
         cmocka_unit_test_teardown(rounds, print_seed),
         cmocka_unit_test_teardown(more_aggregators, print_seed),
+        cmocka_unit_test(pieces_of_an_update),
         cmocka_unit_test_teardown(cut_through, print_seed),
         cmocka_unit_test(sparse_sums),
         cmocka_unit_test(rates_vary),
