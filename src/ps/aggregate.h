@@ -25,8 +25,9 @@
  * again: it only multiplies the sum by the ratio of the sum of the members' weights at its own t to
  * that at the aggregator's. An aggregator does the same with its sum when a push of a later clock
  * than its t joins, so t is never below a member's clock. The ratio is 1 if t does not change, and
- * exact if all members so far have the same clock. Otherwise each member's weight is wrong by less
- * than (spread of the members' clocks) x (shard's t - first t of the sum) / (first t)^2, relatively.
+ * exact if all members so far have the same clock. Otherwise each member's weight is wrong,
+ * relatively, by less than
+ *     (spread of the members' clocks) x (shard's t - first t of the sum) / (first t)^2.
  *
  * Source: docs/PROTOCOL.md section 7, "Aggregates".
  */

@@ -1,13 +1,14 @@
 /* Cut-through: which pieces a push is cut into.
  *
  * A push of a job with a scheduler and aggregators is cut by ranges of ids, the same for all
- * workers that cut, so that each piece of a sum has the same ids in all members. Each piece is a push with
- * its own number. It counts once, is resent, replayed and committed as any other push, whichever
- * way it takes; the update is committed when all its pushes are.
+ * workers that cut, so that each piece of a sum has the same ids in all members. Each piece is a
+ * push with its own number. It counts once, is resent, replayed and committed as any other push,
+ * whichever way it takes; the update is committed when all its pushes are.
  *
  *     dense table    equal ranges of rows, at least piece_bytes_min of each shard
  *     sparse table   equal ranges of a hash of the id: about as many rows of every push in each.
- *                    Cut or not by the push's own rows: a sum whose members differ waits for its age
+ *                    Cut or not by the push's own rows: a sum whose members differ waits for its
+ *                    age
  *
  * Source: docs/PROTOCOL.md section 7, "Aggregates". */
 #include "ps/client_internal.h"

@@ -233,8 +233,9 @@ struct weft_rpc_request {
                                * ps/aggregate.h */
     uint32_t need_clock;      /* PULL: minimum clock of all workers that it waits for. PUSH with the
                                * tag of an UPDATE: its clock; to an aggregator: session; else 0.
-                               * AGGREGATE: the t of its weights; 0 = not weighted. TABLE: the capabilities (enum weft_rpc_can) that the worker
-                               * requests; other bits are ignored */
+                               * AGGREGATE: the t of its weights; 0 = not weighted. TABLE: the
+                               * capabilities (enum weft_rpc_can) that the worker requests; other
+                               * bits are ignored */
     uint32_t reply_bound_ppm; /* PULL: loss bound of the reply; < 10^6 */
     uint32_t rows;            /* PUSH: blocks of rows; PULL: ids; else 0 */
     uint32_t flags;           /* of enum weft_rpc_flag */
