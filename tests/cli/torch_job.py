@@ -1,10 +1,11 @@
 """A rank of the jobs of torch_kills.py, under torchrun: it trains a small model.
 
-    torch_job.py FOLDER plain|hook STEPS INIT_TIMEOUT_S [ignore-term]
+    torch_job.py FOLDER plain|hook STEPS INIT_TIMEOUT_S [ignore-term] [wait-in=RANK.STEP]
 
 It logs its progress in FOLDER/RANK.LIFE and its messages in FOLDER/RANK.LIFE.err. It resumes from
 FOLDER/checkpoint, which rank 0 writes after each step. With ignore-term, torchrun does not end it when
-another rank fails, so that it has to detect the failure itself.
+another rank fails, so that it has to detect the failure itself. With wait-in=1.6 rank 1 waits in step 6
+of its first life, to be killed there.
 """
 
 import datetime
@@ -61,6 +62,8 @@ for step in range(begin, steps):
     at(f"forward {step}")
     loss = ((model(x) - x.sum(1, keepdim=True)) ** 2).mean()
     at(f"backward {step}")
+    if life == "0" and f"wait-in={rank}.{step}" in sys.argv:
+        signal.pause()
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()

@@ -205,7 +205,7 @@ def restarted():
     sums, wrong = [], []
     for disturbed in (False, True):
         with tempfile.TemporaryDirectory() as folder:
-            torchrun = start(folder, 3, "plain", restarts=2)
+            torchrun = start(folder, 3, "plain", *(["wait-in=1.6"] if disturbed else []), restarts=2)
             if disturbed:
                 victim = Rank(folder, 1)
                 if not wait_for(lambda: "backward 6" in victim.places(), HANGS_S, torchrun):
@@ -224,7 +224,7 @@ def restarted():
                 sums.append([place for place in rank.places() if place.startswith("sum")])
                 resumed = [place for place in rank.places() if place.startswith("resumed")]
                 print(f"#   rank {rank.rank}: {resumed} {sums[-1]}")
-                if disturbed and resumed not in (["resumed 6"], ["resumed 7"]):
+                if disturbed and resumed != ["resumed 6"]:
                     wrong.append(f"rank {rank.rank}: {resumed}")
                 wrong += rank.last_words()
     if any(one != sums[0] or len(one) != 1 for one in sums):

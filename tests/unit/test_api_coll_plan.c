@@ -4,6 +4,7 @@
 #include "comm_job.h"
 
 #include <poll.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 #include "base/units.h"
@@ -144,24 +145,45 @@ static void a_group_has_its_own_plan(void **state)
     job_close(&job);
 }
 
-/* The connections exist, rank 0 has told its link, and rank 1 has not. */
+struct two_ranks {
+    const char *addresses[2];
+    atomic_bool told; /* rank 0 has told its link, and has waited */
+    atomic_bool made; /* rank 1 has a plan */
+};
+
+static void until_set(atomic_bool *flag)
+{
+    while (!*flag) {
+        usleep(1000);
+    }
+}
+
+/* Rank 0 joins with a plan, for which it waits; rank 1 joins without one, and sets it later. */
 static const char *gather_is_not_offered(struct weft_comm *comm, uint32_t rank, void *arg)
 {
     struct weft_comm_done done = {.size = sizeof(done)};
     struct pollfd one = {.events = POLLIN};
-    const char *const *addresses = arg;
+    struct two_ranks *two = arg;
     CHECK(weft_comm_fd(comm, &one.fd) == WEFT_OK);
     if (rank == 1) {
-        CHECK(weft_comm_join(comm, addresses, 1) == WEFT_TIMEOUT); /* the connection is made */
-        usleep(400000);
-        return job_join(comm, rank, arg);
+        const char *wrong = job_join(comm, rank, two->addresses);
+        until_set(&two->told);
+        struct weft_comm_plan plan = plan_of(WEFT_COMM_PLAN_AUTO);
+        CHECK(wrong != NULL || weft_comm_plan_set(comm, &plan, NULL) == WEFT_OK);
+        two->made = true;
+        return wrong;
     }
-    CHECK(weft_comm_join(comm, addresses, 150000000) == WEFT_TIMEOUT);
-    CHECK(strstr(weft_comm_error(comm), " s 1 of 2 ranks have not told their links: 1;") != NULL);
-    usleep(800000);
-    CHECK(poll(&one, 1, 0) == 0);
+    bool told = false;
+    for (uint32_t tries = 0; !told && tries < 400; tries++) {
+        CHECK(weft_comm_join(comm, two->addresses, 50 * WEFT_NS_PER_MS) == WEFT_TIMEOUT);
+        told = strstr(weft_comm_error(comm), " s 1 of 2 ranks have not told their links: 1;");
+    }
+    two->told = true;
+    until_set(&two->made);
+    CHECK(told);
+    CHECK(poll(&one, 1, 100) == 0);
     CHECK(weft_comm_wait_any(comm, 0, &done) == WEFT_NOTFOUND);
-    return job_join(comm, rank, arg);
+    return job_join(comm, rank, two->addresses);
 }
 
 static void the_gather_of_a_plan_is_not_offered(void **state)
@@ -170,9 +192,13 @@ static void the_gather_of_a_plan_is_not_offered(void **state)
     struct weft_comm_config config = job_config(2);
     config.plan = WEFT_COMM_PLAN_AUTO;
     struct job job = job_open_only(&config);
-    const char *addresses[2];
-    job_addresses(&job, addresses);
-    job_run(&job, gather_is_not_offered, addresses);
+    weft_comm_close(job.comm[1]);
+    config.rank = 1;
+    config.plan = WEFT_COMM_PLAN_NONE;
+    assert_int_equal(weft_comm_open(&config, &job.comm[1]), WEFT_OK);
+    struct two_ranks two = {.told = false};
+    job_addresses(&job, two.addresses);
+    job_run(&job, gather_is_not_offered, &two);
     job_close(&job);
 }
 
