@@ -27,7 +27,7 @@
  * than its t joins, so t is never below a member's clock. The ratio is 1 if t does not change, and
  * exact if all members so far have the same clock. Otherwise each member's weight is wrong,
  * relatively, by less than
- *     (spread of the members' clocks) x (shard's t - first t of the sum) / (first t)^2.
+ *     (spread of the members' clocks) x (sum of the changes of t) / (smallest t)^2.
  *
  * Source: docs/PROTOCOL.md section 7, "Aggregates".
  */

@@ -45,9 +45,10 @@ static bool config_valid(const struct weft_aggregator_config *config)
            config->tables_max <= UINT32_C(1) << 16 && config->push_slots >= 1 &&
            config->push_slots <= 60 && config->push_bytes_max >= 64 &&
            config->push_bytes_max <= WEFT_AGGREGATE_BYTES_MAX && config->groups_max >= 1 &&
-           config->groups_max <= WEFT_AGGREGATOR_GROUPS_MAX && config->age_ns >= 1 && config->pull_slots <= 16 &&
-           config->pull_rows_max >= 1 && config->pull_rows_max <= UINT32_C(1) << 20 &&
-           config->pull_patience_ns >= 1 && config->clock_ns != NULL;
+           config->groups_max <= WEFT_AGGREGATOR_GROUPS_MAX && config->age_ns >= 1 &&
+           config->pull_slots <= 16 && config->pull_rows_max >= 1 &&
+           config->pull_rows_max <= UINT32_C(1) << 20 && config->pull_patience_ns >= 1 &&
+           config->clock_ns != NULL;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */

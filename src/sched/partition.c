@@ -139,8 +139,8 @@ static uint64_t first_chunks_ns(struct weft_planner *planner, const struct plann
                                 const struct weft_booking *booking, uint64_t *start_ns_p,
                                 uint64_t *chunks_ns_p)
 {
-    const uint64_t chunk_ns =
-        idle_ns(planner, w->host, group->host, chunk_of(planner, w->bytes, planner->config.servers));
+    const uint64_t chunk_bytes = chunk_of(planner, w->bytes, planner->config.servers);
+    const uint64_t chunk_ns = idle_ns(planner, w->host, group->host, chunk_bytes);
     if (planner->config.pieces == 0) {
         return weft_time_add(booking->start_ns, chunk_ns);
     }
