@@ -8,11 +8,12 @@
  *
  *     w(h) = ((T - ready(h)) rate(h) / S - 1) / (H - 2), not below 0;  their sum is 1
  *
- * so slow hosts, and hosts that are ready late, own nothing. The owner of w holds the contributions
- * of all others to it, so w is at most about 4 / (n - 1) for each rank of a host, with host trees
- * 4 / (H - 1); slower links own the rest. So no rank holds more than 5 vectors for slices. A root of
- * host trees does not either if all ranks of its host take turns; it may if there are so many parts
- * that only some do, or if hosts have different numbers of ranks. Three forms are compared:
+ * so slow hosts, and hosts that are ready late, own nothing. The owner of w holds the
+ * contributions of all others to it, so w is at most about 4 / (n - 1) for each rank of a host,
+ * with host trees 4 / (H - 1); slower links own the rest. So no rank holds more than 5 vectors for
+ * slices. A root of host trees does not either if all ranks of its host take turns; it may if
+ * there are so many parts that only some do, or if hosts have different numbers of ranks. Three
+ * forms are compared:
  *
  *     slices      every rank sends to the owners directly. A host with p of the n ranks carries
  *                 S (p + (n - 2 p) w), p times as much as necessary
