@@ -566,7 +566,7 @@ int weft_cli_aggregate(int argc, char **argv)
     verb = (struct verb){.listen = "127.0.0.1:7800",
                          .shards = 1,
                          .membership = WEFT_MEMBERSHIP_DEFAULTS,
-                         .push_mib = 4,
+                         .push_mib = 8,
                          .age_us = 2000,
                          .cache_mib = 64,
                          .pull_age_us = 2000,
@@ -618,7 +618,7 @@ int weft_cli_aggregate(int argc, char **argv)
          "send a sum at the latest this long after its first push, even if\n"
          "pushes of some workers are missing. A sum with a push of every worker\n"
          "is sent at once. With a scheduler, which assigns pushes to sums, the\n"
-         "limit is at least 300 ms",
+         "limit is at least 300 ms, and a sum waits for pushes that are arriving",
          WEFT_OPTION_U32, .value = &verb.age_us, .min = 1, .max = 10000000},
         {"flush-by-age", NULL,
          "ASP tables: hold a sum until it has the age --flush-age-us or\n"

@@ -610,7 +610,7 @@ int weft_cli_train(int argc, char **argv)
         {"flush-age-us", "US",
          "with --via on: send a sum at the latest this long after its first push,\n"
          "even if pushes of some workers are missing. With --scheduler the limit\n"
-         "is at least 300 ms",
+         "is at least 300 ms, and a sum waits for pushes that are arriving",
          WEFT_OPTION_U32, .value = &train.flush_age_us, .max = 10000000, .fallback = "2000"},
         {"cut-through", "N",
          "with --via and --scheduler: cut updates into up to N pieces, which the\n"

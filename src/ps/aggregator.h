@@ -57,7 +57,8 @@ struct weft_aggregator_config {
     uint32_t groups_max;     /* open groups; opening one more sends the oldest */
     uint32_t count_max;      /* a group with this many pushes is sent; 0 = the format's limit */
     uint64_t age_ns;     /* a group this old is sent as soon as the shard accepts another message */
-    uint64_t sum_age_ns; /* the same for a sum assigned by a scheduler, if longer than age_ns */
+    uint64_t sum_age_ns; /* the same for a sum assigned by a scheduler, if longer than age_ns, since
+                          * the last chunk of one of its pushes (flush_at in aggregator_group.c) */
     bool by_age_asp; /* sums of ASP tables wait for their age or count limit even if all workers are
                       * in them */
     uint32_t pull_slots;    /* concurrent pulls of one worker, <= 16; 0: all pulls go direct */

@@ -101,7 +101,8 @@ static struct agg_group *group_new(struct weft_aggregator *agg, const struct agg
     group->piece = input->piece;
     group->weights = weft_agg_weights_of(agg, input);
     group->born_ns = now_ns;
-    group->sent_ns = group->bytes_in = 0;
+    group->heard_ns = now_ns;
+    group->arrival_ns = group->sent_ns = group->bytes_in = 0;
     group->members = group->rows = group->count_max = group->ranks_count = group->newest = 0;
     group->messages = group->rows_in = group->rpc_id = 0;
     group->flushed = NULL;
@@ -144,6 +145,7 @@ static void add(struct weft_aggregator *agg, struct agg_group *group, const stru
     group->messages++;
     group->rows_in += input->rows;
     group->bytes_in += input->bytes;
+    group->arrival_ns = weft_max_u64(group->arrival_ns, input->arrival_ns);
     agg->counters.rows_in += input->rows;
     agg->counters.bytes_in += input->bytes;
 }
@@ -558,6 +560,20 @@ static bool is_held(const struct weft_aggregator *agg, const struct agg_group *g
     return held;
 }
 
+void weft_agg_sum_heard(struct weft_aggregator *agg, uint16_t table, uint32_t sum, uint64_t now_ns)
+{
+    for (uint32_t i = 0; sum != 0 && i < agg->sums_count; i++) {
+        struct agg_group *group = &agg->groups[i];
+        if (group->state == AGG_GROUP_OPEN && group->table == table && group->sum == sum) {
+            group->heard_ns = now_ns;
+        }
+    }
+}
+
+/* When an open group is sent without its other members. A sum assigned by a scheduler waits as long
+ * as pushes of it arrive, and then for its age limit or, if longer, the time in which the slowest
+ * push so far arrived: the transfers of large ones start seconds apart. It does not wait longer
+ * than if all of them arrived one after the other, each in that time. */
 static uint64_t flush_at(const struct weft_aggregator *agg, const struct agg_group *group)
 {
     uint64_t age_ns = agg->config.age_ns;
@@ -565,8 +581,13 @@ static uint64_t flush_at(const struct weft_aggregator *agg, const struct agg_gro
         const bool is_bsp = agg->tables[group->table].spec.mode == WEFT_TABLE_BSP;
         age_ns = is_bsp ? weft_min_u64(age_ns, ends_age_max_ns) : 0;
     }
-    return weft_time_add(group->born_ns,
-                         group->sum != 0 ? weft_max_u64(age_ns, agg->config.sum_age_ns) : age_ns);
+    if (group->sum == 0) {
+        return weft_time_add(group->born_ns, age_ns);
+    }
+    const uint64_t last_ns = weft_time_add(
+        group->born_ns, group->arrival_ns * weft_aggregate_sum_members(group->sum));
+    age_ns = weft_max_u64(weft_max_u64(age_ns, agg->config.sum_age_ns), group->arrival_ns);
+    return weft_time_add(weft_min_u64(group->heard_ns, last_ns), age_ns);
 }
 
 void weft_agg_groups_progress(struct weft_aggregator *agg, uint64_t now_ns)

@@ -75,7 +75,8 @@ struct agg_slot {
     uint8_t id_bytes;
     struct weft_rpc_request request;
     uint32_t rows;
-    uint64_t bytes;  /* of the message */
+    uint64_t opened_ns; /* its first chunk arrived */
+    uint64_t bytes;     /* of the message */
     uint8_t *memory; /* ids of as many rows as fit, u64; then their values, float32 */
 };
 
@@ -252,7 +253,8 @@ struct agg_input {
     uint32_t rows;
     uint32_t count_max; /* upper bound of gradients of one id; above a group's limit: any larger
                          * value */
-    uint64_t bytes;     /* length of the message */
+    uint64_t bytes;      /* length of the message */
+    uint64_t arrival_ns; /* push: from its first chunk to its last one */
     const uint64_t *ids;   /* (rows,) */
     const uint8_t *values; /* (rows, dim) float32, unaligned */
     const struct weft_aggregate_view *view; /* source of the counts; NULL: each count is 1 */
@@ -280,6 +282,8 @@ struct agg_group {
     uint32_t weights; /* clock of the fastest worker for which its sums are weighted
                        * (ps/aggregate.h); 0 = not weighted */
     uint64_t born_ns;
+    uint64_t heard_ns;       /* with `sum`: the last chunk of a push of this sum */
+    uint64_t arrival_ns;     /* the longest time that a push in it took to arrive */
     uint64_t sent_ns;        /* 0 = not sent */
     const uint64_t *flushed; /* counter of the reason why it was closed; NULL = it is open */
     uint32_t messages;       /* added to it; their rows and bytes: */
@@ -432,6 +436,8 @@ bool weft_agg_group_has(struct weft_aggregator *agg, const struct agg_input *inp
 /* Add a complete input to a group. False: no group has room. */
 bool weft_agg_group_add(struct weft_aggregator *agg, const struct agg_input *input,
                         uint64_t now_ns);
+/* A chunk of a push of this sum arrived: the sum waits for the push. */
+void weft_agg_sum_heard(struct weft_aggregator *agg, uint16_t table, uint32_t sum, uint64_t now_ns);
 /* Close the open groups of a table that have all members that can arrive. */
 void weft_agg_groups_look(struct weft_aggregator *agg, uint16_t table);
 void weft_agg_groups_progress(struct weft_aggregator *agg, uint64_t now_ns);

@@ -95,13 +95,14 @@ static void slot_kill(struct agg_slot *slot, uint64_t *why)
 }
 
 static void push_open(struct weft_aggregator *agg, struct agg_slot *slot,
-                      const struct weft_msg_event *event)
+                      const struct weft_msg_event *event, uint64_t now_ns)
 {
     struct weft_rpc_tag tag;
     bool good = weft_rpc_tag_unpack(event->tag, &tag);
     slot->state = AGG_SLOT_OPEN;
     slot->dead = slot->head_seen = slot->stale = false;
     slot->rows = 0;
+    slot->opened_ns = now_ns;
     slot->bytes = (uint64_t)event->total * event->elem_bytes;
     slot->table = tag.table;
     slot->clock = tag.number;
@@ -174,13 +175,16 @@ static bool take_rows(const struct weft_aggregator *agg, struct agg_slot *slot,
 }
 
 static void push_chunk(struct weft_aggregator *agg, struct agg_slot *slot,
-                       const struct weft_msg_event *event)
+                       const struct weft_msg_event *event, uint64_t now_ns)
 {
     if (event->chunk == 0) {
         read_head(agg, slot, event);
     }
     if (slot->dead || slot->stale) {
         return;
+    }
+    if (slot->head_seen) {
+        weft_agg_sum_heard(agg, slot->table, slot->request.reply_bound_ppm, now_ns);
     }
     const struct weft_table_spec *spec = &agg->tables[slot->table].spec;
     const uint32_t head_elems = weft_rpc_head_elems(WEFT_RPC_REQUEST_BYTES, event->elem_bytes);
@@ -227,6 +231,7 @@ static void push_add(struct weft_aggregator *agg, struct agg_slot *slot, uint64_
         .rows = slot->rows,
         .count_max = slot->rows,
         .bytes = slot->bytes,
+        .arrival_ns = now_ns - weft_min_u64(slot->opened_ns, now_ns),
         .ids = (const uint64_t *)slot->memory,
         .values = values_of(agg, slot),
     };
@@ -276,9 +281,9 @@ void weft_agg_push_event(struct weft_aggregator *agg, uint32_t index,
 {
     struct agg_slot *slot = &agg->slots[index];
     if (event->type == WEFT_EVENT_OPEN) {
-        push_open(agg, slot, event);
+        push_open(agg, slot, event, now_ns);
     } else if (event->type == WEFT_EVENT_CHUNK) {
-        push_chunk(agg, slot, event);
+        push_chunk(agg, slot, event, now_ns);
     } else {
         push_closed(agg, slot, event, now_ns);
     }

@@ -81,8 +81,8 @@ struct weft_ps_client_config {
     uint64_t update_bytes_min;    /* pushes of a clock of at least this many bytes in total wait for
                                    * a grant (ps/update.h). 0 = the job has no scheduler */
     uint64_t via_timeout_ns; /* > 0: pushes and pulls may be sent through aggregators. An aggregator
-                              * with outstanding requests times out after this long without a
-                              * reply */
+                              * with outstanding requests times out after this long without any
+                              * reply, and later without one to a request (client_via.c) */
     uint32_t aggregators;    /* with via_timeout_ns: aggregators per shard; 0 means 1. More than one
                               * only with update_bytes_min: grants then name the aggregator */
     uint32_t pieces; /* cut-through: pushes are cut into up to this many pieces by ranges of ids,

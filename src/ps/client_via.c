@@ -19,6 +19,11 @@
  *
  * Clocks are in client_via_clock.c.
  *
+ * A large push needs seconds to be sent, to wait for the other pushes of its sum, and for the sum
+ * to be sent to the shard. An aggregator without replies is therefore asked for a table again, a
+ * probe, which it answers at once. It is closed if it answers nothing, or no request for much
+ * longer than requests took before.
+ *
  * Never sent to an aggregator: pushes with a deadline, with a list, resent, or of a head only;
  * pulls with a deadline, or without rows.
  *
@@ -31,9 +36,13 @@
 
 #include <stdlib.h>
 
-/* An aggregator replies after its shard has, which depends on the network. So it times out after at
- * least this multiple of its recent reply time. */
-enum { ANSWER_TIMES = 4 };
+/* An aggregator replies after its shard has, which depends on the network and on the other members
+ * of a sum. So it has at least the first multiple of its recent reply time, and the second of the
+ * time in which a push was sent to it: the others send as much, and then the aggregator does. */
+enum { ANSWER_TIMES = 4, UPLOAD_TIMES = 8 };
+
+/* Probes within via_timeout_ns. */
+enum { PROBES = 3 };
 
 static const uint64_t retry_pause_ns = WEFT_NS_PER_S;
 
@@ -169,7 +178,9 @@ bool weft_ps_via_peer(struct weft_ps_client *client, const struct weft_msg_event
             client->counters.via_downs += via->up;
             via_down(client, v, now_ns);
         } else {
-            via->answer_ns = event->incarnation == via->incarnation ? via->answer_ns : 0;
+            if (event->incarnation != via->incarnation) {
+                via->answer_ns = via->upload_ns = 0;
+            }
             via->incarnation = event->incarnation;
             via->up =
                 event->name == weft_rpc_aggregator_name(via->shard, (uint32_t)event->name & 0xff);
@@ -222,7 +233,7 @@ static void table_ask(struct weft_ps_client *client, uint32_t index, uint16_t ta
         .base = link->request,
         .total = sizeof(link->request),
         .elem_bytes = 1,
-        .priority = WEFT_RPC_PRIORITY,
+        .priority = WEFT_RPC_PRIORITY_CLOCK, /* a probe does not wait for credit behind pushes */
         .critical = 1,
         .tag = weft_rpc_tag_pack((struct weft_rpc_tag){.op = WEFT_RPC_TABLE, .table = table}),
         .deadline_ns = WEFT_NEVER,
@@ -246,8 +257,8 @@ void weft_ps_via_heard(struct weft_ps_client *client, struct ps_via *via)
 {
     const uint64_t now_ns = ps_clock_ns(client);
     via->answer_ns = weft_max_u64(via->answer_ns - via->answer_ns / 8,
-                                  now_ns - weft_min_u64(via->heard_ns, now_ns));
-    via->heard_ns = now_ns;
+                                  now_ns - weft_min_u64(via->replied_ns, now_ns));
+    via->heard_ns = via->replied_ns = now_ns;
 }
 
 void weft_ps_via_table_event(struct weft_ps_client *client, const struct weft_msg_event *event)
@@ -264,7 +275,12 @@ void weft_ps_via_table_event(struct weft_ps_client *client, const struct weft_ms
     struct weft_rpc_reply reply;
     if (event->type == WEFT_EVENT_SENT) {
         link->sending = false;
-    } else if (event->type == WEFT_EVENT_RECEIVED && link->state == VIA_LINK_ASKED) {
+    } else if (event->type == WEFT_EVENT_RECEIVED && link->expected) {
+        via->heard_ns = ps_clock_ns(client);
+        if (link->state != VIA_LINK_ASKED) {
+            link->expected = false; /* the reply to a probe */
+            return;
+        }
         bool good = event->outcome == WEFT_MSG_COMPLETE &&
                     weft_rpc_reply_unpack(link->reply, sizeof(link->reply), &reply) == WEFT_OK &&
                     reply.rpc_id == link->rpc_id && reply.status == WEFT_RPC_OK;
@@ -275,10 +291,46 @@ void weft_ps_via_table_event(struct weft_ps_client *client, const struct weft_ms
     }
 }
 
+/* A link on which a probe can be sent, or NULL. */
+static struct ps_via_link *probe_link(const struct weft_ps_client *client, const struct ps_via *via)
+{
+    for (uint32_t t = 0; t < client->config.tables_max; t++) {
+        struct ps_via_link *link = &via->links[t];
+        if (link->state == VIA_LINK_OPEN && !link->sending && !link->expected) {
+            return link;
+        }
+    }
+    return NULL;
+}
+
+static uint64_t probe_at(const struct weft_ps_client *client, const struct ps_via *via)
+{
+    const uint64_t gap_ns = client->config.via_timeout_ns / PROBES;
+    return !via->up || probe_link(client, via) == NULL
+               ? WEFT_NEVER
+               : weft_max_u64(weft_time_add(via->heard_ns, gap_ns), via->probe_ns);
+}
+
+/* When it is closed unless a reply comes. */
 static uint64_t silent_at(const struct weft_ps_client *client, const struct ps_via *via)
 {
-    return weft_time_add(
-        via->heard_ns, weft_max_u64(client->config.via_timeout_ns, ANSWER_TIMES * via->answer_ns));
+    const uint64_t silent_ns = weft_time_add(via->heard_ns, client->config.via_timeout_ns);
+    if (via->sending > 0) {
+        return silent_ns;
+    }
+    const uint64_t patience_ns = weft_max_u64(
+        client->config.via_timeout_ns,
+        weft_max_u64(ANSWER_TIMES * via->answer_ns, UPLOAD_TIMES * via->upload_ns));
+    return weft_min_u64(silent_ns, weft_time_add(via->replied_ns, patience_ns));
+}
+
+static void probe(struct weft_ps_client *client, uint32_t index, uint64_t now_ns)
+{
+    struct ps_via *via = &client->vias[index];
+    struct ps_via_link *link = probe_link(client, via);
+    via->probe_ns = weft_time_add(now_ns, client->config.via_timeout_ns / PROBES);
+    table_ask(client, index, (uint16_t)(link - via->links), now_ns);
+    link->state = VIA_LINK_OPEN;
 }
 
 void weft_ps_via_progress(struct weft_ps_client *client, uint64_t now_ns)
@@ -291,13 +343,15 @@ void weft_ps_via_progress(struct weft_ps_client *client, uint64_t now_ns)
             if (link->state == VIA_LINK_OPEN && link->incarnation != client->ends[s].incarnation) {
                 link->state = VIA_LINK_NONE;
             }
-            if (via->links[t].state == VIA_LINK_NONE && !via->links[t].sending &&
+            if (link->state == VIA_LINK_NONE && !link->sending && !link->expected &&
                 table_good(client, (uint16_t)t, s)) {
                 table_ask(client, v, (uint16_t)t, now_ns);
             }
         }
         if (via->flying + via->sending > 0 && now_ns >= silent_at(client, via)) {
             via->close = true; /* PEER_DOWN follows */
+        } else if (via->flying + via->sending > 0 && now_ns >= probe_at(client, via)) {
+            probe(client, v, now_ns);
         }
     }
 }
@@ -309,6 +363,7 @@ uint64_t weft_ps_via_deadline(const struct weft_ps_client *client)
         const struct ps_via *via = &client->vias[v];
         if (via->flying + via->sending > 0 && !via->close) {
             first_ns = weft_min_u64(first_ns, silent_at(client, via));
+            first_ns = weft_min_u64(first_ns, probe_at(client, via));
         }
     }
     return first_ns;
@@ -428,7 +483,7 @@ weft_peer weft_ps_via_peer_of(const struct weft_ps_client *client, const struct 
 void weft_ps_via_went(struct weft_ps_client *client, struct ps_part *part, uint64_t now_ns)
 {
     struct ps_via *via = &client->vias[part->via_index];
-    via->heard_ns = via->flying + via->sending == 0 ? now_ns : via->heard_ns;
+    ps_via_begun(via, now_ns);
     via->flying++;
     via->sending++;
     via->pulls += part->via_pull;
@@ -485,7 +540,12 @@ void weft_ps_via_sent(struct weft_ps_client *client, uint32_t index,
     struct ps_via *via = &client->vias[part->via_index];
     via->sending--;
     if (event->outcome != WEFT_MSG_UNKNOWN) { /* the aggregator has received it, so it is alive */
-        via->heard_ns = ps_clock_ns(client);
+        const uint64_t now_ns = ps_clock_ns(client);
+        via->heard_ns = via->replied_ns = now_ns;
+        if (part->kind == WEFT_RPC_PUSH && event->begun_ns != 0) {
+            via->upload_ns = weft_max_u64(via->upload_ns - via->upload_ns / 8,
+                                          now_ns - weft_min_u64(event->begun_ns, now_ns));
+        }
         weft_ps_update_at_hop(client, part);
     }
     if (part->failing) {

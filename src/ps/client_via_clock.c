@@ -88,7 +88,7 @@ void weft_ps_via_clock_event(struct weft_ps_client *client, uint32_t index, uint
         clock->sending = false;
         via->sending--;
         if (event->outcome != WEFT_MSG_UNKNOWN) {
-            via->heard_ns = ps_clock_ns(client);
+            via->heard_ns = via->replied_ns = ps_clock_ns(client);
         }
     } else if (event->type == WEFT_EVENT_RECEIVED && clock->state != VIA_CLOCK_NONE) {
         clock_answered(client, index, table, event);
@@ -155,7 +155,7 @@ bool weft_ps_via_clock(struct weft_ps_client *client, uint16_t table, uint32_t s
         (void)!client->msgr.ops->cancel(client->msgr.self, clock->expect);
         return false;
     }
-    via->heard_ns = via->flying + via->sending == 0 ? now_ns : via->heard_ns;
+    ps_via_begun(via, now_ns);
     via->flying++;
     via->sending++;
     clock->sending = true;

@@ -31,7 +31,7 @@ struct ps_via_clock {
 struct ps_via_link {
     enum via_link_state state;
     bool sending; /* the transport has `request` */
-    bool expected;
+    bool expected; /* a reply; to a probe unless in VIA_LINK_ASKED */
     weft_expect_id expect;
     uint32_t rpc_id;
     uint32_t pulls; /* most pulls in progress that it accepts */
@@ -51,16 +51,27 @@ struct ps_via {
     uint32_t flying;   /* pushes, pulls and clocks without an answer */
     uint32_t pulls;    /* of these, pulls */
     uint32_t sending;  /* parts whose memory the transport owns */
-    uint64_t heard_ns; /* with requests outstanding: time of the last reply, or of the first request
-                        * since it was idle */
+    uint64_t heard_ns; /* with requests outstanding: time of the last reply, to a probe too, or of
+                        * the first request since it was idle */
+    uint64_t replied_ns; /* the same without probes */
+    uint64_t probe_ns;   /* no probe before this time */
     uint64_t incarnation; /* of its last connected process */
     uint64_t answer_ns;   /* of that process: longest recent time from idle to an answer */
+    uint64_t upload_ns;   /* longest recent time that sending a push took */
     uint64_t retry_ns;
     struct ps_via_link *links; /* (tables_max,) */
 };
 
 /* A reply arrived. */
 void weft_ps_via_heard(struct weft_ps_client *client, struct ps_via *via);
+
+/* A request is sent. Call it before the request is counted. */
+static inline void ps_via_begun(struct ps_via *via, uint64_t now_ns)
+{
+    if (via->flying + via->sending == 0) {
+        via->heard_ns = via->replied_ns = via->probe_ns = now_ns;
+    }
+}
 
 /* client_via_clock.c */
 

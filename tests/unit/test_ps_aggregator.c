@@ -535,6 +535,110 @@ static void granted_sums(void **state)
     has_scheduler = false;
 }
 
+/* A step of a slow network: one datagram in 60 ms. */
+static void slow_step(struct bench *b, bool is_frozen)
+{
+    (void)cluster_step(&b->c);
+    if (!is_frozen) {
+        box_poll(b);
+    }
+    cluster_poll(&b->c);
+    connect_all(b);
+    b->c.net->now_ns += 60 * WEFT_NS_PER_MS;
+}
+
+static void push_all(struct bench *b, uint32_t w);
+
+/* Grant a push of all rows, and wait until it has arrived at the aggregator. */
+static void push_slowly(struct bench *b, uint32_t w, uint32_t group)
+{
+    const struct weft_aggregator_counters *counters = weft_aggregator_counters(b->box[0].agg);
+    const uint64_t before = counters->pushes_in;
+    push_all(b, w);
+    assert_int_equal(weft_ps_clock(b->c.client[w], 0, b->c.net->now_ns), WEFT_OK);
+    grant(b, w, group, 2);
+    for (uint32_t steps = 0; counters->pushes_in == before; steps++) {
+        assert_true(steps < 1000);
+        slow_step(b, false);
+    }
+}
+
+static void slow_open(struct bench *b, uint64_t timeout_ns, uint64_t sum_age_ns)
+{
+    via_timeout_ns = timeout_ns;
+    has_scheduler = true;
+    bench_open(b, 2, WEFT_TABLE_ASP, 7);
+    b->box[0].config.push_bytes_max = 4096;
+    b->box[0].config.push_slots = 2;
+    b->box[0].config.count_max = 0;
+    b->box[0].config.sum_age_ns = sum_age_ns;
+    box_again(b, &b->box[0]);
+    b->c.net->now_ns += 2 * WEFT_NS_PER_S; /* the pause before workers reconnect */
+    bench_quiet(b);
+    b->c.net->packet_bytes = 200;
+}
+
+static void slow_close(struct bench *b)
+{
+    check_sums(b);
+    bench_close(b);
+    via_timeout_ns = 2 * WEFT_NS_PER_MS;
+    has_scheduler = false;
+}
+
+/* The second member of a sum arrives in much more time than the age limit after the first one. */
+static void slow_members_make_one_sum(void **state)
+{
+    (void)state;
+    struct bench b;
+    slow_open(&b, 100 * WEFT_NS_PER_S, 50 * WEFT_NS_PER_MS);
+    const struct weft_aggregator_counters *counters = weft_aggregator_counters(b.box[0].agg);
+    push_slowly(&b, 0, 5);
+    const uint64_t born_ns = b.c.net->now_ns;
+    push_slowly(&b, 1, 5);
+    assert_true(b.c.net->now_ns - born_ns >= 200 * WEFT_NS_PER_MS);
+    for (uint32_t w = 0; w < 2; w++) {
+        (void)update_over(&b, w);
+        wait_op(&b, w, 0);
+    }
+    assert_int_equal(counters->flushed_complete, 1);
+    assert_int_equal(counters->flushed_age, 0);
+    slow_close(&b);
+}
+
+/* A worker waits for an aggregator that answers probes, several times as long as its push took to
+ * be sent. It does not wait for a frozen one. */
+static void slow_sums_are_waited_for(void **state)
+{
+    (void)state;
+    struct bench b;
+    slow_open(&b, WEFT_NS_PER_S, 100 * WEFT_NS_PER_S);
+    const struct weft_ps_client_counters *first = weft_ps_client_counters(b.c.client[0]);
+    const uint64_t downs = first->via_downs;
+    push_slowly(&b, 0, 5);
+    for (uint32_t steps = 0; steps < 2500 / 60; steps++) {
+        slow_step(&b, false);
+    }
+    assert_int_equal(first->via_downs, downs);
+    push_slowly(&b, 1, 5);
+    for (uint32_t w = 0; w < 2; w++) {
+        (void)update_over(&b, w);
+        wait_op(&b, w, 0);
+    }
+    assert_int_equal(first->via_committed, 1);
+    bench_quiet(&b);
+    push_slowly(&b, 0, 6);
+    const uint64_t frozen_ns = b.c.net->now_ns;
+    while (first->via_downs == downs) {
+        slow_step(&b, true);
+        assert_true(b.c.net->now_ns - frozen_ns < 1500 * WEFT_NS_PER_MS);
+    }
+    (void)update_over(&b, 0);
+    wait_op(&b, 0, 0);
+    assert_int_equal(first->via_direct, 1);
+    slow_close(&b);
+}
+
 /* Worker 0 is a clock ahead of worker 1: their updates still form one sum, because the grants say
  * so. */
 static void sums_of_several_clocks(void **state)
@@ -1130,6 +1234,8 @@ int main(void)
         cmocka_unit_test(clocks_that_wait),
         cmocka_unit_test(a_new_process_is_not_slow),
         cmocka_unit_test(granted_sums),
+        cmocka_unit_test(slow_members_make_one_sum),
+        cmocka_unit_test(slow_sums_are_waited_for),
         cmocka_unit_test(sums_of_several_clocks),
         cmocka_unit_test(each_member_has_its_weight),
         cmocka_unit_test(pieces_are_forwarded_early),
