@@ -480,10 +480,11 @@ void weft_core_credit_packet(struct weft_ep *ep, struct peer *p, uint32_t ahead,
     c->packet_bytes = (uint32_t)((c->packet_bytes * UINT64_C(15) + bytes) / 16);
 }
 
-/* The credit for an ACK to this peer. */
+/* The credit for an ACK to this peer. The last DONE of a connection that ends may be sent with an
+ * ACK: nothing more is granted then, and nothing is counted. */
 uint32_t weft_core_credit_told(struct weft_ep *ep, struct peer *p)
 {
-    if (!weft_bits_test(ep->credit_active, peer_idx(ep, p))) {
+    if (p->conn.state != PEER_CLOSING && !weft_bits_test(ep->credit_active, peer_idx(ep, p))) {
         uint32_t least = p->credit.data_count + weft_core_credit_allowance_of(ep, p);
         if ((int32_t)(least - p->credit.granted) > 0) {
             p->credit.granted = least;

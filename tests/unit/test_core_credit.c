@@ -400,6 +400,11 @@ static void test_a_closed_sender_holds_no_credit(void **state)
     assert_int_equal(ep->credit.active, 0);
     assert_int_equal(ep->credit.total, 0);
     assert_int_equal(ep->credit.far, 0);
+    /* Nor does it when an ACK is sent with the last DONE. It holds more than the allowance, as a
+     * far sender does. */
+    const uint32_t granted = p->credit.granted += 100;
+    assert_int_equal(weft_core_credit_told(ep, p), granted);
+    assert_int_equal(ep->credit.far, 0);
 }
 
 /* Peer i requests credit and has the given amount. */
