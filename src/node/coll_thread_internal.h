@@ -62,6 +62,13 @@ struct coll_queue {
     uint32_t head, tail;
 };
 
+/* Ranks for the text of an error: "1, 2, 5", or "1, 2, ..." if the text has no room for all. */
+struct coll_rank_list {
+    char text[160];
+    size_t used;
+    uint32_t count;
+};
+
 /* A function that the leader calls for a waiting thread. */
 struct coll_request {
     void (*run)(struct weft_coll_thread *thread, void *arg);
@@ -168,6 +175,7 @@ void *weft_coll_thread_run(void *arg);
 /* Leader only: PEER_UP or PEER_DOWN of a connection being made. */
 void weft_coll_thread_on_event(struct weft_coll_thread *t, const struct weft_msg_event *event,
                                uint64_t now_ns);
+void weft_coll_rank_list_add(struct coll_rank_list *list, uint32_t rank);
 
 /* ---- coll_thread_box.c ----------------------------------------------------------------------- */
 

@@ -127,9 +127,20 @@ static void connect_all(struct weft_coll_thread *t, void *arg)
     }
 }
 
+void weft_coll_rank_list_add(struct coll_rank_list *list, uint32_t rank)
+{
+    const char *form = list->count == 0 ? "%u" : ", %u";
+    char *at = list->text + list->used;
+    list->count++;
+    if (list->used + 16 < sizeof(list->text)) {
+        list->used += (size_t)snprintf(at, sizeof(list->text) - list->used, form, rank);
+    } else if (at[-1] != '.') {
+        list->used += (size_t)snprintf(at, sizeof(list->text) - list->used, ", ...");
+    }
+}
+
 struct missing_request {
-    char ranks[160]; /* "1, 2, 5" */
-    uint32_t count;
+    struct coll_rank_list ranks;
     uint64_t refused; /* connections */
     char hint[WEFT_SECURITY_HINT_BYTES];
 };
@@ -137,17 +148,9 @@ struct missing_request {
 static void find_missing(struct weft_coll_thread *t, void *arg)
 {
     struct missing_request *m = arg;
-    size_t used = 0;
     for (uint32_t i = 0; i < t->config.coll.ranks; i++) {
-        if (i == t->config.coll.rank || weft_coll_rank_is_up(t->coll, i)) {
-            continue;
-        }
-        const char *form = m->count == 0 ? "%u" : ", %u";
-        m->count++;
-        if (used + 16 < sizeof(m->ranks)) {
-            used += (size_t)snprintf(m->ranks + used, sizeof(m->ranks) - used, form, i);
-        } else if (m->ranks[used - 1] != '.') {
-            used += (size_t)snprintf(m->ranks + used, sizeof(m->ranks) - used, ", ...");
+        if (i != t->config.coll.rank && !weft_coll_rank_is_up(t->coll, i)) {
+            weft_coll_rank_list_add(&m->ranks, i);
         }
     }
     m->refused = weft_coll_counters(t->coll)->peers_refused;
@@ -162,7 +165,7 @@ static void find_missing(struct weft_coll_thread *t, void *arg)
 static weft_status not_in_time(struct weft_coll_thread *t, uint64_t timeout_ns,
                                struct weft_error *error)
 {
-    struct missing_request m = {.count = 0};
+    struct missing_request m = {.refused = 0};
     weft_coll_thread_request(t, find_missing, &m);
     if (m.refused > 0 && m.hint[0] == '\0') {
         snprintf(m.hint, sizeof(m.hint),
@@ -173,8 +176,8 @@ static weft_status not_in_time(struct weft_coll_thread *t, uint64_t timeout_ns,
     return weft_fail(error, WEFT_TIMEOUT,
                      "after %.1f s %u of %u ranks are not connected to rank %u: %s%s%s; check that "
                      "they were started and can reach each other's addresses",
-                     (double)timeout_ns / 1e9, m.count, t->config.coll.ranks, t->config.coll.rank,
-                     m.ranks, m.hint[0] != '\0' ? ". " : "", m.hint);
+                     (double)timeout_ns / 1e9, m.ranks.count, t->config.coll.ranks,
+                     t->config.coll.rank, m.ranks.text, m.hint[0] != '\0' ? ". " : "", m.hint);
 }
 
 weft_status weft_coll_thread_join(struct weft_coll_thread *t,

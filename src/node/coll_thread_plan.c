@@ -7,7 +7,6 @@
 #include "node/coll_thread_internal.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 static_assert((int)WEFT_COLL_PLAN_WHOLE == (int)WEFT_COLLECTIVE_WHOLE);
@@ -188,24 +187,15 @@ static weft_status use(struct weft_coll_thread *t, struct weft_coll_exchange *e,
 
 struct missing_request {
     const struct weft_coll_exchange *exchange;
-    char ranks[160]; /* "1, 2, 5": their indices in the group */
-    uint32_t count;
+    struct coll_rank_list ranks; /* their indices in the group */
 };
 
 static void find_missing(struct weft_coll_thread *t, void *arg)
 {
     struct missing_request *m = arg;
-    size_t used = 0;
     for (uint32_t i = 0; i < m->exchange->n; i++) {
-        if (!weft_coll_waits_for(t->coll, m->exchange->mine.group, i)) {
-            continue;
-        }
-        const char *form = m->count == 0 ? "%u" : ", %u";
-        m->count++;
-        if (used + 16 < sizeof(m->ranks)) {
-            used += (size_t)snprintf(m->ranks + used, sizeof(m->ranks) - used, form, i);
-        } else if (m->ranks[used - 1] != '.') {
-            used += (size_t)snprintf(m->ranks + used, sizeof(m->ranks) - used, ", ...");
+        if (weft_coll_waits_for(t->coll, m->exchange->mine.group, i)) {
+            weft_coll_rank_list_add(&m->ranks, i);
         }
     }
 }
@@ -216,7 +206,7 @@ static weft_status not_in_time(struct weft_coll_thread *t, const struct weft_col
     struct missing_request m = {.exchange = e};
     double waited_s = (double)(weft_clock_now_ns() - e->begun_ns) / 1e9;
     weft_coll_thread_request(t, find_missing, &m);
-    if (m.count == 0) { /* they have just told them, or have not received this rank's */
+    if (m.ranks.count == 0) { /* they have just told them, or have not received this rank's */
         return weft_fail(error, WEFT_TIMEOUT,
                          "after %.1f s the links of all %u ranks are not exchanged; wait again",
                          waited_s, e->n);
@@ -224,7 +214,7 @@ static weft_status not_in_time(struct weft_coll_thread *t, const struct weft_col
     return weft_fail(error, WEFT_TIMEOUT,
                      "after %.1f s %u of %u ranks have not told their links: %s; check that all of "
                      "them set a plan, and wait again",
-                     waited_s, m.count, e->n, m.ranks);
+                     waited_s, m.ranks.count, e->n, m.ranks.text);
 }
 
 weft_status weft_coll_thread_plan_end(struct weft_coll_thread *t, struct weft_coll_exchange *e,
