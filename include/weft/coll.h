@@ -241,9 +241,9 @@ struct weft_comm_planned {
  *                        ranks want different forms or bytes: at all ranks. The previous plan
  *                        stays.
  *          WEFT_STATE    operations are in progress: wait for them first; or after a fork.
- *          WEFT_NOMEM    no memory for the plan, at this rank.
- *          If only this rank was refused, with INVALID or STATE, it must call it again before any
- *          other operation of the group, because the others wait in it.
+ *          WEFT_NOMEM    no memory for the plan, at this rank, which has told nothing yet.
+ *          If only this rank was refused, with INVALID, STATE or NOMEM, it must call it again
+ *          before any other operation of the group, because the others wait in it.
  *          WEFT_PEER     the communicator has failed: for example a rank has not called it within
  *                        timeout_ns.
  * Thread:  no other thread may begin an operation meanwhile.

@@ -16,11 +16,14 @@ enum { RECORD_UP, RECORD_DOWN, RECORD_LATE, RECORD_HOST, RECORD_FORM, RECORD_BYT
 /* Of a message from host to host; decides only between forms that are about equally fast. */
 static const uint64_t hop_ns = 25 * WEFT_NS_PER_US;
 
+/* All its memory is allocated before the all_gather: afterwards the other ranks use the plan. */
 struct weft_coll_exchange {
     struct weft_coll_thread_plan mine;
     uint64_t id; /* of the all_gather */
     uint64_t begun_ns;
     uint32_t n;
+    struct coll_plan *made;             /* NULL: no plan is wanted, or it is in use */
+    struct weft_collective_rank *ranks; /* (n,); with `made` */
     int64_t sent[RECORD_VALUES];
     int64_t records[]; /* (n, RECORD_VALUES) */
 };
@@ -32,6 +35,20 @@ static const char *plan_check(const struct weft_coll_thread_plan *plan, uint32_t
     const struct weft_collective_options options = {
         .form = plan->form, .bytes = plan->bytes, .chunk_bytes = 1};
     return weft_collective_check(&one, 1, n, &options);
+}
+
+static struct weft_coll_exchange *exchange_new(uint32_t n, bool has_plan)
+{
+    struct weft_coll_exchange *e = calloc(1, sizeof(*e) + n * sizeof(e->sent));
+    if (e != NULL && has_plan) {
+        e->made = calloc(1, sizeof(*e->made) + weft_collective_plan_bytes(n));
+        e->ranks = calloc(n, sizeof(*e->ranks));
+    }
+    if (e != NULL && has_plan && (e->made == NULL || e->ranks == NULL)) {
+        weft_coll_exchange_free(e);
+        return NULL;
+    }
+    return e;
 }
 
 weft_status weft_coll_thread_plan_begin(struct weft_coll_thread *t,
@@ -48,7 +65,7 @@ weft_status weft_coll_thread_plan_begin(struct weft_coll_thread *t,
         return weft_fail(error, WEFT_STATE,
                          "operations are in progress; wait for all of them before a plan is set");
     }
-    struct weft_coll_exchange *e = calloc(1, sizeof(*e) + n * sizeof(e->sent));
+    struct weft_coll_exchange *e = exchange_new(n, !plan->is_none);
     if (e == NULL) {
         return weft_fail(error, WEFT_NOMEM, "no memory for a plan of %u ranks", n);
     }
@@ -74,7 +91,7 @@ weft_status weft_coll_thread_plan_begin(struct weft_coll_thread *t,
     if (status != WEFT_OK) {
         char why[COLL_FAILURE_BYTES];
         bool failed = weft_coll_thread_failed(t, why, sizeof(why));
-        free(e);
+        weft_coll_exchange_free(e);
         return weft_fail(error, status, "%s", failed ? why : weft_status_text(status));
     }
     *exchange_p = e;
@@ -97,44 +114,34 @@ static weft_status same_wish(const struct weft_coll_exchange *e, struct weft_err
     return WEFT_OK;
 }
 
-static weft_status make(const struct weft_coll_exchange *e, uint64_t chunk_bytes,
-                        struct coll_plan **made_p, struct weft_error *error)
+static weft_status make(struct weft_coll_exchange *e, uint64_t chunk_bytes,
+                        struct weft_error *error)
 {
-    struct weft_collective_rank *ranks = calloc(e->n, sizeof(*ranks));
-    struct coll_plan *made = calloc(1, sizeof(*made) + weft_collective_plan_bytes(e->n));
-    if (ranks == NULL || made == NULL) {
-        free(ranks);
-        free(made);
-        return weft_fail(error, WEFT_NOMEM, "no memory for a plan of %u ranks", e->n);
-    }
     for (uint32_t r = 0; r < e->n; r++) {
         const int64_t *record = e->records + (size_t)r * RECORD_VALUES;
-        ranks[r] = (struct weft_collective_rank){.up_bps = (uint64_t)record[RECORD_UP],
-                                                 .down_bps = (uint64_t)record[RECORD_DOWN],
-                                                 .ready_ns = (uint64_t)record[RECORD_LATE],
-                                                 .host = (uint64_t)record[RECORD_HOST]};
+        e->ranks[r] = (struct weft_collective_rank){.up_bps = (uint64_t)record[RECORD_UP],
+                                                    .down_bps = (uint64_t)record[RECORD_DOWN],
+                                                    .ready_ns = (uint64_t)record[RECORD_LATE],
+                                                    .host = (uint64_t)record[RECORD_HOST]};
     }
     const struct weft_collective_options options = {.form = e->mine.form,
                                                     .bytes = e->mine.bytes,
                                                     .chunk_bytes = chunk_bytes,
                                                     .hop_ns = hop_ns};
     const char *wrong =
-        weft_collective_plan_make(ranks, e->n, &options, made->memory, &made->made);
-    free(ranks);
+        weft_collective_plan_make(e->ranks, e->n, &options, e->made->memory, &e->made->made);
     if (wrong != NULL) {
-        free(made);
         return weft_fail(error, WEFT_INVALID, "%s", wrong);
     }
-    const struct weft_collective_plan *m = &made->made;
-    made->plan = (struct weft_coll_plan){.ranks = m->ranks,
-                                         .parts = m->parts,
-                                         .trees_bytes_min = WEFT_COLL_PLAN_TREES_BYTES_MIN,
-                                         .slice = m->slice,
-                                         .part = m->part,
-                                         .up = m->up,
-                                         .down = m->down,
-                                         .row = m->row};
-    *made_p = made;
+    const struct weft_collective_plan *m = &e->made->made;
+    e->made->plan = (struct weft_coll_plan){.ranks = m->ranks,
+                                            .parts = m->parts,
+                                            .trees_bytes_min = WEFT_COLL_PLAN_TREES_BYTES_MIN,
+                                            .slice = m->slice,
+                                            .part = m->part,
+                                            .up = m->up,
+                                            .down = m->down,
+                                            .row = m->row};
     return WEFT_OK;
 }
 
@@ -163,25 +170,24 @@ static void set(struct weft_coll_thread *t, void *arg)
 static weft_status use(struct weft_coll_thread *t, struct weft_coll_exchange *e,
                        struct weft_collective_plan *planned_p, struct weft_error *error)
 {
-    struct coll_plan *made = NULL;
     weft_status status = same_wish(e, error);
-    if (status == WEFT_OK && !e->mine.is_none) {
-        status = make(e, t->config.coll.segment_bytes / 2, &made, error);
+    if (status == WEFT_OK && e->made != NULL) {
+        status = make(e, t->config.coll.segment_bytes / 2, error);
     }
     if (status != WEFT_OK) {
         return status;
     }
-    struct set_request r = {.group = e->mine.group, .plan = made};
+    struct set_request r = {.group = e->mine.group, .plan = e->made};
     weft_coll_thread_request(t, set, &r);
     if (r.status != WEFT_OK) {
-        free(made);
         return weft_fail(error, r.status, "%s",
                          r.status == WEFT_STATE
                              ? "an operation of the group began while the plan was made; no thread "
                                "may begin one meanwhile"
                              : "the plan that was made is impossible; this is a defect of weft");
     }
-    *planned_p = made != NULL ? made->made : (struct weft_collective_plan){.ranks = e->n};
+    *planned_p = r.plan != NULL ? r.plan->made : (struct weft_collective_plan){.ranks = e->n};
+    e->made = NULL;
     return WEFT_OK;
 }
 
@@ -235,13 +241,17 @@ weft_status weft_coll_thread_plan_end(struct weft_coll_thread *t, struct weft_co
     } else {
         status = use(t, e, planned_p, error);
     }
-    free(e);
+    weft_coll_exchange_free(e);
     return status;
 }
 
 void weft_coll_exchange_free(struct weft_coll_exchange *e)
 {
-    free(e);
+    if (e != NULL) {
+        free(e->made);
+        free(e->ranks);
+        free(e);
+    }
 }
 
 void weft_coll_thread_plans_free(struct weft_coll_thread *t)

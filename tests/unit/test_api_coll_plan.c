@@ -1,6 +1,6 @@
 /* Plans through <weft/coll.h> over loopback: by the configuration and by weft_comm_plan_set, of all
- * ranks and of a group; what ranks disagree about; invalid fields; and a rank of a tree that
- * closes. */
+ * ranks and of a group; what ranks disagree about; invalid fields; a rank without memory for
+ * the plan; and a rank of a tree that closes. */
 #include "comm_job.h"
 
 #include <poll.h>
@@ -17,6 +17,20 @@ enum { RANKS = 4, COUNT = 100000 };
             return #condition;                                                                     \
         }                                                                                          \
     } while (0)
+
+static _Thread_local uint32_t until_failure = UINT32_MAX; /* allocations that still succeed; one
+                                                           * fails then; UINT32_MAX = none */
+
+void *__real_calloc(size_t count, size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+
+void *__wrap_calloc(size_t count, size_t bytes)
+{
+    bool fails = until_failure == 0;
+    until_failure -= until_failure != UINT32_MAX && until_failure > 0;
+    until_failure = fails ? UINT32_MAX : until_failure;
+    return fails ? NULL : __real_calloc(count, bytes);
+}
 
 static const char *sums(struct weft_comm *comm, uint32_t rank, uint32_t group, uint32_t n,
                         uint64_t count)
@@ -287,6 +301,34 @@ static void a_plan_waits_for_operations(void **state)
     job_close(&job);
 }
 
+/* The others wait until rank 1 has memory for all that it needs. */
+static const char *rank_1_is_poor(struct weft_comm *comm, uint32_t rank, void *arg)
+{
+    (void)arg;
+    struct weft_comm_plan plan = plan_of(WEFT_COMM_PLAN_TREES);
+    weft_status status;
+    uint32_t failures = 0;
+    do {
+        until_failure = rank == 1 ? failures : UINT32_MAX;
+        status = weft_comm_plan_set(comm, &plan, NULL);
+        until_failure = UINT32_MAX;
+        failures += status == WEFT_NOMEM;
+    } while (status == WEFT_NOMEM);
+    CHECK(status == WEFT_OK);
+    CHECK((failures > 1) == (rank == 1));
+    CHECK(sums(comm, rank, 0, RANKS, COUNT) == NULL && along_trees(comm) == 1001);
+    return NULL;
+}
+
+static void a_rank_without_memory_sets_its_plan_later(void **state)
+{
+    (void)state;
+    struct weft_comm_config config = job_config(RANKS);
+    struct job job = job_open(&config);
+    job_run(&job, rank_1_is_poor, NULL);
+    job_close(&job);
+}
+
 /* ---- failures -------------------------------------------------------------------------------- */
 
 static const char *rank_1_closes(struct weft_comm *comm, uint32_t rank, void *arg)
@@ -326,6 +368,7 @@ int main(void)
         cmocka_unit_test(ranks_that_want_different_plans_are_told),
         cmocka_unit_test(invalid_fields_are_named),
         cmocka_unit_test(a_plan_waits_for_operations),
+        cmocka_unit_test(a_rank_without_memory_sets_its_plan_later),
         cmocka_unit_test(a_rank_of_a_tree_that_closes_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
