@@ -15,8 +15,9 @@ static void kill_servers(struct train *train)
     for (uint32_t s = 0; s < train->servers; s++) {
         train->supervisor.slots[s].grace_ns = 1;
     }
-    fprintf(stderr, "weft train: signal %d (%s) again; killing the servers\n", train->interrupted,
-            strsignal(train->interrupted));
+    weft_supervisor_say(&train->supervisor,
+                        "weft train: signal %d (%s) again; killing the servers\n",
+                        train->interrupted, strsignal(train->interrupted));
 }
 
 /* Stop the processes of a role before the servers. What they report is of no use any more. */

@@ -39,10 +39,9 @@ static void note_resumed(struct train *train, const struct weft_slot *slot, cons
             weft_channel_number(message, "pushes_resent"), lost);
 }
 
-static void note(void *arg, struct weft_supervisor *supervisor, struct weft_slot *slot,
+static void take(struct train *train, struct weft_supervisor *supervisor, struct weft_slot *slot,
                  const cJSON *message)
 {
-    struct train *train = arg;
     const char *event = weft_channel_text(message, "event");
     if (strcmp(event, "resumed") == 0) {
         note_resumed(train, slot, message);
@@ -81,6 +80,16 @@ static void note(void *arg, struct weft_supervisor *supervisor, struct weft_slot
         train->workers_done++;
     }
     weft_results_show_epochs(&train->results, train->progress);
+}
+
+static void note(void *arg, struct weft_supervisor *supervisor, struct weft_slot *slot,
+                 const cJSON *message)
+{
+    struct train *train = arg;
+    train->output = supervisor;
+    take(train, supervisor, slot, message);
+    (void)fflush(train->progress);
+    train->output = NULL;
 }
 
 void weft_train_follow(struct train *train, struct weft_run_watch *watch_p)

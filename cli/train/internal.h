@@ -38,6 +38,8 @@ struct train {
 
     struct weft_train_metrics metrics;
     FILE *progress;
+    int progress_fd;                /* STDOUT_FILENO or STDERR_FILENO */
+    struct weft_supervisor *output; /* of the running job, to which progress goes; NULL = none */
     char data_path[WEFT_ML_PATH_BYTES];
     struct weft_supervisor supervisor;
     struct weft_results results;
@@ -119,6 +121,15 @@ weft_status weft_train_await(struct train *train, const uint32_t *count, uint32_
 
 /* Send a message to the processes of a role with ranks up to rank_max. */
 void weft_train_send(struct train *train, const char *role, uint32_t rank_max, const char *word);
+
+/* ---- progress.c ------------------------------------------------------------------------------ */
+
+/* Open train->progress. False: errno has the reason. */
+bool weft_train_progress_open(struct train *train);
+
+/* After the end of all processes: wait until all progress is written. False: a signal has ended the
+ * wait. */
+bool weft_train_progress_finish(struct train *train);
 
 /* ---- end.c ----------------------------------------------------------------------------------- */
 

@@ -239,14 +239,14 @@ static void print_failure(struct train *train)
     const struct weft_slot *slot = train->killed != NULL ? train->killed : train->ended;
     char ending[128];
     if (train->interrupted != 0) {
-        fprintf(stderr, "weft train: interrupted by signal %d (%s)\n", train->interrupted,
-                strsignal(train->interrupted));
+        weft_supervisor_say(&train->supervisor, "weft train: interrupted by signal %d (%s)\n",
+                            train->interrupted, strsignal(train->interrupted));
     } else if (slot != NULL && (train->killed != NULL || train->error.text[0] == '\0')) {
         weft_slot_ending(slot, ending, sizeof(ending));
-        fprintf(stderr, "weft train: %s %u (pid %d) %s\n", slot->role, slot->rank, (int)slot->pid,
-                ending);
+        weft_supervisor_say(&train->supervisor, "weft train: %s %u (pid %d) %s\n", slot->role,
+                            slot->rank, (int)slot->pid, ending);
     } else {
-        fprintf(stderr, "weft train: %s\n", train->error.text);
+        weft_supervisor_say(&train->supervisor, "weft train: %s\n", train->error.text);
     }
 }
 
@@ -263,6 +263,9 @@ static int report(struct train *train)
     }
     weft_utf8_repair(text);
     int result = WEFT_EXIT_OK;
+    if (train->json || (train->report != NULL && weft_output_given(train->report) >= 0)) {
+        (void)weft_train_progress_finish(train); /* the report follows it */
+    }
     if (train->report != NULL && weft_results_write(train->report, text) != WEFT_OK) {
         fprintf(stderr, "weft train: cannot write %s: %s\n", train->report, strerror(errno));
         result = WEFT_EXIT_FAILED;
@@ -338,11 +341,13 @@ static int run(struct train *train)
     weft_train_stop(train);
     bool recorded = make_records(train);
     if (status != WEFT_OK) {
-        fprintf(stderr, "weft train: stopped all processes of the run; no report was written\n");
-        return WEFT_EXIT_FAILED;
+        weft_supervisor_say(
+            &train->supervisor,
+            "weft train: stopped all processes of the run; no report was written\n");
     }
-    int result = report(train);
-    return recorded ? result : WEFT_EXIT_FAILED;
+    int result = status == WEFT_OK ? report(train) : WEFT_EXIT_FAILED;
+    bool shown = weft_train_progress_finish(train);
+    return recorded && shown ? result : WEFT_EXIT_FAILED;
 }
 
 /* ---- before the run -------------------------------------------------------------------------- */
@@ -442,10 +447,12 @@ static int prepare_and_run(struct train *train)
     int result = WEFT_EXIT_FAILED;
     const uint32_t processes = train_scheduler_process(train) + train->has_own_scheduler;
     if (weft_supervisor_init(&train->supervisor, &policy, processes, 0) == WEFT_OK) {
+        train->output = &train->supervisor;
         result = run(train);
     } else {
         fprintf(stderr, "weft train: out of memory or descriptors: %s\n", strerror(errno));
     }
+    train->output = NULL;
     weft_supervisor_fini(&train->supervisor);
     weft_results_fini(&train->results);
     return result;
@@ -668,14 +675,11 @@ int weft_cli_train(int argc, char **argv)
     if (status != WEFT_OPTIONS_RUN) {
         return status;
     }
-    train.progress = train.quiet ? fopen("/dev/null", "we") : train.json ? stderr : stdout;
-    if (train.progress == NULL) {
-        return weft_cli_fail("train", "/dev/null: %s", strerror(errno));
+    if (!weft_train_progress_open(&train)) {
+        return weft_cli_fail("train", "cannot show progress: %s", strerror(errno));
     }
     status = prepare_and_run(&train);
-    if (train.quiet) {
-        (void)fclose(train.progress);
-    }
+    (void)fclose(train.progress);
     weft_security_fini(&train.job.security);
     return status;
 }

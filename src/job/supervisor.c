@@ -402,6 +402,12 @@ void weft_supervisor_swap(struct weft_supervisor *supervisor, struct weft_slot *
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
+void weft_supervisor_write(struct weft_supervisor *supervisor, int fd, const char *bytes,
+                           size_t count)
+{
+    weft_output_queue_add(&supervisor->output[fd == STDERR_FILENO], bytes, count, false);
+}
+
 void weft_supervisor_say(struct weft_supervisor *supervisor, const char *format, ...)
 {
     char *text;
@@ -409,7 +415,7 @@ void weft_supervisor_say(struct weft_supervisor *supervisor, const char *format,
     va_start(list, format);
     text = weft_job_need(vasprintf(&text, format, list) < 0 ? NULL : text);
     va_end(list);
-    weft_output_queue_add(&supervisor->output[1], text, strlen(text), false);
+    weft_supervisor_write(supervisor, STDERR_FILENO, text, strlen(text));
     free(text);
 }
 

@@ -183,6 +183,11 @@ uint32_t weft_supervisor_press(struct weft_supervisor *supervisor, const char *r
 [[gnu::format(printf, 2, 3)]] void weft_supervisor_say(struct weft_supervisor *supervisor,
                                                        const char *format, ...);
 
+/* Write the caller's output to STDOUT_FILENO or STDERR_FILENO in the same way. Its loss is not
+ * noted in weft_supervisor_lost. */
+void weft_supervisor_write(struct weft_supervisor *supervisor, int fd, const char *bytes,
+                           size_t count);
+
 /* After the end of all processes: wait until all output is written, for patience_ns at most, or
  * until a stop signal arrives (with takes_signals). Returns the signal, or 0. Output that is not
  * written then is dropped. */

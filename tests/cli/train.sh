@@ -110,6 +110,23 @@ tap_run "the report can be written to standard output" sh -c '"$0" train --worke
 tap_run "its path remains a link" test -L "$tap_tmp/stdout"
 tap_like "standard output has the report" "$(cat "$tap_tmp/stdout.log")" '"test_auc":'
 tap_like "and the progress" "$(cat "$tap_tmp/stdout.log")" '^epoch 1/1 '
+
+# ---- the job does not wait for the reader of its progress ----
+mkfifo "$tap_tmp/unread"
+exec 9<>"$tap_tmp/unread"
+dd if=/dev/zero of="$tap_tmp/unread" bs=4096 count=1024 oflag=nonblock 2>/dev/null
+"$WEFT_BIN" train --workers 1 --servers 1 --epochs 1 --report "$tap_tmp/unread.json" >&9 2>/dev/null 9>&- &
+unread=$!
+tap_run "a job trains although nobody reads its progress" tap_until test -s "$tap_tmp/unread.json"
+cat "$tap_tmp/unread" >"$tap_tmp/unread.log" 9>&- &
+reader=$!
+tap_until test -s "$tap_tmp/unread.log"
+exec 9>&-
+wait $unread
+tap_is "when it is read, the job ends with 0" $? 0
+wait $reader
+tap_is "no line is missing" "$(tr -d '\000' <"$tap_tmp/unread.log" | grep -c '^epoch 1/1 \|^report: ')" 2
+
 for kind in json model db; do
     ln -s "new.$kind" "$tap_tmp/dangling.$kind"
     ln -s "no/such.$kind" "$tap_tmp/nowhere.$kind"
