@@ -8,6 +8,7 @@
 enum { SENDS = 4 };
 
 static const uint64_t reconnect_ns = 100 * WEFT_NS_PER_MS;
+static const uint64_t resend_ns = WEFT_NS_PER_MS;
 
 struct send {
     bool is_busy; /* the endpoint borrows its memory */
@@ -21,6 +22,7 @@ struct weft_sched_link {
     bool is_up;
     bool is_other;       /* the process reached last is not a scheduler */
     uint64_t connect_ns; /* do not connect before this time */
+    uint64_t resend_ns;  /* do not wake up for a report before this time */
     weft_expect_id expects[WEFT_SCHED_LINK_EXPECTS];
     bool is_posted[WEFT_SCHED_LINK_EXPECTS];
     uint8_t plans[WEFT_SCHED_LINK_EXPECTS][WEFT_SCHED_PLAN_BYTES_MAX];
@@ -169,7 +171,8 @@ static struct send *free_send(struct weft_sched_link *link, uint32_t *i_p)
     return NULL;
 }
 
-/* A report that finds no room is polled again later, with newer contents. */
+/* A report that finds no room is polled again later, with newer contents: after the next events,
+ * one of which may have made room, or after resend_ns. */
 void weft_sched_link_progress(struct weft_sched_link *link, uint64_t now_ns)
 {
     uint32_t i;
@@ -189,6 +192,7 @@ void weft_sched_link_progress(struct weft_sched_link *link, uint64_t now_ns)
             .user = i};
         if (link->msgr.ops->send(link->msgr.self, &message, now_ns, &seq) != WEFT_OK) {
             weft_sched_daemon_unsent(link->daemon);
+            link->resend_ns = weft_time_add(now_ns, resend_ns);
             return;
         }
         send->is_busy = true;
@@ -220,5 +224,6 @@ uint64_t weft_sched_link_deadline(const struct weft_sched_link *link)
     if (link->peer == WEFT_PEER_ANY) {
         return weft_min_u64(due_ns, link->connect_ns);
     }
-    return is_full && link->is_up ? weft_sched_daemon_silence(link->daemon) : due_ns;
+    return is_full && link->is_up ? weft_sched_daemon_silence(link->daemon)
+                                  : weft_max_u64(due_ns, link->resend_ns);
 }
