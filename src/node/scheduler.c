@@ -160,11 +160,8 @@ static void handle(void *arg, uint64_t now_ns)
     while (msgr.ops->poll(msgr.self, &event)) {
         take_event(scheduler, msgr, &event, now_ns);
     }
-    const bool is_ready = weft_sched_service_is_ready(scheduler->service);
-    scheduler->has_failed &= is_ready; /* the next job gets a plan */
-    if (is_ready && !scheduler->has_failed &&
+    if (weft_sched_service_is_ready(scheduler->service) &&
         weft_sched_job_new(scheduler->service) != WEFT_OK) {
-        scheduler->has_failed = true;
         weft_node_warn(&scheduler->config.log,
                        "no memory for a plan of so many workers; updates are sent without a grant");
     }

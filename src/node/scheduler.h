@@ -33,7 +33,6 @@ struct weft_scheduler {
     struct weft_scheduler_slot *slots;     /* buffers for reports */
     struct weft_scheduler_answer *answers; /* buffers for plans */
     struct weft_sched_plan plan;           /* as last polled */
-    bool has_failed;                       /* out of memory for the plan was logged */
     pthread_t thread;
     bool is_running;
     atomic_bool stop;

@@ -148,7 +148,8 @@ static bool all_shards(const struct weft_sched_service *service)
 
 bool weft_sched_service_is_ready(const struct weft_sched_service *service)
 {
-    return service->planner == NULL && all_shards(service) && service->has_mode;
+    return service->planner == NULL && all_shards(service) && service->has_mode &&
+           !service->has_failed;
 }
 
 bool service_is_planning(const struct weft_sched_service *service)
@@ -221,11 +222,10 @@ void service_find_aggregators(struct weft_sched_service *service, uint64_t now_n
     service->aggregators_here = all;
 }
 
-weft_status weft_sched_job_new(struct weft_sched_service *service)
+static weft_status make_planner(struct weft_sched_service *service)
 {
     static const uint32_t hosts_max =
         WEFT_SCHED_WORKERS_MAX + 2 * WEFT_SCHED_SHARDS_MAX + WEFT_SCHED_AGGREGATORS_MAX;
-    WEFT_ASSERT(weft_sched_service_is_ready(service));
     struct weft_planner_host *host = calloc(hosts_max, sizeof(*host));
     uint32_t *worker_host = calloc(hosts_max, sizeof(*worker_host));
     if (host == NULL || worker_host == NULL) {
@@ -281,6 +281,14 @@ weft_status weft_sched_job_new(struct weft_sched_service *service)
     weft_status status = weft_planner_new(&config, &service->planner);
     free(host);
     free(worker_host);
+    return status;
+}
+
+weft_status weft_sched_job_new(struct weft_sched_service *service)
+{
+    WEFT_ASSERT(weft_sched_service_is_ready(service));
+    weft_status status = make_planner(service);
+    service->has_failed = status != WEFT_OK;
     if (status == WEFT_OK) {
         service->aggregators_here = UINT32_MAX; /* the state of a new planner */
         service_find_aggregators(service, 0);
@@ -328,6 +336,7 @@ static void gone(struct weft_sched_service *service, enum weft_sched_role role, 
     if (*is_here) {
         *is_here = false;
         service->retry_held |= !is_worker;
+        service->has_failed &= is_worker;
         *(is_worker ? &service->counters.workers_here : &service->counters.shards_here) -= 1;
         service_note(service, what, role, index, WEFT_SCHED_OK);
     }

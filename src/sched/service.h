@@ -75,7 +75,9 @@ weft_status weft_sched_service_new(const struct weft_sched_service_config *confi
                                    struct weft_sched_service **service_p);
 void weft_sched_service_free(struct weft_sched_service *service);
 
-/* True if all shards and a worker have reported, and the planner is not created yet. */
+/* True if all shards and a worker have reported, and the planner is not created yet. After a
+ * failure to create it, false until a shard has left: a job without a planner stays so, and the
+ * next one gets one. */
 bool weft_sched_service_is_ready(const struct weft_sched_service *service);
 
 /* Create the planner of the job. Nothing else allocates later.   Errors:  WEFT_NOMEM. */

@@ -146,6 +146,7 @@ struct weft_sched_service {
     struct weft_planner_counters past; /* of the jobs that have ended */
     struct weft_sched_service_counters counters;
     struct weft_planner *planner;
+    bool has_failed; /* no memory for the planner; until a shard leaves, as at the end of a job */
     struct service_conn *conns;
     struct service_worker *workers; /* (WORKERS_MAX,) */
     struct service_link *up;        /* (WORKERS_MAX,) */

@@ -35,21 +35,29 @@ sched_daemon_of(uint32_t p, uint32_t workers, uint32_t shards, enum weft_sched_m
     return daemon;
 }
 
-/* daemons: (count,), by the number of their connection. */
-static inline void sched_exchange(struct weft_sched_service *service,
-                                  struct weft_sched_daemon *const *daemons, uint32_t count,
-                                  uint64_t now_ns)
+/* All reports that are due. daemons: (count,), by the number of their connection. */
+static inline void sched_report(struct weft_sched_service *service,
+                                struct weft_sched_daemon *const *daemons, uint32_t count,
+                                uint64_t now_ns)
 {
     static struct weft_sched_report report;
     static uint8_t bytes[WEFT_SCHED_REPORT_BYTES_MAX];
-    struct weft_sched_plan plan;
-    uint32_t conn;
     for (uint32_t i = 0; i < count; i++) {
         while (weft_sched_daemon_poll(daemons[i], now_ns, &report)) {
             size_t size = weft_sched_report_pack(&report, bytes);
             assert_true(weft_sched_service_report(service, i, bytes, size, now_ns));
         }
     }
+}
+
+static inline void sched_exchange(struct weft_sched_service *service,
+                                  struct weft_sched_daemon *const *daemons, uint32_t count,
+                                  uint64_t now_ns)
+{
+    static uint8_t bytes[WEFT_SCHED_PLAN_BYTES_MAX];
+    struct weft_sched_plan plan;
+    uint32_t conn;
+    sched_report(service, daemons, count, now_ns);
     if (weft_sched_service_is_ready(service)) {
         assert_int_equal(weft_sched_job_new(service), WEFT_OK);
     }

@@ -13,6 +13,16 @@
 
 #include <cmocka.h>
 
+static bool has_memory = true;
+
+void *__real_calloc(size_t count, size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+
+void *__wrap_calloc(size_t count, size_t bytes)
+{
+    return has_memory ? __real_calloc(count, bytes) : NULL;
+}
+
 enum { WORKERS = 4, BYTES = 4000000 };
 
 #define MBIT UINT64_C(1000000)
@@ -418,19 +428,25 @@ static void a_transfer_without_a_booking_keeps_its_rate(void **state)
     weft_sched_service_free(service);
 }
 
-/* Processes of a job: workers, then one shard. Returns the number of
- * workers that were granted an update. */
-static uint32_t run_job(struct weft_sched_service *service, struct weft_sched_daemon **daemons,
-                        uint32_t workers, enum weft_sched_mode mode, uint64_t *now_ns)
+/* Processes of a job: workers, then one shard. */
+static void connect_job(struct weft_sched_service *service, struct weft_sched_daemon **daemons,
+                        uint32_t workers, enum weft_sched_mode mode, uint64_t now_ns)
 {
-    uint32_t granted = 0;
     for (uint32_t i = 0; i <= workers; i++) {
         daemons[i] = sched_daemon_of(i, workers, 1, mode, WEFT_NEVER, 1000 * MBIT);
         weft_sched_service_connected(service, i,
                                      i < workers ? WEFT_SCHED_WORKER : WEFT_SCHED_SERVER,
-                                     i % workers, *now_ns + 1);
-        weft_sched_daemon_connected(daemons[i], *now_ns);
+                                     i % workers, now_ns + 1);
+        weft_sched_daemon_connected(daemons[i], now_ns);
     }
+}
+
+/* Returns the number of workers that were granted an update. */
+static uint32_t run_job(struct weft_sched_service *service, struct weft_sched_daemon **daemons,
+                        uint32_t workers, enum weft_sched_mode mode, uint64_t *now_ns)
+{
+    uint32_t granted = 0;
+    connect_job(service, daemons, workers, mode, *now_ns);
     sched_exchange(service, daemons, workers + 1, *now_ns);
     for (uint32_t i = 0; i < workers; i++) {
         const struct weft_sched_share share = {.bytes = BYTES};
@@ -542,6 +558,36 @@ static void the_next_job_connects_before_the_last_is_gone(void **state)
     weft_sched_service_free(service);
 }
 
+/* There is no memory for the plan of a job. The next job gets one, also if it connects and reports
+ * before anybody has asked whether the scheduler is ready. */
+static void the_job_after_one_without_memory_is_planned(void **state)
+{
+    enum { PAIR = 2, ALL = 2 * (PAIR + 1) };
+    (void)state;
+    struct weft_sched_service_config config;
+    struct weft_sched_service *service;
+    struct weft_sched_daemon *daemons[PAIR + 1];
+    uint64_t now_ns = 1;
+    weft_sched_service_config_default(&config);
+    config.life = 1;
+    config.conns_max = ALL;
+    assert_int_equal(weft_sched_service_new(&config, &service), WEFT_OK);
+    connect_job(service, daemons, PAIR, WEFT_SCHED_BSP, now_ns);
+    sched_report(service, daemons, PAIR + 1, now_ns);
+    assert_true(weft_sched_service_is_ready(service));
+    has_memory = false;
+    assert_int_equal(weft_sched_job_new(service), WEFT_NOMEM);
+    has_memory = true;
+    assert_false(weft_sched_service_is_ready(service)); /* it is not tried again at every event */
+    for (uint32_t i = 0; i <= PAIR; i++) {
+        weft_sched_daemon_free(daemons[i]);
+    }
+    now_ns += WEFT_NS_PER_S; /* the new processes have other incarnations */
+    assert_int_equal(run_job(service, daemons, PAIR, WEFT_SCHED_ASP, &now_ns), PAIR);
+    leave(service, daemons, 0, PAIR + 1, now_ns);
+    weft_sched_service_free(service);
+}
+
 /* SSP: the worker at the least clock goes first, even if its update is longer, and even if a worker
  * with a lower clock has left while it had no update. */
 static void who_has_left_is_not_the_slowest(void **state)
@@ -587,6 +633,7 @@ int main(void)
         cmocka_unit_test(grants_beyond_a_minute),
         cmocka_unit_test(the_next_job_is_planned),
         cmocka_unit_test(the_next_job_connects_before_the_last_is_gone),
+        cmocka_unit_test(the_job_after_one_without_memory_is_planned),
         cmocka_unit_test(who_has_left_is_not_the_slowest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
