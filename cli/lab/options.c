@@ -136,6 +136,7 @@ static int read_trace(struct weft_lab_options *o, const struct weft_command *com
         }
     }
     snprintf(spec->trace, sizeof(spec->trace), "%s", o->trace_path);
+    spec->trace_hash = weft_lab_rate_trace_hash(&o->trace);
     return WEFT_OPTIONS_RUN;
 }
 

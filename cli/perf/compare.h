@@ -241,7 +241,7 @@ double weft_compare_number(const cJSON *object, const char *path);
 bool weft_compare_is_true(const cJSON *object, const char *key);
 
 /* Whether these facts of a run are those of the lab that it would have now: another lab of the same
- * name may have had another rate. Those of a network made for it are in the network's name. */
+ * name may have had other links. Those of a network made for it are in the network's name. */
 bool weft_compare_is_network(const struct weft_compare *compare, const cJSON *facts);
 
 /* Run this program with these arguments until it ends; a request to stop is passed on to it. Its

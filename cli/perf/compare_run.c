@@ -16,7 +16,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,17 +96,13 @@ bool weft_compare_is_true(const cJSON *object, const char *key)
 bool weft_compare_is_network(const struct weft_compare *compare, const cJSON *facts)
 {
     const struct weft_lab_info *lab = &compare->given;
-    const cJSON *topology = cJSON_GetObjectItemCaseSensitive(facts, "topology");
+    const cJSON *settings = cJSON_GetObjectItemCaseSensitive(facts, "lab_settings");
     if (weft_compare_is_true(facts, "htb_hysteresis") != compare->hysteresis ||
         weft_compare_is_true(facts, "offload") != compare->offload) {
         return false;
     }
     return lab->hosts == 0 ||
-           (weft_compare_number(facts, "rate_bps") == (double)lab->rate_bps &&
-            weft_compare_number(facts, "buffer") == (double)lab->buffer_bytes &&
-            llround(weft_compare_number(facts, "loss") * WEFT_PPM) == lab->loss_ppm &&
-            weft_compare_number(facts, "ecn") == lab->ecn_bytes && cJSON_IsString(topology) &&
-            strcmp(topology->valuestring, lab->topology) == 0);
+           (cJSON_IsString(settings) && strcmp(settings->valuestring, lab->settings) == 0);
 }
 
 cJSON *weft_compare_load(const struct weft_compare *compare, uint32_t network, uint32_t transport,

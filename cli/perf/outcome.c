@@ -218,6 +218,7 @@ static void json_network(cJSON *object, const struct weft_perf_outcome *outcome)
     bool lab = outcome->job->layout->lab != NULL;
     (void)uname(&host);
     weft_json_add_text(object, "lab", outcome->job->layout->lab);
+    weft_json_add_text(object, "lab_settings", lab ? network->settings : NULL);
     cJSON_AddStringToObject(object, "topology", lab ? network->topology : "loopback");
     weft_json_add_known(object, "rate_bps", (double)network->rate_bps, network->rate_bps > 0);
     weft_json_add_known(object, "loss", network->loss_ppm / 1e6, lab);

@@ -46,6 +46,7 @@ cJSON *weft_train_hosts_report(const struct weft_train_hosts *hosts)
     }
     cJSON *lab = cJSON_CreateObject();
     cJSON_AddStringToObject(lab, "name", hosts->lab);
+    cJSON_AddStringToObject(lab, "lab_settings", info->settings);
     cJSON_AddStringToObject(lab, "topology", info->topology);
     cJSON_AddNumberToObject(lab, "hosts", info->hosts);
     cJSON_AddNumberToObject(lab, "rate_bps", (double)info->rate_bps);

@@ -74,6 +74,8 @@ weft_status weft_lab_find(const char *name, struct weft_lab_info *info_p, struct
             cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(facts, "links_that_differ")) > 0 ||
             weft_lab_fact_text(facts, "trace")[0] != '\0';
         snprintf(info_p->name, sizeof(info_p->name), "%s", name);
+        snprintf(info_p->settings, sizeof(info_p->settings), "%s",
+                 weft_lab_fact_text(facts, "settings"));
         snprintf(info_p->topology, sizeof(info_p->topology), "%s",
                  weft_lab_fact_text(facts, "topology"));
     }

@@ -17,7 +17,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum { WEFT_LAB_HOSTS_MAX = 256, WEFT_LAB_NAME_BYTES = 32, WEFT_LAB_ADDRESS_BYTES = 46 };
+enum { WEFT_LAB_HOSTS_MAX = 256, WEFT_LAB_NAME_BYTES = 32, WEFT_LAB_ADDRESS_BYTES = 46,
+       WEFT_LAB_SETTINGS_BYTES = 17 };
 
 struct weft_lab_info {
     char name[WEFT_LAB_NAME_BYTES];
@@ -32,6 +33,7 @@ struct weft_lab_info {
     char topology[16];     /* "star", "spine-leaf" */
     bool hysteresis;       /* one timer per burst instead of per frame (docs/LAB.md) */
     bool offload;          /* cables carry segments of up to 64 KB as one packet */
+    char settings[WEFT_LAB_SETTINGS_BYTES]; /* a hash of them all: labs with equal ones are alike */
     bool uneven;           /* some link has, or will have, another rate than rate_bps */
 };
 

@@ -1,5 +1,6 @@
 #include "lab/rate_trace.h"
 
+#include "base/prng.h"
 #include "base/units.h"
 
 #include <errno.h>
@@ -129,6 +130,19 @@ weft_status weft_lab_rate_trace_read(const char *path, uint32_t hosts,
     }
     *trace_p = trace;
     return WEFT_OK;
+}
+
+uint64_t weft_lab_rate_trace_hash(const struct weft_lab_rate_trace *trace)
+{
+    uint64_t hash = weft_mix64(trace->repeat_ns + 1);
+    for (size_t i = 0; i < trace->count; i++) {
+        const struct weft_lab_step *step = &trace->steps[i];
+        hash = weft_mix64(hash ^ step->at_ns);
+        hash = weft_mix64(hash ^ step->host);
+        hash = weft_mix64(hash ^ step->link.up_bps);
+        hash = weft_mix64(hash ^ step->link.down_bps);
+    }
+    return hash;
 }
 
 void weft_lab_rate_trace_free(struct weft_lab_rate_trace *trace)

@@ -33,6 +33,8 @@ struct weft_lab_rate_trace {
 [[nodiscard]] weft_status weft_lab_rate_trace_read(const char *path, uint32_t hosts,
                                                    struct weft_lab_rate_trace *trace_p,
                                                    struct weft_error *error);
+/* A hash of the steps. */
+uint64_t weft_lab_rate_trace_hash(const struct weft_lab_rate_trace *trace);
 void weft_lab_rate_trace_free(struct weft_lab_rate_trace *trace);
 
 /* The position in a trace that is being played. */

@@ -1,8 +1,10 @@
 #include "lab/spec.h"
 
+#include "base/prng.h"
 #include "base/units.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -128,9 +130,39 @@ static void add_links(cJSON *object, const struct weft_lab_spec *spec)
     }
 }
 
+static uint64_t mix_text(uint64_t hash, const char *text)
+{
+    for (; *text != '\0'; text++) {
+        hash = weft_mix64(hash ^ (uint8_t)*text);
+    }
+    return hash;
+}
+
+void weft_lab_spec_settings(const struct weft_lab_spec *spec, char out[WEFT_LAB_SETTINGS_BYTES])
+{
+    const uint64_t numbers[] = {
+        spec->hosts,       spec->leaves,   spec->spines,
+        spec->rate_bps,    spec->core_bps, spec->buffer_bytes,
+        spec->loss_ppm,    spec->burst_ppm, (uint64_t)llround(spec->burst_packets * 1e6),
+        spec->ecn_bytes,   spec->offload,  spec->has_boxes,
+        spec->trace_hash,
+    };
+    uint64_t hash = mix_text(0, spec->background);
+    for (size_t i = 0; i < WEFT_ARRAY_COUNT(numbers); i++) {
+        hash = weft_mix64(hash ^ weft_mix64(numbers[i] + i));
+    }
+    for (uint32_t h = 0; h < spec->hosts; h++) {
+        hash = weft_mix64(hash ^ weft_mix64(spec->links[h].up_bps));
+        hash = weft_mix64(hash ^ weft_mix64(spec->links[h].down_bps + 1));
+    }
+    snprintf(out, WEFT_LAB_SETTINGS_BYTES, "%016" PRIx64, hash);
+}
+
 cJSON *weft_lab_spec_json(const struct weft_lab_spec *spec)
 {
+    char settings[WEFT_LAB_SETTINGS_BYTES];
     cJSON *object = cJSON_CreateObject();
+    weft_lab_spec_settings(spec, settings);
     cJSON_AddStringToObject(object, "name", spec->name);
     cJSON_AddStringToObject(object, "topology", weft_lab_topology(spec));
     cJSON_AddNumberToObject(object, "hosts", spec->hosts);
@@ -144,6 +176,7 @@ cJSON *weft_lab_spec_json(const struct weft_lab_spec *spec)
     cJSON_AddNumberToObject(object, "loss_ppm", spec->loss_ppm);
     add_links(object, spec);
     cJSON_AddStringToObject(object, "trace", spec->trace);
+    cJSON_AddStringToObject(object, "settings", settings);
     cJSON_AddNumberToObject(object, "burst_ppm", spec->burst_ppm);
     cJSON_AddNumberToObject(object, "burst_packets", spec->burst_packets);
     cJSON_AddNumberToObject(object, "ecn_bytes", spec->ecn_bytes);

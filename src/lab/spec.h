@@ -48,6 +48,7 @@ struct weft_lab_spec {
     bool hysteresis;       /* the machine's HTB has hysteresis: build.h */
     struct weft_lab_link links[WEFT_LAB_HOSTS_MAX];
     char trace[WEFT_LAB_PATH_BYTES];            /* file of rates over time; "" = none */
+    uint64_t trace_hash;                        /* of its contents */
     char background[WEFT_LAB_BACKGROUND_BYTES]; /* "websearch:0.3"; "" = none */
 };
 
@@ -84,6 +85,9 @@ const char *weft_lab_topology(const struct weft_lab_spec *spec);
 void weft_lab_host_name(uint32_t host, char out[WEFT_LAB_NODE_BYTES]);
 void weft_lab_router_name(const struct weft_lab_spec *spec, uint32_t router,
                           char out[WEFT_LAB_NODE_BYTES]);
+
+/* A hash of all parameters except the name, as text: labs whose texts are equal are alike. */
+void weft_lab_spec_settings(const struct weft_lab_spec *spec, char out[WEFT_LAB_SETTINGS_BYTES]);
 
 /* The parameters, with units in their names; NULL = out of memory. Owns: gives. */
 cJSON *weft_lab_spec_json(const struct weft_lab_spec *spec);

@@ -145,10 +145,18 @@ for transport in weft tcp-raw; do
         "$tap_tmp/run.out"
 done
 
+# Results in a lab, under the name of the next one.
 # shellcheck disable=SC2016 # of the shell in the lab
-tap_run "links of two rates: ideal_ms is null" "$WEFT_BIN" lab run --hosts 2 --uplink 1=100mbit -- sh -c \
-    '"$0" perf incast --lab "$WEFT_LAB" --senders 1 --rounds 2 --json | jq -e ".ideal_ms == null"' \
-    "$WEFT_BIN"
+compare_links() {
+    "$WEFT_BIN" lab run --hosts 2 "$@" -- sh -c 'mv "$1"/incast-1x250000-run-* "$1/incast-1x250000-$WEFT_LAB"
+        "$0" perf compare --lab "$WEFT_LAB" --senders 1 --rounds 2 --transports weft:0 --repetitions 1 --out "$1"' \
+        "$WEFT_BIN" "$tap_tmp/links"
+}
+tap_run "compare in a lab with equal links" compare_links
+tap_run "ideal_ms is a number" jq -e '.networks[0].cells[0].runs[0].ideal_ms > 0' "$tap_tmp/links/compare.json"
+tap_run "compare in a lab of the same name with links of two rates" compare_links --uplink 1=100mbit
+tap_run "it measures again, and ideal_ms is null" jq -e '.networks[0].cells[0].runs[0].ideal_ms == null' \
+    "$tap_tmp/links/compare.json"
 
 # shellcheck disable=SC2016
 tap_run "a lab with segmentation offload" "$WEFT_BIN" lab run --hosts 2 --offload -- sh -c \
