@@ -676,11 +676,6 @@ uint32_t weft_coll_open_ops(const struct weft_coll *c)
     return c->ops_used;
 }
 
-bool weft_coll_rank_is_up(const struct weft_coll *c, uint32_t rank)
-{
-    return rank == c->config.rank || c->rank[rank].state == RANK_UP;
-}
-
 uint32_t weft_coll_ranks_up(const struct weft_coll *c)
 {
     uint32_t up = 1;

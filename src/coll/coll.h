@@ -331,9 +331,12 @@ void weft_coll_descriptor_text(const struct weft_coll_descriptor *d, char *text,
 /* Number of operations begun and not polled. */
 uint32_t weft_coll_open_ops(const struct weft_coll *coll);
 
-/* Number of connected ranks, including this one; and whether a given rank is connected. */
+/* Number of connected ranks, including this one. */
 uint32_t weft_coll_ranks_up(const struct weft_coll *coll);
-bool weft_coll_rank_is_up(const struct weft_coll *coll, uint32_t rank);
+
+/* Whether a rank is, or was, connected; and the number of such ranks. */
+bool weft_coll_rank_met(const struct weft_coll *coll, uint32_t rank);
+uint32_t weft_coll_ranks_met(const struct weft_coll *coll);
 
 /* Whether the group's oldest open operation waits for a message of a rank, by its index. */
 bool weft_coll_waits_for(const struct weft_coll *coll, uint32_t group, uint32_t index);

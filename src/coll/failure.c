@@ -63,6 +63,20 @@ void weft_coll_abort(struct weft_coll *c, const char *text, uint64_t now_ns)
     weft_coll_progress(c, now_ns);
 }
 
+bool weft_coll_rank_met(const struct weft_coll *c, uint32_t rank)
+{
+    return rank == c->config.rank || c->rank[rank].state != RANK_AWAY;
+}
+
+uint32_t weft_coll_ranks_met(const struct weft_coll *c)
+{
+    uint32_t met = 0;
+    for (uint32_t i = 0; i < c->config.ranks; i++) {
+        met += weft_coll_rank_met(c, i);
+    }
+    return met;
+}
+
 bool weft_coll_has_left(const struct weft_coll *c)
 {
     bool left = false;

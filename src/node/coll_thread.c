@@ -132,7 +132,7 @@ static weft_status open_all(struct weft_coll_thread *t, struct weft_error *error
         return weft_fail(error, status, "cannot make the collectives of rank %u of %u: %s",
                          t->config.coll.rank, t->config.coll.ranks, weft_status_text(status));
     }
-    t->ranks_up = weft_coll_ranks_up(t->coll);
+    t->ranks_met = weft_coll_ranks_met(t->coll);
     return t->config.box.host == NULL ? WEFT_OK : weft_coll_thread_box_open(t, &coll, error);
 }
 

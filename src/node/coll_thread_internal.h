@@ -118,7 +118,7 @@ struct weft_coll_thread {
     int fd; /* eventfd; -1 = not requested */
     bool is_joining;
     uint64_t join_end_ns; /* failed connections are retried until then */
-    uint32_t ranks_up;
+    uint32_t ranks_met;
     bool failed; /* the reason is in failure */
     char failure[COLL_FAILURE_BYTES];
 };

@@ -98,7 +98,10 @@ void weft_coll_thread_on_event(struct weft_coll_thread *t, const struct weft_msg
     }
 }
 
-/* ---- joining --------------------------------------------------------------------------------- */
+/* ---- joining ---------------------------------------------------------------------------------
+ *
+ * A rank that has joined may have ended its operations, and closed, before another one has joined:
+ * that one does not wait for it again. */
 
 struct join_request {
     const struct weft_launch_address *addresses;
@@ -112,7 +115,7 @@ static void connect_all(struct weft_coll_thread *t, void *arg)
     r->status = WEFT_OK;
     for (uint32_t i = 0; i < t->config.coll.rank && r->status == WEFT_OK; i++) {
         struct coll_dial *d = &t->dial[i];
-        if (d->peer != COLL_NONE || weft_coll_rank_is_up(t->coll, i)) {
+        if (d->peer != COLL_NONE || weft_coll_rank_met(t->coll, i)) {
             continue;
         }
         d->address = r->addresses[i];
@@ -149,7 +152,7 @@ static void find_missing(struct weft_coll_thread *t, void *arg)
 {
     struct missing_request *m = arg;
     for (uint32_t i = 0; i < t->config.coll.ranks; i++) {
-        if (i != t->config.coll.rank && !weft_coll_rank_is_up(t->coll, i)) {
+        if (!weft_coll_rank_met(t->coll, i)) {
             weft_coll_rank_list_add(&m->ranks, i);
         }
     }
@@ -199,12 +202,12 @@ weft_status weft_coll_thread_join(struct weft_coll_thread *t,
     weft_coll_thread_request(t, connect_all, &r);
     pthread_mutex_lock(&t->lock);
     bool in_time = true;
-    while (r.status == WEFT_OK && t->ranks_up < t->config.coll.ranks && !t->failed && in_time) {
+    while (r.status == WEFT_OK && t->ranks_met < t->config.coll.ranks && !t->failed && in_time) {
         in_time = weft_coll_thread_wait_changed(t, end_ns);
     }
     t->is_joining = false;
     t->join_end_ns = 0;
-    bool all = t->ranks_up == t->config.coll.ranks, failed = t->failed;
+    bool all = t->ranks_met == t->config.coll.ranks, failed = t->failed;
     pthread_mutex_unlock(&t->lock);
     if (r.status != WEFT_OK) {
         return r.status;

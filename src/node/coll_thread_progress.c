@@ -96,7 +96,7 @@ static void publish(struct weft_coll_thread *t)
         block_give(t, t->slot[i].block);
         set_done(t, i, &done);
     }
-    t->ranks_up = weft_coll_ranks_up(t->coll);
+    t->ranks_met = weft_coll_ranks_met(t->coll);
     note_failure(t);
     if (t->waiters > 0) {
         pthread_cond_broadcast(&t->changed);

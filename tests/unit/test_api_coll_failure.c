@@ -136,6 +136,29 @@ static void a_wait_can_time_out_and_go_on(void **state)
     job_close(&job);
 }
 
+/* A rank that has joined may have left before another one's join sees all connections. */
+static void who_has_left_is_not_waited_for(void **state)
+{
+    (void)state;
+    struct weft_comm_config config = job_config(2);
+    struct weft_comm *comm[2];
+    const char *addresses[2];
+    for (uint32_t r = 0; r < 2; r++) {
+        config.rank = r;
+        assert_int_equal(weft_comm_open(&config, &comm[r]), WEFT_OK);
+        addresses[r] = weft_comm_address(comm[r]);
+    }
+    weft_status first = weft_comm_join(comm[1], addresses, 1);
+    assert_true(first == WEFT_TIMEOUT || first == WEFT_OK);
+    assert_int_equal(weft_comm_join(comm[0], addresses, JOB_TIMEOUT_NS), WEFT_OK);
+    weft_comm_close(comm[0]);
+    assert_int_equal(weft_comm_join(comm[1], addresses, JOB_TIMEOUT_NS), WEFT_OK);
+    struct weft_comm_op op = job_op(WEFT_COMM_BARRIER, NULL, NULL, 0);
+    assert_int_equal(weft_comm_run(comm[1], &op, NULL), WEFT_PEER);
+    assert_non_null(strstr(weft_comm_error(comm[1]), "rank 0 left"));
+    weft_comm_close(comm[1]);
+}
+
 static void what_is_under_way_may_be_closed(void **state)
 {
     (void)state;
@@ -361,6 +384,7 @@ int main(void)
         cmocka_unit_test(calls_that_differ_are_both_in_the_words),
         cmocka_unit_test(who_does_not_call_in_time_is_named),
         cmocka_unit_test(a_wait_can_time_out_and_go_on),
+        cmocka_unit_test(who_has_left_is_not_waited_for),
         cmocka_unit_test(what_is_under_way_may_be_closed),
         cmocka_unit_test(who_does_not_come_is_named),
         cmocka_unit_test(addresses_that_are_none_are_refused),
