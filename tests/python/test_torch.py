@@ -1237,6 +1237,14 @@ class Failures(unittest.TestCase):
         self.assertIn("rank 1 gave up", got[0][0])
         self.assertIn("/none.key", got[0][0])
         self.assertLess(max(seconds for _, seconds in got), 10)
+    def test_a_key_that_not_all_ranks_have_is_said(self):
+        def some_have(rank, store):
+            if rank == which:
+                os.environ["WEFT_JOB_KEY"] = "1" * 64
+
+        for which, words in ((0, "rank 0 has a job key, and rank 1 has none"), (1, "rank 1 has a job key, and rank 0 has none")):
+            for said, _ in self._meets(some_have, seconds=60):
+                self.assertIn(words, said)
 
     def test_another_world_size_is_said(self):
         def sizes(rank, ranks):

@@ -78,11 +78,15 @@ class _Meeting:
         self._store.set(self._key(f"{what}/{self._rank}"), value)
         return [self._get(f"{what}/{i}", f"rank {i}") for i in range(self._size)]
 
-    def from_first(self, what, make):
-        """A value created by rank 0, at all ranks."""
+    def from_first(self, what, make, instead=None):
+        """A value created by rank 0, at all ranks; None if rank 0 has exchanged `instead` without creating it."""
         if self._rank == 0:
             self._store.set(self._key(what), make())
-        return self._get(what, "rank 0")
+        return self._get(what, "rank 0", None if instead is None else f"{instead}/0")
+
+    def is_from_first(self, what):
+        """Whether rank 0 has created the value; after an exchange that follows it."""
+        return self._is_there(self._key(what), 0.001)
 
     def give_up(self, why):
         """Report a failure, so that other ranks need not wait for their timeout. The first reason is kept."""
@@ -103,8 +107,12 @@ class _Meeting:
     def _key(self, what):
         return f"weft/{self._round}/{self._start}/{what}"
 
-    def _get(self, what, who):
+    def _get(self, what, who, instead=None):
         while not self._is_there(self._key(what), min(PART_S, self.left())):
+            if instead is not None and self._is_there(self._key(instead), 0.001):
+                if self._is_there(self._key(what), 0.001):  # it came before `instead`
+                    break
+                return None
             if self.is_over():
                 raise WaitTimeoutError(
                     f"{who} has not entered the rendezvous within {self.timeout:g} s, or it ended "
@@ -180,18 +188,21 @@ def _plan():
 
 
 def _open(meeting, rank, size, all_here, options):
-    """The job key if there is one; a new one if all ranks are on this host."""
+    """With the job key if there is one; a new one if all ranks are on this host. -> Communicator, whether it is new"""
     epoch = int(meeting.from_first("epoch", lambda: str(secrets.randbits(40))))
     options = {"host": _host(all_here), "epoch": epoch, **_plan(), **options}
     if os.environ.get("WEFT_KEY_FILE"):
         options.setdefault("key_file", os.environ["WEFT_KEY_FILE"])
     try:
-        return Communicator(rank, size, **options)
-    except NotFoundError:
+        return Communicator(rank, size, **options), False
+    except NotFoundError as error:
         if not all_here or os.environ.get("WEFT_KEY_FILE") or os.environ.get("WEFT_JOB_KEY"):
             raise
-    key = meeting.from_first("key", lambda: secrets.token_bytes(32).hex())
-    return Communicator(rank, size, key=bytes.fromhex(key), **options)
+        none = error
+    key = meeting.from_first("key", lambda: secrets.token_bytes(32).hex(), "address")
+    if key is None:
+        raise Error(f"rank 0 has a job key, and rank {rank} has none; give it to all ranks, or to none: {none}")
+    return Communicator(rank, size, key=bytes.fromhex(key), **options), True
 
 
 def _join(comm, meeting, addresses):
@@ -219,8 +230,12 @@ def meet(store, rank, size, timeout, *, world=False, **options):
     try:
         meeting.enter()
         places = meeting.exchange("place", _place())
-        comm = _open(meeting, rank, size, len(set(places)) == 1, options)
-        _join(comm, meeting, meeting.exchange("address", comm.address))
+        all_here = len(set(places)) == 1
+        comm, new_key = _open(meeting, rank, size, all_here, options)
+        addresses = meeting.exchange("address", comm.address)
+        if all_here and not new_key and meeting.is_from_first("key"):
+            raise Error(f"rank {rank} has a job key, and rank 0 has none; give it to all ranks, or to none")
+        _join(comm, meeting, addresses)
         if box:
             _boxed = comm
     except BaseException as error:
