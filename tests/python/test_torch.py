@@ -1084,6 +1084,21 @@ class Failures(unittest.TestCase):
                 self.assertIn("rank 1", said)
                 self.assertLess(seconds, 6)
 
+    def test_ranks_of_a_group_are_those_of_the_job_too(self):
+        def differ(rank, ranks):
+            pair = dist.new_group([0, 2])
+            if rank == 1:
+                return None
+            try:
+                dist.all_reduce(torch.ones(2 + rank), group=pair)
+            except Exception as error:
+                return str(error)
+            return "nothing"
+
+        said = job(differ, goodbye=False)
+        for one in (said[0], said[2]):
+            self.assertRegex(one, "rank 1 .*[(]rank 1 of this group is rank 2 of the job[)]$")
+
     def test_a_data_loader_forks(self):
         def loads(rank, ranks):
             total = torch.zeros(1)

@@ -65,16 +65,33 @@ def register():
     weft_torch_backend.register()
 
 
+def ranks_of_job(group):
+    """-> dict: rank in the group: rank in the job"""
+    c10d = dist.distributed_c10d
+    of_group = c10d._world.pg_group_ranks if hasattr(c10d, "_world") else c10d._pg_group_ranks
+    return {mine: theirs for theirs, mine in of_group.get(group, {}).items()}
+
+
+def _named(failure, group):
+    """A group numbers its ranks from 0: add the numbers that ranks in the text have in the job, if they differ."""
+    ranks, others = ranks_of_job(group), []
+    for number in sorted({int(one or other) for one, other in re.findall(r"\branks? (\d+)|\band (\d+) made", failure)}):
+        if ranks.get(number, number) != number:
+            others.append(f"rank {number} of this group is rank {ranks[number]} of the job")
+    return f"{failure} ({', '.join(others)})" if others else failure
+
+
 class WeftWork(Work):
     """An operation in progress, for PyTorch. Its future fails with the text of the reason.
 
     begun(engine, number) is called before any other code has this object.
     """
 
-    def __init__(self, kind, result, finish=None, seconds=300.0):
+    def __init__(self, kind, result, finish=None, timeout_ns=300_000_000_000, group=None):
         super().__init__()
         self._kind = kind
-        self._seconds = seconds  # the operation's timeout
+        self._seconds = timeout_ns / 1e9
+        self._group = group
         self._result = result
         self._finish = finish  # after success, in the communicator's or the waiting thread
         self._lock = threading.Lock()
@@ -95,7 +112,7 @@ class WeftWork(Work):
                 failure = f"after the operation: {error}"
         if failure is not None:
             late = f"timeout of {self._seconds:g} s: " if " has not " in failure else ""
-            self._failure = f"{self._kind}: {late}{failure}"
+            self._failure = f"{self._kind}: {late}{_named(failure, self._group)}"
         with self._lock:
             self._has_ended = True
             base = self._base
@@ -232,7 +249,8 @@ class ProcessGroupWeft(ProcessGroup):
                 ops_max=256,
             )
         except Error as error:
-            raise _error(f"weft: {error}") from None
+            of_what = "; ranks are those in the new group" if dist.is_initialized() else ""
+            raise _error(f"weft: {error}{of_what}") from None
         return cls(Engine(comm), rank, size, timeout)
 
     # ---- interface of PyTorch ----
@@ -285,7 +303,7 @@ class ProcessGroupWeft(ProcessGroup):
     def _begin(self, kind, type_, from_, to, count, result, finish=None, **fields):
         """from_, to: tensors, or None."""
         fields.setdefault("timeout_ns", self._timeout_ns)
-        work = WeftWork(kind, result, finish, fields["timeout_ns"] / 1e9)
+        work = WeftWork(kind, result, finish, fields["timeout_ns"], self)
         try:
             number = self._engine.begin(
                 work.ended,
@@ -299,7 +317,7 @@ class ProcessGroupWeft(ProcessGroup):
                 **fields,
             )
         except Error as error:
-            raise _error(f"weft: {kind}: {error}") from None
+            raise _error(f"weft: {kind}: {_named(str(error), self)}") from None
         work.begun(self._engine, number)
         return self.keep(work)
 
