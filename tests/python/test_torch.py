@@ -316,6 +316,19 @@ class Backend(unittest.TestCase):
         self.assertEqual(seen, [True, True])
         self.assertTrue(work.wait())
 
+    def test_a_hook_has_the_timeout_of_its_group(self):
+        def times(rank, ranks):
+            engine, seen = dist.distributed_c10d._get_default_group()._engine, []
+            begin = engine.begin
+            engine.begin = lambda *what, **fields: seen.append(fields["timeout_ns"]) or begin(*what, **fields)
+            model = DistributedDataParallel(nn.Linear(2, 2))
+            model.register_comm_hook(weft.torch.HookState(), weft.torch.allreduce_hook)
+            seen.clear()
+            model(torch.ones(1, 2)).sum().backward()
+            return seen
+
+        self.assertEqual(job(times, ranks=1), [[60_000_000_000]])
+
     def test_groups(self):
         def grouped(rank, ranks):
             pair = dist.new_group([0, 2])

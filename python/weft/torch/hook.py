@@ -38,17 +38,24 @@ class HookState:
         self.elements_missing = 0  # of this rank's contributions
         self.elements_sent = 0
         self._engine = None
+        self._timeout_ns = int(options.get("op_timeout_ns", 300_000_000_000))
         self._kept = {}  # by bucket: (its parameters, Feedback)
         self._scale = None
 
     def engine(self):
         if self._engine is None:
             own = of(self.process_group)
-            self._engine = own._engine if own is not None else self._meet()
+            if own is None:
+                self._engine = self._meet()
+            else:
+                self._engine, self._timeout_ns = own._engine, own._timeout_ns
         return self._engine
 
+    def group(self):
+        return self.process_group or dist.distributed_c10d._get_default_group()
+
     def _meet(self):
-        group = self.process_group or dist.distributed_c10d._get_default_group()
+        group = self.group()
         store = dist.distributed_c10d._world.pg_map[group][1] if hasattr(
             dist.distributed_c10d, "_world"
         ) else dist.distributed_c10d._pg_map[group][1]
@@ -89,7 +96,7 @@ def _first(value):
 def allreduce_hook(state, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     tensor = bucket.buffer()
     if tensor.is_sparse:  # gradients of an Embedding with sparse=True; exact, by the group's own operation
-        group = state.process_group or dist.distributed_c10d._get_default_group()
+        group = state.group()
         future = dist.all_reduce(tensor, group=group, async_op=True).get_future()
         return future.then(lambda done: _first(done.value()) / group.size())
     device = staging.of([tensor])
@@ -114,7 +121,8 @@ def allreduce_hook(state, bucket: dist.GradBucket) -> torch.futures.Future[torch
 
 
 def _begin(state, tensor, feedback, fields):
-    work = WeftWork("all_reduce", tensor)
+    engine = state.engine()
+    work = WeftWork("all_reduce", tensor, None, state._timeout_ns, state.group())
 
     def ended(failure, done):
         if done is not None:
@@ -123,7 +131,7 @@ def _begin(state, tensor, feedback, fields):
         work.ended(failure, done)
 
     address = tensor.data_ptr()
-    number = state.engine().begin(
+    number = engine.begin(
         ended,
         "all_reduce",
         TYPES[tensor.dtype],
@@ -132,7 +140,8 @@ def _begin(state, tensor, feedback, fields):
         tensor.numel(),
         None,
         (tensor, feedback),
+        timeout_ns=state._timeout_ns,
         **fields,
     )
-    work.begun(state.engine(), number)
+    work.begun(engine, number)
     return work
