@@ -216,6 +216,13 @@ def _tag(tag):
     return tag
 
 
+def _same_type(output, *inputs):
+    """Not all releases of PyTorch check it, and the library would write beyond a shorter output."""
+    for one in inputs:
+        if one.dtype != output.dtype:
+            raise _error(f"the input is {one.dtype}, and the output {output.dtype}; they must be of one type")
+
+
 def _one(tensors, what):
     if len(tensors) != 1:
         raise _error(f"{len(tensors)} {what}; weft requires one per rank")
@@ -489,6 +496,7 @@ class ProcessGroupWeft(ProcessGroup):
         if opts.rootRank == self._rank_weft:
             if len(inputs) != 1 or len(inputs[0]) != self._size_weft:
                 raise _error(f"scatter of {self._size_weft} ranks takes a list of as many inputs")
+            _same_type(output, *inputs[0])
             flat = torch.stack([_check(one, "an input").reshape(output.shape) for one in inputs[0]])
         part = output if output.is_contiguous() else output.contiguous()
         back = None if part is output else lambda: put(output, part)
@@ -502,6 +510,7 @@ class ProcessGroupWeft(ProcessGroup):
         output = _one(outputs, "tensors to reduce into")
         if len(inputs) != 1 or len(inputs[0]) != self._size_weft:
             raise _error(f"reduce_scatter of {self._size_weft} ranks takes a list of as many inputs")
+        _same_type(output, *inputs[0])
         flat = torch.stack([_check(one, "an input").reshape(output.shape) for one in inputs[0]])
         return self._reduce_scatter(output, flat, opts)
 
@@ -542,6 +551,7 @@ class ProcessGroupWeft(ProcessGroup):
     def alltoall_base(self, output, source, output_splits, input_splits, opts=None):
         _check(output, "the output")
         source = _check(source, "the input").contiguous()
+        _same_type(output, source)
         flat = output if output.is_contiguous() else output.contiguous()
         back = None if flat is output else lambda: put(output, flat)
         if not output_splits and not input_splits:
@@ -567,6 +577,8 @@ class ProcessGroupWeft(ProcessGroup):
     @staged([0], [1])
     def alltoall(self, outputs, inputs, opts=None):
         sources = [_check(one, "an input").contiguous() for one in inputs]
+        for output, source in zip(outputs, sources):
+            _same_type(output, source)
         flat = [one if one.is_contiguous() else one.contiguous() for one in outputs]
 
         def back():
