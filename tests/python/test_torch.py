@@ -1100,6 +1100,18 @@ class Failures(unittest.TestCase):
                 self.assertIn("rank 1", said)
                 self.assertLess(seconds, 6)
 
+    def test_blocks_that_one_side_expects_empty_are_said(self):
+        def differ(rank, ranks):
+            try:
+                dist.all_to_all_single(torch.zeros(0), torch.zeros(2 - 2 * rank), [0, 0], [0, 2 - 2 * rank])
+                dist.barrier()
+            except Exception as error:
+                return str(error)
+            return "nothing"
+
+        for said in job(differ, ranks=2, goodbye=False):
+            self.assertRegex(said, "rank 1 called recv.float32 x 0.*rank 0 send.float32 x 2")
+
     def test_ranks_of_a_group_are_those_of_the_job_too(self):
         def differ(rank, ranks):
             pair = dist.new_group([0, 2])

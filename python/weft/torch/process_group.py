@@ -589,7 +589,8 @@ class ProcessGroupWeft(ProcessGroup):
         return self._exchange(sources, flat, outputs, back)
 
     def _exchange(self, sources, outputs, result, back):
-        """Send a block to each rank and receive one from each, of any sizes."""
+        """Send a block to each rank and receive one from each, of any sizes. Empty ones are sent, too: a rank that
+        expects another size is told so."""
         if len(sources) != self._size_weft or len(outputs) != self._size_weft:
             raise _error(f"all_to_all of {self._size_weft} ranks takes as many inputs and outputs")
         me, works = self._rank_weft, []
@@ -598,10 +599,8 @@ class ProcessGroupWeft(ProcessGroup):
         put(outputs[me], sources[me].view_as(outputs[me]))
         for i in range(1, self._size_weft):
             to, from_ = (me + i) % self._size_weft, (me - i) % self._size_weft
-            if outputs[from_].numel():
-                works.append(self._pair("recv", outputs[from_], from_, EXCHANGE_TAG))
-            if sources[to].numel():
-                works.append(self._pair("send", sources[to], to, EXCHANGE_TAG))
+            works.append(self._pair("recv", outputs[from_], from_, EXCHANGE_TAG))
+            works.append(self._pair("send", sources[to], to, EXCHANGE_TAG))
         return self._several(works, result, back)
 
     def _pair(self, kind, tensor, peer, tag, finish=None):
