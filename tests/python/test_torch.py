@@ -315,6 +315,22 @@ class Backend(unittest.TestCase):
         work.ended(None, None)
         self.assertEqual(seen, [True, True])
         self.assertTrue(work.wait())
+    def test_several_operations_have_ended_after_their_results(self):
+        group = weft.torch.process_group
+        for fails in (False, True):
+            inner, seen = group.WeftWork("recv", []), []
+
+            def finish():
+                seen.append((several.is_completed(), several.is_success()))
+                if fails:
+                    raise ValueError("no room")
+
+            several = group._Several([inner], [], finish)
+            inner.ended(None, None)
+            self.assertEqual(seen, [(False, False)])
+            self.assertEqual((several.is_completed(), several.is_success()), (True, not fails))
+            self.assertEqual("no room" in (several.failure() or ""), fails)
+
 
     def test_a_hook_has_the_timeout_of_its_group(self):
         def times(rank, ranks):

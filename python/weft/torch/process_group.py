@@ -657,20 +657,21 @@ class _Several(Work):
         return self._result
 
     def is_completed(self):
-        return all(work.is_completed() for work in self._works)
+        return self._future.done()  # after `finish`, which writes the results
 
     def is_success(self):
-        return all(work.is_success() for work in self._works)
+        return self.is_completed() and self.exception() is None
 
     def failure(self):
+        error = self.exception()
+        return None if error is None else str(error)
+
+    def exception(self):
         try:
             self._future.value() if self._future.done() else None
         except Exception as error:
-            return str(error)
+            return error
         return None
-
-    def exception(self):
-        return next((work.exception() for work in self._works if work.exception()), None)
 
     def wait(self, timeout=datetime.timedelta(0)):
         for work in self._works:
