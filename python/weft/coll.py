@@ -12,7 +12,9 @@ docs/COLLECTIVES.md is the manual.
 """
 
 import contextlib
+import os
 import threading
+import time
 import warnings
 
 import numpy as np
@@ -210,7 +212,9 @@ class Communicator:
 
     def __init__(self, rank, ranks, *, security="auth", key=None, plan="none", **config):
         self._comm = None
-        self._lock = threading.Lock()  # protects _lent
+        self._pid = os.getpid()
+        self._lock = threading.Lock()  # protects _calls
+        self._calls = {}  # thread: its calls into the library
         self._lent = {}  # arrays of operations in progress
         self._dropped = DroppedOperations()
         self._box_warned = False
@@ -372,35 +376,44 @@ class Communicator:
 
         words: the reason; its first 39 bytes are sent to them.
         """
-        lib.weft_comm_abort(self._pointer(), c_text(words.encode()))
+        self._called(lib.weft_comm_abort, c_text(words.encode()))
 
     @property
     def failure(self):
         """Why it has failed, in a sentence; None as long as it has not."""
-        why = lib.weft_comm_failure(self._pointer())
+        why = self._called(lib.weft_comm_failure)
         return None if why == ffi.NULL else text(why)
 
     @property
     def box_failure(self):
         """Why the aggregation box has failed and is not used, in a sentence; None if it is, or if there is none."""
-        why = lib.weft_comm_box_failure(self._pointer())
+        why = self._called(lib.weft_comm_box_failure)
         return None if why == ffi.NULL else text(why)
 
     def counters(self):
         """What was done and sent since it was opened, as a dict. See struct weft_comm_counters."""
         struct = ffi.new("struct weft_comm_counters *")
         struct.size = ffi.sizeof("struct weft_comm_counters")
-        lib.weft_comm_counters_get(self._pointer(), struct)
+        self._called(lib.weft_comm_counters_get, struct)
         names = [name for name, _ in ffi.typeof("struct weft_comm_counters").fields]
         return {name: getattr(struct, name) for name in names if name != "size"}
 
     def close(self):
-        """Leave. Operations in progress are ended. May be called again."""
-        comm, self._comm = self._comm, None
+        """Leave. Operations in progress are ended, and waits of other threads with them. May be called again."""
+        if os.getpid() != self._pid:  # it belongs to the parent
+            self._comm = None
+            return
+        with self._lock:
+            comm, self._comm = self._comm, None
         if comm is not None:
+            try:
+                while set(self._calls) - {threading.get_ident()}:  # waits are in parts of 0.1 s
+                    time.sleep(0.001)
+            except BaseException:  # Ctrl-C
+                self._comm = comm
+                raise
             lib.weft_comm_close(comm)
-            with self._lock:
-                self._lent.clear()
+            self._lent.clear()
 
     def __enter__(self):
         return self
@@ -518,8 +531,24 @@ class Communicator:
             raise Error("this communicator is closed")
         return self._comm
 
+    def _called(self, function, *arguments):
+        """Call the library with the communicator; close() waits for the end of it. -> what it returns"""
+        if os.getpid() != self._pid:  # the library refuses it; a thread of the parent may have the lock
+            return function(self._pointer(), *arguments)
+        me = threading.get_ident()
+        with self._lock:
+            comm = self._pointer()
+            self._calls[me] = self._calls.get(me, 0) + 1
+        try:
+            return function(comm, *arguments)
+        finally:
+            with self._lock:
+                self._calls[me] -= 1
+                if self._calls[me] == 0:
+                    del self._calls[me]
+
     def _call(self, function, *arguments):
-        status = function(self._pointer(), *arguments)
+        status = self._called(function, *arguments)
         if status != lib.WEFT_OK:
             raise error_of(status, text(lib.weft_comm_error(ffi.NULL)))
 
@@ -546,8 +575,7 @@ class Communicator:
     def _ended(self, number, work):
         if work is not None:
             work._number = None
-        with self._lock:
-            self._lent.pop(number, None)
+        self._lent.pop(number, None)
 
     def _reap(self):
         """Collect complete operations whose Work was dropped."""

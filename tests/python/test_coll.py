@@ -1,5 +1,6 @@
 """weft.coll: ranks in threads of one process, over loopback. Prints TAP; run by tests/cli/python.sh."""
 
+import contextlib
 import gc
 import os
 import re
@@ -7,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import types
 import unittest
 import warnings
@@ -388,6 +390,14 @@ class Box(unittest.TestCase):
         self.assertIn("not authenticated", str(caught.exception))
 
 
+class Replaced:
+    def __init__(self, functions):
+        self.__dict__.update(functions)
+
+    def __getattr__(self, name):
+        return getattr(Mistakes.library, name)
+
+
 class Mistakes(unittest.TestCase):
     def test_arguments_that_make_no_sense(self):
         def work(comm):
@@ -485,6 +495,57 @@ class Mistakes(unittest.TestCase):
             comms[0].barrier()
         comms[0].close()
 
+
+    def test_close_waits_for_calls_of_other_threads(self):
+        comms = [coll.Communicator(rank, 2, key=KEY) for rank in range(2)]
+        addresses = [comm.address for comm in comms]
+        thread = threading.Thread(target=comms[1].join, args=(addresses,))
+        thread.start()
+        comms[0].join(addresses)
+        thread.join()
+        inside, waits, said, lock = [], threading.Event(), [], threading.Lock()
+
+        def wait(*arguments):
+            with lock:
+                inside.append(1)
+            waits.set()
+            try:
+                return self.library.weft_comm_wait(*arguments)
+            finally:
+                with lock:
+                    inside.pop()
+
+        def close(comm):
+            said.append(len(inside))
+            while inside:
+                time.sleep(0.001)
+            self.library.weft_comm_close(comm)
+
+        def barrier():
+            try:
+                comms[0].barrier()
+            except weft.Error as error:
+                said.append(str(error))
+
+        with self.replaced(weft_comm_wait=wait, weft_comm_close=close):
+            thread = threading.Thread(target=barrier)
+            thread.start()
+            waits.wait(60)
+            comms[0].close()
+            thread.join()
+        comms[1].close()
+        self.assertEqual(sorted(map(str, said)), ["0", "this communicator is closed"])
+
+    library = coll.lib
+
+    @contextlib.contextmanager
+    def replaced(self, **functions):
+        """Functions of the library, as weft.coll sees them"""
+        coll.lib = Replaced(functions)
+        try:
+            yield
+        finally:
+            coll.lib = self.library
 
     def test_ctrl_c_ends_a_wait_for_what_was_dropped(self):
         comms = [coll.Communicator(rank, 2, key=KEY, ops_max=2) for rank in range(2)]
