@@ -510,7 +510,7 @@ class Communicator:
         op.out = ffi.cast("void *", to)
         for name, field in fields.items():
             setattr(op, name, field)
-        number = ffi.new("uint64_t *")
+        number = ffi.new("uint64_t *")  # of the operation; 0 until it has begun
         self._reap()
         while True:
             before = self._dropped.ended
@@ -520,8 +520,12 @@ class Communicator:
             except AgainError:
                 if not self._reap_one(before):
                     raise
-        with self._lock:
-            self._lent[number[0]] = lent
+            except BaseException:  # of a signal, when it had begun
+                if number[0] != 0:
+                    self._lent[number[0]] = lent
+                    self._dropped.add(number[0])
+                raise
+        self._lent[number[0]] = lent
         return Work(self, number[0], value)
 
     # ---- the library ----

@@ -542,6 +542,11 @@ class PS:
             except AgainError:
                 if not self._reap_one(before):
                     raise
+            except BaseException:  # of a signal, when it had begun
+                if handle[0] != 0:
+                    self._lent[handle[0]] = pieces
+                    self._dropped.add(handle[0])
+                raise
         self._lent[handle[0]] = pieces
         return Op(self, handle[0], value)
 

@@ -496,6 +496,21 @@ class Mistakes(unittest.TestCase):
         comms[0].close()
 
 
+    def test_ctrl_c_when_an_operation_has_begun_loses_nothing(self):
+        array = np.ones(4, dtype=np.float32)
+        with coll.Communicator(0, 1, key=KEY, ops_max=1) as comm:
+            comm.join([comm.address])
+
+            def begin(*arguments):
+                self.library.weft_comm_begin(*arguments)
+                raise KeyboardInterrupt
+
+            with self.replaced(weft_comm_begin=begin), self.assertRaises(KeyboardInterrupt):
+                comm.all_reduce(array)
+            self.assertTrue(any(one is array for lent in comm._lent.values() for one in lent))
+            self.assertEqual(comm.all_reduce(array).tolist(), [1] * 4)
+            self.assertEqual(comm._lent, {})
+
     def test_close_waits_for_calls_of_other_threads(self):
         comms = [coll.Communicator(rank, 2, key=KEY) for rank in range(2)]
         addresses = [comm.address for comm in comms]

@@ -128,6 +128,23 @@ class PushAndPull(unittest.TestCase):
         self.assertEqual(self.table.pull(empty).shape, (0, 4))
         self.table.push(empty, np.zeros((0, 4), dtype=np.float32))
 
+    def test_ctrl_c_when_a_push_has_begun_loses_nothing(self):
+        ids, rows = ids_of(5) + 77 * 10**6, np.ones((5, 4), dtype=np.float32)
+        call = self.ps._call
+
+        def interrupted(*arguments, **how):
+            call(*arguments, **how)
+            raise KeyboardInterrupt
+
+        self.ps._call = interrupted
+        with self.assertRaises(KeyboardInterrupt):
+            self.table.push_async(ids, rows)
+        del self.ps._call
+        self.assertTrue(any(piece.rows is rows for pieces in self.ps._lent.values() for piece in pieces))
+        self.ps.flush()
+        np.testing.assert_array_equal(self.table.pull(ids), rows)
+        self.assertEqual(self.ps._lent, {})
+
     def test_arrays_are_used_without_a_copy(self):
         ids = ids_of(10) + 3 * 10**6
         self.table.push(ids, np.ones((10, 4), dtype=np.float32))

@@ -331,6 +331,17 @@ class Backend(unittest.TestCase):
             self.assertEqual((several.is_completed(), several.is_success()), (True, not fails))
             self.assertEqual("no room" in (several.failure() or ""), fails)
 
+    def test_ctrl_c_within_what_follows_an_operation_ends_it(self):
+        def interrupted():
+            raise KeyboardInterrupt
+
+        work = weft.torch.process_group.WeftWork("all_gather", [], interrupted)
+        with self.assertRaises(KeyboardInterrupt):
+            work.ended(None, None)
+        self.assertTrue(work.is_completed())
+        with self.assertRaisesRegex(RuntimeError, "all_gather: after the operation: KeyboardInterrupt"):
+            work.wait()
+
 
     def test_a_hook_has_the_timeout_of_its_group(self):
         def times(rank, ranks):

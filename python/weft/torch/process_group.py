@@ -105,11 +105,13 @@ class WeftWork(Work):
         self._engine, self._number = engine, number
 
     def ended(self, failure, done):
+        signal = None
         if failure is None and self._finish is not None:
             try:
                 self._finish()
-            except Exception as error:
-                failure = f"after the operation: {error}"
+            except BaseException as error:
+                failure = f"after the operation: {str(error) or type(error).__name__}"
+                signal = None if isinstance(error, Exception) else error  # such as KeyboardInterrupt
         if failure is not None:
             late = f"timeout of {self._seconds:g} s: " if " has not " in failure else ""
             self._failure = f"{self._kind}: {late}{_named(failure, self._group)}"
@@ -120,6 +122,8 @@ class WeftWork(Work):
             self._over.set()
         else:
             base.set_result(None)
+        if signal is not None:
+            raise signal
 
     def _value(self, base):
         if self._failure is not None:
