@@ -1,6 +1,7 @@
 """weft.torch with the PyTorch that is installed: ranks are processes. Prints TAP; run by
 tests/cli/torch.sh."""
 
+import collections
 import contextlib
 import datetime
 import io
@@ -15,6 +16,7 @@ import threading
 import time
 import traceback
 import unittest
+import weakref
 
 import tap
 import torch
@@ -315,6 +317,7 @@ class Backend(unittest.TestCase):
         work.ended(None, None)
         self.assertEqual(seen, [True, True])
         self.assertTrue(work.wait())
+
     def test_several_operations_have_ended_after_their_results(self):
         group = weft.torch.process_group
         for fails in (False, True):
@@ -342,6 +345,25 @@ class Backend(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "all_gather: after the operation: KeyboardInterrupt"):
             work.wait()
 
+    def test_kept_works_hold_few_tensors(self):
+        """With PyTorch before 2.7 the last 1,024 are kept."""
+
+        def begins(rank, ranks):
+            group = dist.distributed_c10d._get_default_group()
+            group._works = collections.deque(maxlen=1024)
+            tensors, held = [], torch.full((4,), 2.0)
+            early = dist.all_reduce(held, async_op=True)
+            for _ in range(100):
+                for call in (dist.all_gather, dist.all_to_all):
+                    outputs = [torch.zeros(4)]
+                    call(outputs, torch.ones(4) if call is dist.all_gather else [torch.ones(4)])
+                    tensors.append(weakref.ref(outputs[0]))
+            outputs = None
+            ended = [work.wait() for work in group._works]
+            alive = sum(tensor() is not None for tensor in tensors)
+            return alive < 50, len(ended) > 200, all(ended), early.result()[0] is held
+
+        self.assertEqual(job(begins, ranks=1), [(True,) * 4])
 
     def test_a_hook_has_the_timeout_of_its_group(self):
         def times(rank, ranks):
@@ -1307,6 +1329,7 @@ class Failures(unittest.TestCase):
         self.assertIn("rank 1 gave up", got[0][0])
         self.assertIn("/none.key", got[0][0])
         self.assertLess(max(seconds for _, seconds in got), 10)
+
     def test_a_key_that_not_all_ranks_have_is_said(self):
         def some_have(rank, store):
             if rank == which:

@@ -13,6 +13,7 @@ import collections
 import datetime
 import functools
 import re
+import sys
 import threading
 import time
 
@@ -51,6 +52,8 @@ REDUCTIONS = {
     "BXOR": "xor",
 }
 EXCHANGE_TAG = 2**32 - 1  # of the blocks of an all_to_all; programs have those below
+KEPT_WITH_RESULTS = 16  # of the last Works that are kept for PyTorch
+ONLY_KEPT = 3  # references of one that nothing else in Python has, as sys.getrefcount counts them in keep()
 WORKS_LAST = tuple(int(part) for part in re.findall(r"\d+", torch.__version__)[:2]) >= (2, 7)
 OF_BOOL = {"sum": "or", "product": "and", "min": "and", "max": "or"}
 
@@ -115,6 +118,7 @@ class WeftWork(Work):
         if failure is not None:
             late = f"timeout of {self._seconds:g} s: " if " has not " in failure else ""
             self._failure = f"{self._kind}: {late}{_named(failure, self._group)}"
+        self._finish = None  # with the memory that it needed
         with self._lock:
             self._has_ended = True
             base = self._base
@@ -172,6 +176,11 @@ class WeftWork(Work):
 
     def result(self):
         return self._result
+
+    def forget(self):
+        """Release the tensors, if it has ended well: only wait() may still be called."""
+        if self.is_success():
+            self._result = self._base = self._future = None
 
 
 def _check(tensor, what):
@@ -243,7 +252,8 @@ class ProcessGroupWeft(ProcessGroup):
         self._rank_weft, self._size_weft = rank, size
         self._names = {"name": "", "desc": ""}
         # PyTorch before 2.7 may drop a Work that it still waits for. Later versions do not, and freeing a Work
-        # at once lets the next one reuse its memory while it is in the cache.
+        # at once lets the next one reuse its memory while it is in the cache. What waits in C++ has no reference
+        # that Python counts.
         self._works = None if WORKS_LAST else collections.deque(maxlen=1024)
         with _lock:
             _groups[id(self)] = self
@@ -335,6 +345,10 @@ class ProcessGroupWeft(ProcessGroup):
     def keep(self, work):
         if self._works is not None:
             self._works.append(work)
+            if len(self._works) > KEPT_WITH_RESULTS:
+                older = self._works[-1 - KEPT_WITH_RESULTS]
+                if sys.getrefcount(older) <= ONLY_KEPT:  # C++ asks for a future at once, if at all
+                    older.forget()
         return work
 
     def _several(self, works, result, finish=None):
@@ -688,6 +702,14 @@ class _Several(Work):
 
     def result(self):
         return self._result
+
+    def forget(self):
+        if self.is_success():
+            for work in self._works:
+                work.forget()
+            self._works, self._result, self._finish = [], None, None
+            self._future = torch.futures.Future()
+            self._future.set_result(None)
 
 
 def of(group):

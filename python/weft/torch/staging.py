@@ -148,6 +148,14 @@ class StagedWork(Work):
     def result(self):
         return self._result
 
+    def forget(self):
+        """Release the tensors, if it has ended well: only wait() may still be called."""
+        if self.is_success():
+            self._inner.forget()
+            self._result = self._base = None
+            self._future = torch.futures.Future()
+            self._future.set_result(None)
+
 
 def run(device, given, taken, result, begin):
     """begin(hosts): starts the operation on copies of `given`, then of `taken`. The tensors of `taken` are copied
