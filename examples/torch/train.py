@@ -101,7 +101,20 @@ class Training:
         self.optimizer = torch.optim.SGD(self.module.parameters(), lr=rate)
         if options.checkpoint and os.path.exists(options.checkpoint):
             self.load(options.checkpoint)
+        if ranks > 1 and options.checkpoint:
+            self.compare()
         self.model = self.module if ranks == 1 else self.distributed()
+
+    def compare(self):
+        """All ranks have to continue after the same epoch."""
+        epochs = [torch.zeros(1, dtype=torch.int64) for _ in range(self.ranks)]
+        dist.all_gather(epochs, torch.tensor([self.epoch]))
+        for rank, epoch in enumerate(epochs):
+            if epoch != epochs[0]:
+                raise data.DataError(
+                    f"rank {rank} continues after epoch {epoch.item()}, and rank 0 after {epochs[0].item()}; "
+                    f"give all ranks the same {self.options.checkpoint}"
+                )
 
     def distributed(self):
         model, options = DistributedDataParallel(self.module), self.options

@@ -46,6 +46,19 @@ tap_run "the command for five epochs succeeds after three" forked "$train" --dat
 tap_like "it continues from the checkpoint" "$(cat run.out)" '^continuing after epoch 3 of state.pt'
 tap_is "the result is that of five epochs without a stop" "$(sed -n 's/^epoch 5.*validation loss \([0-9.]*\).*/\1/p' run.out)" "${whole:-none}"
 
+cat >hosts.py <<'EOF'
+import sys, types
+sys.path.insert(0, sys.argv.pop())
+import torch, train
+hosts = train.Training.__new__(train.Training)
+hosts.ranks, hosts.epoch, hosts.options = 2, 3, types.SimpleNamespace(checkpoint="state.pt")
+train.dist.all_gather = lambda parts, own: [part.fill_(epoch) for part, epoch in zip(parts, (own.item(), 0))]
+hosts.compare()
+EOF
+tap_run_fails "ranks with different checkpoints are rejected" 1 forked hosts.py "$root/examples/torch"
+tap_like "the error has both epochs" "$(cat run.out)" \
+    'DataError: rank 1 continues after epoch 0, and rank 0 after 3; give all ranks the same state.pt'
+
 tap_run_fails "a checkpoint of another model is rejected" 1 forked "$train" --data tiny --model mf --checkpoint state.pt
 tap_like "the error names the model" "$(cat run.out)" 'state.pt is a checkpoint of mlp; name another file'
 echo "not a checkpoint" >bad.pt
