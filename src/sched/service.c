@@ -339,6 +339,9 @@ static void gone(struct weft_sched_service *service, enum weft_sched_role role, 
         service->has_failed &= is_worker;
         *(is_worker ? &service->counters.workers_here : &service->counters.shards_here) -= 1;
         service_note(service, what, role, index, WEFT_SCHED_OK);
+        if (is_worker) { /* the others may reach more aggregators than it did */
+            service_find_aggregators(service, 0);
+        }
     }
 }
 

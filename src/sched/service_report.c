@@ -403,8 +403,8 @@ static uint16_t check_job(struct weft_sched_service *service, const struct weft_
                                                                       : WEFT_SCHED_OTHER_MODE;
 }
 
-/* Record the time of the last report of a process. */
-static void heard(struct weft_sched_service *service, const struct weft_sched_report *q,
+/* Record the time of the last report of a process. True: it has joined, or is back. */
+static bool heard(struct weft_sched_service *service, const struct weft_sched_report *q,
                   uint64_t now_ns)
 {
     bool is_worker = q->role == WEFT_SCHED_WORKER;
@@ -412,12 +412,14 @@ static void heard(struct weft_sched_service *service, const struct weft_sched_re
         is_worker ? &service->workers[q->index].is_here : &service->shards[q->index].is_here;
     *(is_worker ? &service->workers[q->index].heard_ns : &service->shards[q->index].heard_ns) =
         now_ns;
-    if (!*is_here) {
-        *is_here = true;
-        service->retry_held |= !is_worker;
-        *(is_worker ? &service->counters.workers_here : &service->counters.shards_here) += 1;
-        service_note(service, WEFT_SCHED_NOTE_JOINED, q->role, q->index, WEFT_SCHED_OK);
+    if (*is_here) {
+        return false;
     }
+    *is_here = true;
+    service->retry_held |= !is_worker;
+    *(is_worker ? &service->counters.workers_here : &service->counters.shards_here) += 1;
+    service_note(service, WEFT_SCHED_NOTE_JOINED, q->role, q->index, WEFT_SCHED_OK);
+    return true;
 }
 
 static bool take(struct weft_sched_service *service, struct service_conn *conn,
@@ -436,9 +438,15 @@ static bool take(struct weft_sched_service *service, struct service_conn *conn,
         return false;
     }
     conn->status = WEFT_SCHED_OK;
-    heard(service, q, now_ns);
-    return q->role == WEFT_SCHED_WORKER ? worker_says(service, q->index, q, now_ns)
-                                        : server_says(service, q->index, q, now_ns);
+    const bool joins = heard(service, q, now_ns);
+    if (q->role == WEFT_SCHED_SERVER) {
+        return server_says(service, q->index, q, now_ns);
+    }
+    const bool taken = worker_says(service, q->index, q, now_ns);
+    if (joins) { /* what it reached when it left counts again */
+        service_find_aggregators(service, now_ns);
+    }
+    return taken;
 }
 
 bool weft_sched_service_report(struct weft_sched_service *service, uint32_t index,

@@ -685,6 +685,63 @@ static void who_is_reached(void **state)
     net_free(&net);
 }
 
+/* A worker that reaches no aggregator keeps the others from using any, but not after it has left;
+ * again when it is back. */
+static void who_left_reaches_all(void **state)
+{
+    (void)state;
+    enum { SERVER = 2, LEAVES = 3, ALL = 4 };
+    struct weft_sched_service_config config;
+    struct weft_sched_service *service;
+    struct weft_sched_daemon *daemons[ALL];
+    uint64_t now_ns = WEFT_NS_PER_MS;
+    weft_sched_service_config_default(&config);
+    config.life = 1;
+    config.link_bps = 100 * MBIT;
+    assert_int_equal(weft_sched_service_new(&config, &service), WEFT_OK);
+    for (uint32_t i = 0; i < ALL; i++) {
+        struct weft_sched_daemon_config daemon;
+        weft_sched_daemon_config_default(&daemon);
+        daemon.role = i == SERVER ? WEFT_SCHED_SERVER : WEFT_SCHED_WORKER;
+        daemon.index = i == SERVER ? 0 : i == LEAVES ? 2 : i;
+        daemon.workers = 3;
+        daemon.mode = i == SERVER ? WEFT_SCHED_BSP : WEFT_SCHED_ASP;
+        daemon.down_bps = i == SERVER ? MBIT : 0;
+        assert_int_equal(weft_sched_daemon_new(&daemon, &daemons[i]), WEFT_OK);
+        weft_sched_service_connected(service, i, daemon.role, daemon.index, 1);
+        weft_sched_daemon_connected(daemons[i], 0);
+        if (i != SERVER) {
+            weft_sched_daemon_aggregators(daemons[i], 1, i != LEAVES);
+        }
+    }
+    sched_exchange(service, daemons, ALL, 0);
+    weft_sched_service_disconnected(service, LEAVES, now_ns);
+    weft_sched_daemon_disconnected(daemons[LEAVES]);
+    for (uint32_t i = 0; i < 2; i++) {
+        const struct weft_sched_share share = {.bytes = BYTES};
+        weft_sched_daemon_ask(daemons[i], 1, 1, &share, now_ns);
+    }
+    sched_exchange(service, daemons, LEAVES, now_ns);
+    struct weft_sched_answer answer;
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_true(weft_sched_daemon_answer(daemons[i], now_ns, &answer));
+        assert_int_equal(answer.hop, 1);
+    }
+    now_ns += WEFT_NS_PER_MS;
+    weft_sched_service_connected(service, LEAVES, WEFT_SCHED_WORKER, 2, 1);
+    weft_sched_daemon_connected(daemons[LEAVES], now_ns);
+    sched_exchange(service, daemons, ALL, now_ns);
+    uint32_t direct = 0;
+    for (uint32_t i = 0; i < 2; i++) {
+        direct += weft_sched_daemon_answer(daemons[i], now_ns, &answer) && answer.hop == 0;
+    }
+    assert_int_equal(direct, 1); /* the other one waits for the server's link */
+    for (uint32_t i = 0; i < ALL; i++) {
+        weft_sched_daemon_free(daemons[i]);
+    }
+    weft_sched_service_free(service);
+}
+
 /* Three workers and two shards; worker 0 sends nothing to the second shard, so the sum there has
  * fewer members. */
 static void who_has_nothing_for_a_shard(void **state)
@@ -1211,6 +1268,7 @@ int main(void)
         cmocka_unit_test(rates_vary),
         cmocka_unit_test_teardown(bounded, print_seed),
         cmocka_unit_test(who_is_reached),
+        cmocka_unit_test(who_left_reaches_all),
         cmocka_unit_test(who_has_nothing_for_a_shard),
         cmocka_unit_test(a_sum_counts_once),
         cmocka_unit_test(a_late_report_of_a_sum_is_no_news),
