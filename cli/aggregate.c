@@ -566,7 +566,7 @@ int weft_cli_aggregate(int argc, char **argv)
     verb = (struct verb){.listen = "127.0.0.1:7800",
                          .shards = 1,
                          .membership = WEFT_MEMBERSHIP_DEFAULTS,
-                         .push_mib = 8,
+                         .push_mib = WEFT_AGGREGATE_BYTES_MAX >> 20,
                          .age_us = 2000,
                          .cache_mib = 64,
                          .pull_age_us = 2000,
@@ -637,7 +637,8 @@ int weft_cli_aggregate(int argc, char **argv)
          "largest push that is aggregated, and largest reply to a pull; larger\n"
          "messages bypass the aggregator. Memory for each worker and shard: up\n"
          "to (4 + --pulls) times MIB",
-         WEFT_OPTION_U32, .value = &verb.push_mib, .min = 1, .max = 8},
+         WEFT_OPTION_U32, .value = &verb.push_mib, .min = 1,
+         .max = WEFT_AGGREGATE_BYTES_MAX >> 20},
         {"pulls", "N", "outstanding pulls per worker; 0 = send pulls to the servers",
          WEFT_OPTION_U32, .value = &aggregator->pull_slots, .max = 16},
         {"cache-mib", "MIB",

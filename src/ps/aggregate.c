@@ -55,6 +55,14 @@ uint64_t weft_aggregate_bytes_max(uint32_t members, uint32_t rows, uint32_t dim)
            (uint64_t)rows * (sizeof(uint16_t) + sizeof(float) * dim);
 }
 
+uint32_t weft_aggregate_rows_max(uint32_t dim)
+{
+    uint64_t fixed = weft_aggregate_bytes_max(WEFT_AGGREGATE_MEMBERS_MAX, 0, dim) + 64;
+    uint64_t each = weft_aggregate_bytes_max(0, WEFT_IDS_BLOCK, dim) / WEFT_IDS_BLOCK + 1;
+    return (uint32_t)weft_min_u64((WEFT_AGGREGATE_BYTES_MAX - fixed) / each,
+                                  WEFT_AGGREGATE_ROWS_MAX);
+}
+
 void weft_aggregate_head_pack(const struct weft_rpc_request *request, uint32_t members,
                               size_t ids_bytes, uint8_t *out)
 {

@@ -139,6 +139,8 @@ double weft_aggregate_reweigh(const struct weft_aggregate_view *view, uint32_t c
 
 /* Length of the longest message with this many rows and members. */
 uint64_t weft_aggregate_bytes_max(uint32_t members, uint32_t rows, uint32_t dim);
+/* Rows that fit a message with any ids and members; a push with more cannot be summed. */
+uint32_t weft_aggregate_rows_max(uint32_t dim);
 
 void weft_aggregate_head_pack(const struct weft_rpc_request *request, uint32_t members,
                               size_t ids_bytes, uint8_t *out);

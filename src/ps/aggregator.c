@@ -17,7 +17,7 @@ void weft_aggregator_config_default(struct weft_aggregator_config *config_p)
         .workers_max = 16,
         .tables_max = 4,
         .push_slots = 4,
-        .push_bytes_max = 4 << 20,
+        .push_bytes_max = WEFT_AGGREGATE_BYTES_MAX,
         .groups_max = 4,
         .age_ns = 2 * WEFT_NS_PER_MS,
         .sum_age_ns = 300 * WEFT_NS_PER_MS,

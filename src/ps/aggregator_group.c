@@ -71,14 +71,6 @@ void weft_agg_groups_fini(struct weft_aggregator *agg)
     free(agg->order);
 }
 
-static uint32_t rows_max_of(uint32_t dim)
-{
-    uint64_t fixed = weft_aggregate_bytes_max(WEFT_AGGREGATE_MEMBERS_MAX, 0, dim) + 64;
-    uint64_t each = weft_aggregate_bytes_max(0, WEFT_IDS_BLOCK, dim) / WEFT_IDS_BLOCK + 1;
-    return (uint32_t)weft_min_u64((WEFT_AGGREGATE_BYTES_MAX - fixed) / each,
-                                  WEFT_AGGREGATE_ROWS_MAX);
-}
-
 static struct agg_group *group_new(struct weft_aggregator *agg, const struct agg_input *input,
                                    uint64_t now_ns)
 {
@@ -106,7 +98,7 @@ static struct agg_group *group_new(struct weft_aggregator *agg, const struct agg
     group->members = group->rows = group->count_max = group->ranks_count = group->newest = 0;
     group->messages = group->rows_in = group->rpc_id = 0;
     group->flushed = NULL;
-    group->rows_max = rows_max_of(agg->tables[input->table].spec.dim);
+    group->rows_max = weft_aggregate_rows_max(agg->tables[input->table].spec.dim);
     memset(group->ranks, 0, WEFT_BITS_WORDS((size_t)agg->ranks_max) * sizeof(*group->ranks));
     if (!group->ends && ++group->life == 0) {
         memset(group->index, 0, AGG_INDEX_SLOTS * sizeof(*group->index));

@@ -529,7 +529,9 @@ bool weft_ps_client_parked(const struct weft_ps_client *client, uint32_t shard);
 bool weft_ps_client_unpark(struct weft_ps_client *client, uint64_t now_ns);
 /* Allow parking again. */
 void weft_ps_client_park_again(struct weft_ps_client *client);
-/* Bit a: aggregator a accepts pushes to all open tables, for every shard. */
+/* Bit a: aggregator a accepts pushes to all open tables, for every shard. None does if the last
+ * complete update had a push with too many rows for a sum (ps/aggregate.h): such a push is sent to
+ * its shard. */
 uint32_t weft_ps_client_vias_open(const struct weft_ps_client *client);
 
 /* True while an operation is unfinished or a CLOCK is not closed. */

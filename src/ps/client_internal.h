@@ -351,6 +351,8 @@ void weft_ps_update_withdrawn(struct weft_ps_client *client, uint32_t part);
 bool weft_ps_update_of(const struct weft_ps_client *client, uint32_t clock);
 /* True: an update without a grant is in progress. */
 bool weft_ps_updates_ungranted(const struct weft_ps_client *client);
+/* True: the last complete update with a grant had a push with too many rows for a sum. */
+bool weft_ps_updates_too_long(const struct weft_ps_client *client);
 
 /* client_read.c */
 

@@ -41,6 +41,7 @@ struct ps_update_end {
 struct ps_update {
     enum update_state state;
     bool small; /* shorter than update_bytes_min: needs no grant */
+    bool too_long; /* a push has too many rows for a sum */
     bool request_due, over_due, late;
     uint64_t number;
     uint64_t bytes;
@@ -56,6 +57,7 @@ struct ps_updates {
     struct ps_update of[WEFT_PS_UPDATES_MAX];
     struct ps_update *open;
     bool completed; /* since the last weft_ps_updates_completed */
+    bool too_long;  /* of the last complete update that is not small */
     uint64_t number;
     uint32_t *counts; /* (shards,): number of updates in the last reply */
     bool *based;    /* (shards,): a reply has arrived */
@@ -128,6 +130,7 @@ static void complete(struct weft_ps_client *client, struct ps_update *u)
     u->small = u->bytes < client->config.update_bytes_min;
     u->state = u->small ? UPDATE_DIRECT : UPDATE_REQUESTED;
     u->request_due = !u->small;
+    client->updates->too_long = u->small ? client->updates->too_long : u->too_long;
     client->counters.updates++;
     client->counters.updates_asked += u->request_due;
 }
@@ -252,6 +255,7 @@ void weft_ps_update_join(struct weft_ps_client *client, struct ps_part *part)
     u->clocks[part->table] = part->clock;
     u->clock = part->clock > u->clock ? part->clock : u->clock;
     u->bytes += bytes;
+    u->too_long |= weft_ps_via_too_long(client, part);
     u->squares += part_squares(client, part);
     u->undone++;
     end->part.bytes += bytes;
@@ -298,6 +302,11 @@ bool weft_ps_update_of(const struct weft_ps_client *client, uint32_t clock)
         }
     }
     return false;
+}
+
+bool weft_ps_updates_too_long(const struct weft_ps_client *client)
+{
+    return client->updates != NULL && client->updates->too_long;
 }
 
 bool weft_ps_updates_ungranted(const struct weft_ps_client *client)

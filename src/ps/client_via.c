@@ -403,6 +403,9 @@ uint32_t weft_ps_client_vias_open(const struct weft_ps_client *client)
 {
     const uint32_t shards = client->config.shards;
     uint32_t open = 0;
+    if (weft_ps_updates_too_long(client)) {
+        return 0;
+    }
     for (uint32_t a = 0; a * shards < client->via_total; a++) {
         bool any = false, all = true;
         for (uint32_t t = 0; t < client->config.tables_max; t++) {
@@ -462,14 +465,20 @@ uint32_t weft_ps_via_age(const struct weft_ps_client *client, const struct ps_pa
     return (uint32_t)weft_min_u64(age_ns / WEFT_NS_PER_US, UINT32_MAX - 1);
 }
 
+bool weft_ps_via_too_long(const struct weft_ps_client *client, const struct ps_part *part)
+{
+    return part->rows > weft_aggregate_rows_max(client->tables[part->table].spec.dim);
+}
+
 bool weft_ps_via_takes(const struct weft_ps_client *client, const struct ps_part *part)
 {
     if (part->kind == WEFT_RPC_PULL) {
         return weft_ps_via_takes_pull(client, part);
     }
     return part->kind == WEFT_RPC_PUSH && part->route != ROUTE_DIRECT && !part->is_cold &&
-           part->answer != ANSWER_POSTED && !part->resent && !part->listed &&
-           !ps_part_head_only(part) && !part->begun && part->op != WEFT_PS_NONE &&
+           !weft_ps_via_too_long(client, part) && part->answer != ANSWER_POSTED &&
+           !part->resent && !part->listed && !ps_part_head_only(part) && !part->begun &&
+           part->op != WEFT_PS_NONE &&
            client->ops[part->op].deadline_ns == WEFT_NEVER && client->vias != NULL &&
            (client->updates == NULL || weft_ps_update_hop(client, part) > 0) &&
            is_open(client, part->table, weft_ps_via_index(client, part));

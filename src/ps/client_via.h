@@ -24,6 +24,8 @@ bool weft_ps_via_has_pulls(const struct weft_ps_client *client, uint16_t table, 
 bool weft_ps_via_any(const struct weft_ps_client *client, uint16_t table, uint32_t shard);
 /* The aggregator that this part would be sent to. */
 uint32_t weft_ps_via_index(const struct weft_ps_client *client, const struct ps_part *part);
+/* True: the push has too many rows for a sum. */
+bool weft_ps_via_too_long(const struct weft_ps_client *client, const struct ps_part *part);
 /* True: this part would be sent to an aggregator. */
 bool weft_ps_via_takes(const struct weft_ps_client *client, const struct ps_part *part);
 /* The same for a pull that is not due yet. */

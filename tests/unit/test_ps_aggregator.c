@@ -639,6 +639,86 @@ static void slow_sums_are_waited_for(void **state)
     slow_close(&b);
 }
 
+/* By default an aggregator takes the push of the default mlp of `weft train` with the data set
+ * Adult, and the longest push of a program (ROWS_PER_RPC_MAX rows of 64 floats, as many bytes of
+ * longer ones). */
+static void long_pushes_fit(void **state)
+{
+    (void)state;
+    struct weft_aggregator_config config;
+    weft_aggregator_config_default(&config);
+    for (uint32_t dim = 1; dim <= WEFT_RPC_BLOCK_FLOATS; dim++) {
+        const uint32_t row_bytes = 8 + 4 * dim;
+        const uint32_t rows = (uint32_t)weft_min_u64(16384, 16384 * 264 / row_bytes);
+        assert_true(config.push_bytes_max / row_bytes >= rows);
+        assert_true(weft_aggregate_rows_max(dim) >= rows);
+    }
+    assert_true(config.push_bytes_max / (8 + 4 * 144) >= 7698);
+    assert_true(weft_aggregate_rows_max(144) >= 7698);
+}
+
+/* A push with more rows than a sum can have is sent to the shard, also with a grant for a sum. No
+ * aggregator is reported as usable then, so that no sums are planned; a shorter update ends that. */
+static void too_long_for_a_sum(void **state)
+{
+    (void)state;
+    enum { LONG_DIM = 256, LONG_ROWS = 9000 };
+    static uint64_t ids[LONG_ROWS];
+    float *rows = calloc((size_t)LONG_ROWS * LONG_DIM, sizeof(*rows));
+    struct bench b = {.mode = WEFT_TABLE_ASP, .boxes = 1};
+    struct cluster_config config = cluster_config(1, 1);
+    assert_non_null(rows);
+    assert_true(weft_aggregate_rows_max(LONG_DIM) < LONG_ROWS);
+    weft_prng_init(&b.prng, 7);
+    config.incarnation = 100;
+    config.shard.aggregators_max = 1;
+    config.shard.chunks_max = 256;
+    config.shard.dim_max = config.client.dim_max = LONG_DIM;
+    config.client.reconnect_ns = WEFT_NS_PER_S;
+    config.client.via_timeout_ns = WEFT_NS_PER_S;
+    config.client.update_bytes_min = 1;
+    config.client.ops_max = 2;
+    config.client.rows_per_op_max = config.client.rows_per_rpc_max = LONG_ROWS;
+    cluster_start(&b.c, &config, 1, 7);
+    b.c.net->packet_bytes = 20000; /* a row is one block */
+    b.box[0].node = 2;
+    box_draw(&b, &b.box[0], 1);
+    box_start(&b, &b.box[0]);
+    struct weft_table_spec spec = spec_of(WEFT_TABLE_ASP, 1);
+    spec.dim = LONG_DIM;
+    assert_int_equal(weft_ps_table_open(b.c.client[0], &spec, 0, &b.workers[0].op[0]), WEFT_OK);
+    b.workers[0].busy[0] = true;
+    wait_op(&b, 0, 0);
+    bench_quiet(&b);
+    for (uint64_t i = 0; i < LONG_ROWS; i++) {
+        ids[i] = i;
+    }
+    for (uint32_t i = 0; i < 2; i++) { /* a short one, then a long one */
+        const uint32_t n = i == 0 ? 10 : LONG_ROWS;
+        assert_int_equal(weft_ps_client_vias_open(b.c.client[0]), 1);
+        assert_int_equal(weft_ps_push(b.c.client[0], 0, ids, rows, n, 0, b.c.net->now_ns,
+                                      &b.workers[0].op[i]),
+                         WEFT_OK);
+        assert_int_equal(weft_ps_clock(b.c.client[0], 0, b.c.net->now_ns), WEFT_OK);
+        if (i == 1) {
+            assert_int_equal(weft_ps_client_vias_open(b.c.client[0]), 0);
+        }
+        grant(&b, 0, 5, 1);
+        if (i == 0) {
+            (void)update_over(&b, 0);
+        }
+    }
+    assert_int_equal(weft_ps_client_counters(b.c.client[0])->via_pushes, 1);
+    bool is_direct = false;
+    for (uint32_t i = 0; i < FAKE_MESSAGES; i++) {
+        const struct fake_message *m = &b.c.net->messages[i];
+        is_direct |= m->live && m->to == SHARD && m->send.total > LONG_ROWS;
+    }
+    assert_true(is_direct);
+    bench_close(&b);
+    free(rows);
+}
+
 /* Worker 0 is a clock ahead of worker 1: their updates still form one sum, because the grants say
  * so. */
 static void sums_of_several_clocks(void **state)
@@ -1236,6 +1316,8 @@ int main(void)
         cmocka_unit_test(granted_sums),
         cmocka_unit_test(slow_members_make_one_sum),
         cmocka_unit_test(slow_sums_are_waited_for),
+        cmocka_unit_test(long_pushes_fit),
+        cmocka_unit_test(too_long_for_a_sum),
         cmocka_unit_test(sums_of_several_clocks),
         cmocka_unit_test(each_member_has_its_weight),
         cmocka_unit_test(pieces_are_forwarded_early),
