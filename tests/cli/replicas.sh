@@ -63,10 +63,14 @@ promotions() { grep -c 'which was its replica' job/job.log; }
 
 tap_run "div_max 0, ASP: no acknowledged push is lost, none counts twice" tallied asp 0
 tap_run "ASP: four replicas were promoted" test "$(promotions)" = 4
-tap_run "div_max 0, SSP: no acknowledged push is lost, none counts twice" tallied ssp:2 0
-tap_run "SSP: four replicas were promoted" test "$(promotions)" = 4
-tap_run "div_max 0, BSP: no push counts twice" tallied bsp 0
-tap_run "BSP: four replicas were promoted" test "$(promotions)" = 4
+# The other modes and the loss of a training run the same code again, so not under a sanitizer, where
+# cli_scheduler_kills trains with replicas, too.
+if [ "$WEFT_BUILD_NAME" = release ]; then
+    tap_run "div_max 0, SSP: no acknowledged push is lost, none counts twice" tallied ssp:2 0
+    tap_run "SSP: four replicas were promoted" test "$(promotions)" = 4
+    tap_run "div_max 0, BSP: no push counts twice" tallied bsp 0
+    tap_run "BSP: four replicas were promoted" test "$(promotions)" = 4
+fi
 tap_run "div_max 5, ASP: no push counts twice" tallied asp 5
 # Each missing row was 1; each of the four promotions may lose at most its shard's bound.
 tap_run "div_max 5: the lost pushes are within the bound" awk "BEGIN { exit !(sqrt($(
@@ -137,12 +141,14 @@ trained() {
     wait $run
 }
 loss() { sed -n 's/^\[worker 0\] {"event":"test","epoch":'$epochs',"test_logloss":\([0-9.]*\).*/\1/p' job.log; }
-tap_run "training with a replica succeeds" trained 0
-undisturbed=$(loss)
-tap_run "training whose server is killed succeeds" trained 1
-tap_like "the replica was promoted" "$(cat job.log)" 'which was its replica, after [0-9]* ms$'
-tap_run "both have the same loss within 0.01 ($undisturbed, $(loss))" awk \
-    "BEGIN { d = $(loss) - ${undisturbed:-9}; exit !(d < 0.01 && d > -0.01) }"
+if [ "$WEFT_BUILD_NAME" = release ]; then
+    tap_run "training with a replica succeeds" trained 0
+    undisturbed=$(loss)
+    tap_run "training whose server is killed succeeds" trained 1
+    tap_like "the replica was promoted" "$(cat job.log)" 'which was its replica, after [0-9]* ms$'
+    tap_run "both have the same loss within 0.01 ($undisturbed, $(loss))" awk \
+        "BEGIN { d = $(loss) - ${undisturbed:-9}; exit !(d < 0.01 && d > -0.01) }"
+fi
 
 # ---- the report ----
 # It contains the replicas and a promotion; afterwards the server's counters

@@ -15,8 +15,12 @@
 #include "fake_box_net.h"
 #include "print_seed.h"
 
+#if defined(__SANITIZE_ADDRESS__)
+enum { SEEDS = 2000 };
+#else
+enum { SEEDS = 10000 };
+#endif
 enum {
-    SEEDS = 10000,
     WORKERS_MAX = 4,
     PACKETS_MAX = 240, /* of one worker */
     IN_FLIGHT = 24,
@@ -486,7 +490,7 @@ static void of_policy(enum weft_agg_policy policy)
                   (unsigned long long)total.epochs, (unsigned long long)total.lost,
                   (unsigned long long)total.twice);
     /* the jobs are such that all of this happens */
-    assert_true(total.deaths > SEEDS && total.late > SEEDS / 100 && total.epochs > 2 * SEEDS);
+    assert_true(total.deaths > SEEDS && total.late >= SEEDS / 100 && total.epochs > 2 * SEEDS);
     assert_true(total.sums > 10 * SEEDS && total.direct > SEEDS);
 }
 

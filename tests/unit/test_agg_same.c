@@ -20,8 +20,12 @@
 
 #include <cmocka.h>
 
+#if defined(__SANITIZE_ADDRESS__)
+enum { SEQUENCES = 2000 };
+#else
+enum { SEQUENCES = 10000 };
+#endif
 enum {
-    SEQUENCES = 10000,
     STEPS = 60,
     STEPS_LONG = 400,
     HISTORY = 48,
