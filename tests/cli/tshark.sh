@@ -97,14 +97,15 @@ tap_is "SEAL: the payload is not decoded" \
     "$(frames seal.pcap 'weft.encrypted and weft.number and not weft.data and not weft.ack')" 300
 
 # ---- malformed packets ----------------------------------------------------------------------------
-# bad <name> <hex>: exactly this packet is malformed
+# One capture for all of them, as each run of tshark takes a while.
+# bad|good <name> <hex>: this packet is malformed, or decoded and not malformed
 bad() {
-    echo "$2" | text | text2pcap -q -u 7700,7700 - bad.pcap 2>/dev/null
-    tap_is "malformed: $1" "$(frames bad.pcap weft.malformed)" 1
+    printf 'malformed: %s\n' "$1" >>packets
+    echo "$2" >>packets.hex
 }
 good() {
-    echo "$2" | text | text2pcap -q -u 7700,7700 - good.pcap 2>/dev/null
-    tap_is "valid: $1" "$(frames good.pcap 'weft and not weft.malformed')" 1
+    printf 'valid: %s\n' "$1" >>packets
+    echo "$2" >>packets.hex
 }
 data=$(grep '^20[0-9a-f]1' plain.hex | head -n 1)
 head=2002000000000001$(printf '%016x' 9)
@@ -145,6 +146,20 @@ bad "AUTH without room for a tag" "2102000000000001$(printf '%016x' 9)000104"
 bad "HELLO too short" "28$(printf '%0198d' 0)"
 good "REFUSED of another version" "1c01020000000007"
 good "UNKNOWN with a number and an incarnation" "2b005152""00000007""00000009""53545556""$tag"
+text <packets.hex | text2pcap -q -u 7700,7700 - packets.pcap 2>/dev/null
+shark packets.pcap -Y weft -T fields -e frame.number >packets.weft
+shark packets.pcap -Y weft.malformed -T fields -e frame.number >packets.malformed
+tap_is "each is in the capture" "$(frames packets.pcap frame)" "$(wc -l <packets)"
+number=0
+while read -r line; do
+    number=$((number + 1))
+    is_weft=$(grep -c "^$number\$" packets.weft)
+    is_malformed=$(grep -c "^$number\$" packets.malformed)
+    case $line in
+    malformed:*) tap_is "$line" "$is_malformed" 1 ;;
+    *) tap_is "$line" "$is_weft $is_malformed" "1 0" ;;
+    esac
+done <packets
 echo "$data" | sed 's/^20/10/' | text | text2pcap -q -u 7700,7700 - version.pcap 2>/dev/null
 tap_is "a packet of another version is recognised" "$(frames version.pcap weft.other_version)" 1
 
