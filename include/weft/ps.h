@@ -725,7 +725,8 @@ struct weft_ps_counters {
     uint64_t server_disconnects;  /* connections that ended, after which operations waited for a new
                                    * one */
     uint64_t pushes_resent;       /* messages resent to a server that reconnected */
-    uint64_t pushes_lost;         /* acknowledged pushes that the restored server did not have */
+    uint64_t pushes_lost;         /* acknowledged pushes that the restored server did not have, or
+                                   * that an aggregator which acknowledges on apply lost */
     uint64_t pushes_durable;      /* replay: contained in a checkpoint */
     uint64_t replay_bytes_now;    /* bytes of replay_bytes in use now */
     uint64_t pushes_skipped;      /* messages received partly or not at all, because the server had

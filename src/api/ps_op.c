@@ -377,7 +377,7 @@ bool weft_api_ps_is_flushed(const struct weft_ps *ps)
             return false;
         }
     }
-    return true;
+    return weft_ps_client_applied(ps->worker.client) == 0;
 }
 
 weft_status weft_ps_flush(struct weft_ps *ps, uint64_t timeout_ns)

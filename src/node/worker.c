@@ -410,7 +410,8 @@ weft_status weft_worker_open(struct weft_worker *worker, const struct weft_worke
 /* Reopen the parked connections whose servers answer. Wait for as long as for a reply over any
  * connection: a busy host may need seconds, and a rank that merely stops sending is declared dead
  * when its lease ends. Do not wait longer than any lease lasts, because the peer timeout may be
- * WEFT_NEVER. False: no connection was parked. */
+ * WEFT_NEVER. The same for pushes that an aggregator has acknowledged on apply: the server would
+ * refuse their sum once this worker has ended. False: there was nothing to wait for. */
 static bool unpark(struct weft_worker *worker)
 {
     if (!worker->has_via || worker->client == NULL) {
@@ -421,7 +422,9 @@ static bool unpark(struct weft_worker *worker)
     const uint64_t most_ns = WEFT_RPC_PARK_MS_MAX * WEFT_NS_PER_MS;
     const uint64_t end_ns = weft_time_add(
         now_ns, weft_min_u64(weft_max_u64(unpark_ns, worker->peer_timeout_ns), most_ns));
-    while (weft_ps_client_unpark(worker->client, now_ns) && now_ns < end_ns) {
+    while ((weft_ps_client_unpark(worker->client, now_ns) ||
+            weft_ps_client_applied(worker->client) > 0) &&
+           now_ns < end_ns) {
         any = true;
         weft_worker_progress(worker, unpark_step_ns);
         now_ns = weft_clock_now_ns();

@@ -190,6 +190,7 @@ uint32_t weft_agg_answer_take(struct weft_aggregator *agg)
     const uint32_t index = agg->answer_free;
     if (index != AGG_NONE) {
         agg->answer_free = agg->answers[index].next;
+        agg->answers[index].is_first = false;
     }
     return index;
 }
@@ -206,7 +207,10 @@ void weft_agg_answer(struct weft_aggregator *agg, uint32_t index, enum weft_rpc_
 {
     struct agg_answer *answer = &agg->answers[index];
     struct weft_rpc_reply reply = {
-        .rpc_id = answer->rpc_id, .status = (uint16_t)status, .t0_ns = answer->t0_ns};
+        .rpc_id = answer->rpc_id,
+        .status = (uint16_t)status,
+        .can = answer->is_first ? WEFT_RPC_CAN_ON_APPLY : 0,
+        .t0_ns = answer->t0_ns};
     if (from_shard != NULL) {
         reply.clock = from_shard->clock;
         reply.ps_proc_ns = from_shard->ps_proc_ns;
@@ -225,6 +229,19 @@ void weft_agg_answer(struct weft_aggregator *agg, uint32_t index, enum weft_rpc_
         agg->answers[agg->ready_tail].next = index;
     }
     agg->ready_tail = index;
+}
+
+void weft_agg_answer_first(struct weft_aggregator *agg, uint32_t index)
+{
+    const uint32_t first = weft_agg_answer_take(agg);
+    if (first == AGG_NONE) {
+        return; /* it is acknowledged on commit */
+    }
+    agg->answers[first] = agg->answers[index];
+    agg->answers[first].is_first = true;
+    agg->answers[index].op = WEFT_RPC_COMMITTED;
+    agg->counters.pushes_applied++;
+    weft_agg_answer(agg, first, WEFT_RPC_OK, NULL);
 }
 
 static weft_status answer_send(struct weft_aggregator *agg, uint32_t index, uint64_t now_ns)
@@ -540,13 +557,19 @@ static void table_received(struct weft_aggregator *agg, uint32_t rank,
         return;
     }
     const enum weft_rpc_status status = table_take(agg, rank, tag.table, &request);
+    const bool asks = agg->config.on_apply && !is_child && status == WEFT_RPC_OK;
+    const bool allows = (request.need_clock & WEFT_RPC_CAN_ON_APPLY) != 0;
     uint32_t pulls;
     (void)agg_pulls_of(agg, rank, &pulls);
     agg->counters.tables_refused += status != WEFT_RPC_OK;
+    /* Workers of earlier releases set no bit. */
+    agg->counters.on_apply_refused +=
+        asks && !allows && (request.need_clock & WEFT_RPC_CAN_AGGREGATE) != 0;
     const struct weft_rpc_reply reply = {
         .rpc_id = request.rpc_id,
         .status = (uint16_t)status,
-        .can = status == WEFT_RPC_OK ? WEFT_AGGREGATE_CAN_CLOCK : 0,
+        .can = (uint16_t)((status == WEFT_RPC_OK ? WEFT_AGGREGATE_CAN_CLOCK : 0) |
+                          (asks && allows ? WEFT_RPC_CAN_ON_APPLY : 0)),
         .t0_ns = request.t0_ns,
         .clock = status == WEFT_RPC_OK ? age_ms(agg) : 0,
         .rows = status == WEFT_RPC_OK ? pulls : 0};

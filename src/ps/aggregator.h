@@ -11,6 +11,12 @@
  * makes the worker send the request to the shard itself; below, such a request "goes direct". A
  * worker keeps each push until that reply, so an aggregator that dies loses no data.
  *
+ * With on_apply the reply OK to a push is sent when the push is added, and a second reply,
+ * COMMITTED, when the shard has replied. Between them the push is only in the aggregator's sum, so
+ * an aggregator that dies loses it. If the shard does not accept the sum, the second reply is
+ * SEND_DIRECT, and the push is lost, too. The worker determines which of its pushes are lost
+ * (client_applied.c).
+ *
  * A cached row has a version and an age. The version is the minimum clock of all workers when the
  * shard read the row; the age is the time since the aggregator requested it. A cached row answers a
  * pull if its version is at least the pull's bound and its age is at most the limit in the pull.
@@ -59,6 +65,8 @@ struct weft_aggregator_config {
     uint64_t age_ns;     /* a group this old is sent as soon as the shard accepts another message */
     uint64_t sum_age_ns; /* the same for a sum assigned by a scheduler, if longer than age_ns, since
                           * the last chunk of one of its pushes (flush_at in aggregator_group.c) */
+    bool on_apply;   /* acknowledge the pushes of workers that allow it when they are added to a
+                      * sum, instead of when the shard has committed it */
     bool by_age_asp; /* sums of ASP tables wait for their age or count limit even if all workers are
                       * in them */
     uint32_t pull_slots;    /* concurrent pulls of one worker, <= 16; 0: all pulls go direct */
@@ -87,6 +95,11 @@ struct weft_aggregator_counters {
     uint64_t direct_large; /* too large for a slot */
     uint64_t direct_shard; /* the shard was not connected, or its connection ended */
     uint64_t direct_refused;  /* the shard refused the aggregate that contained the push */
+    uint64_t pushes_applied;  /* acknowledged on apply; of these: */
+    uint64_t pushes_lost;     /* not committed, as far as known here: the shard refused their
+                               * aggregate, or its connection ended */
+    uint64_t on_apply_refused; /* on_apply: TABLEs of workers that do not allow it, because of a
+                                * journal of the shard or their own replay */
     uint64_t pushes_absorbed; /* committed by the shard */
     uint64_t aggregates_out;  /* messages to the shard; the next four are the reasons for sending */
     uint64_t flushed_complete; /* the group had a push of every worker that has opened the

@@ -419,18 +419,22 @@ static void tell_members(struct weft_aggregator *agg, struct agg_group *group,
                          enum weft_rpc_status status, const struct weft_rpc_reply *reply,
                          uint64_t *why)
 {
+    uint32_t lost = 0; /* acknowledged on apply, so their workers cannot send them again */
     weft_agg_record_out(agg, group, status, why);
     for (uint32_t i = 0; i < group->members; i++) {
-        if (group->member[i].answer != AGG_NONE) {
-            weft_agg_answer(agg, group->member[i].answer, status, reply);
+        const uint32_t answer = group->member[i].answer;
+        if (answer != AGG_NONE) {
+            lost += status != WEFT_RPC_OK && agg->answers[answer].op == WEFT_RPC_COMMITTED;
+            weft_agg_answer(agg, answer, status, reply);
         }
     }
+    agg->counters.pushes_lost += lost;
     if (group->ends) {
         *(status == WEFT_RPC_OK ? &agg->counters.clocks_passed : &agg->counters.clocks_direct) +=
             group->members;
     } else {
-        *why += group->members;
-        agg->counters.pushes_direct += status == WEFT_RPC_OK ? 0 : group->members;
+        *why += group->members - lost;
+        agg->counters.pushes_direct += status == WEFT_RPC_OK ? 0 : group->members - lost;
     }
     group->members = 0;
 }

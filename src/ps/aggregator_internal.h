@@ -54,6 +54,7 @@ struct agg_answer {
     uint32_t rows;
     uint64_t message_bytes;
     uint64_t arrival_ns;
+    bool is_first; /* acknowledges a push on apply; another answer follows, with op COMMITTED */
     uint32_t next; /* next in the free or ready list */
     uint8_t bytes[WEFT_RPC_REPLY_BYTES];
 };
@@ -405,6 +406,10 @@ void weft_agg_answer_free(struct weft_aggregator *agg, uint32_t answer);
 /* Reply to the sender of a finished push. */
 void weft_agg_answer(struct weft_aggregator *agg, uint32_t answer, enum weft_rpc_status status,
                      const struct weft_rpc_reply *from_shard);
+
+/* The push of this answer was added to a sum: acknowledge it now. The answer becomes the second
+ * one. */
+void weft_agg_answer_first(struct weft_aggregator *agg, uint32_t answer);
 
 /* aggregator_push.c */
 

@@ -267,6 +267,9 @@ static void push_closed(struct weft_aggregator *agg, struct agg_slot *slot,
     if (!slot->dead) {
         push_add(agg, slot, now_ns);
     }
+    if (!slot->dead && agg->config.on_apply && (slot->request.flags & WEFT_RPC_ON_APPLY) != 0) {
+        weft_agg_answer_first(agg, slot->answer);
+    }
     if (slot->dead) {
         (*slot->why)++;
         agg->counters.pushes_direct++;

@@ -40,7 +40,7 @@ uint32_t weft_ps_client_expects_max(const struct weft_ps_client_config *config)
     uint32_t log = config->replay_bytes > 0 ? config->shards * (WEFT_MSGS_MAX + 1) : 0;
     return config->ops_max * parts_per_op_of(config) + 2 * config->tables_max * config->shards +
            log + (weft_ps_ways(config) > 1 ? 1 : 0) +
-           (config->via_timeout_ns > 0 ? 2 * config->tables_max * weft_ps_vias(config) : 0);
+           (config->via_timeout_ns > 0 ? (2 * config->tables_max + 1) * weft_ps_vias(config) : 0);
 }
 
 static bool config_valid(const struct weft_ps_client_config *config)
@@ -313,6 +313,8 @@ void weft_ps_client_event(struct weft_ps_client *client, const struct weft_msg_e
     uint32_t index = (uint32_t)event->user;
     if (event->user & WEFT_PS_USER_DURABLE) {
         weft_ps_durable_event(client, event);
+    } else if (event->user & WEFT_PS_USER_APPLIED) {
+        weft_ps_applied_event(client, event);
     } else if (event->user & WEFT_PS_USER_HOT) {
         weft_ps_hot_event(client, event);
     } else if (event->user & WEFT_PS_USER_VIA) {
@@ -371,7 +373,8 @@ uint32_t weft_ps_rpc_id(struct weft_ps_client *client, uint32_t shard)
 
 bool weft_ps_client_busy(const struct weft_ps_client *client)
 {
-    return client->ops_active > 0 || client->clocks_open > 0 || client->resent_open > 0;
+    return client->ops_active > 0 || client->clocks_open > 0 || client->resent_open > 0 ||
+           client->applied_count > 0;
 }
 
 const struct weft_ps_client_counters *weft_ps_client_counters(const struct weft_ps_client *client)

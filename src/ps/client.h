@@ -199,7 +199,8 @@ struct weft_ps_client_counters {
                                  * the shard */
     uint64_t resumes;           /* tables resumed at a shard */
     uint64_t pushes_resent;     /* messages sent again */
-    uint64_t pushes_lost;       /* finished pushes that a restarted shard lacks */
+    uint64_t pushes_lost;       /* finished pushes that a restarted shard lacks, or that an
+                                 * aggregator acknowledged on apply and did not commit */
     uint64_t pushes_durable;    /* kept pushes freed because a checkpoint contains them */
     uint64_t replay_bytes_now;  /* bytes of replay_bytes in use */
     uint64_t replay_full;       /* pushes deferred because the replay memory was full or nearly
@@ -207,6 +208,7 @@ struct weft_ps_client_counters {
     uint64_t clocks_resent;     /* finished CLOCKs resent to a restarted shard */
     uint64_t via_pushes;        /* pushes sent to an aggregator */
     uint64_t via_committed;     /* of these, committed at their shard by the aggregator */
+    uint64_t via_applied;       /* of these, acknowledged on apply */
     uint64_t via_direct;        /* of these, resent directly to the shard */
     uint64_t via_pulls;         /* the same for pulls */
     uint64_t via_answered;
@@ -534,7 +536,13 @@ void weft_ps_client_park_again(struct weft_ps_client *client);
  * its shard. */
 uint32_t weft_ps_client_vias_open(const struct weft_ps_client *client);
 
-/* True while an operation is unfinished or a CLOCK is not closed. */
+/* Number of pushes that an aggregator has acknowledged on apply and that are not committed yet.
+ * Their operations are done. If the aggregator fails, the shard is asked which of them it has; the
+ * others are counted in pushes_lost. */
+uint32_t weft_ps_client_applied(const struct weft_ps_client *client);
+
+/* True while an operation is unfinished, a CLOCK is not closed, or a push is acknowledged and not
+ * committed. */
 bool weft_ps_client_busy(const struct weft_ps_client *client);
 
 const struct weft_ps_client_counters *weft_ps_client_counters(const struct weft_ps_client *client);

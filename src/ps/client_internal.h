@@ -9,8 +9,9 @@
  *                   (reconnection)
  *   client_list.h   lists of ids that shards keep: client_known.c, client_list.c
  *   client_log.h    pushes kept until they are durable: client_log.c
- *   client_via.h    requests through an aggregator: client_via.c, client_via_clock.c; hot rows:
- *                   client_hot.c; parked connections to shards: client_park.c
+ *   client_via.h    requests through an aggregator: client_via.c, client_via_clock.c; pushes that
+ *                   it acknowledges on apply: client_applied.c; hot rows: client_hot.c; parked
+ *                   connections to shards: client_park.c
  *   this header     rows and messages: client_rows.c, client_pack.c; missed rows:
  *                   client_missed.c, client_loss.c, client_last.c, residual.c; updates of a job
  *                   with a scheduler: client_update.c; their reads: client_read.c
@@ -77,6 +78,9 @@ struct weft_ps_client {
     uint64_t now_ns;     /* of the last event */
     struct ps_via *vias; /* (via_total,), index aggregator x shards + shard; NULL: none */
     uint32_t via_total;
+    struct ps_applied *applied; /* pushes acknowledged on apply and not committed */
+    uint32_t applied_count;
+    uint32_t applied_asked; /* parts in flight that may be acknowledged on apply */
     struct ps_hots *hots;    /* NULL: pushes are not split by hot rows */
     bool parks;              /* connections to shards may be parked: client_park.c */
     bool parks_no_more;      /* reopen parked connections */
@@ -155,6 +159,7 @@ static inline uint32_t ps_op_part(const struct weft_ps_client *client, uint32_t 
 #define WEFT_PS_USER_DURABLE (UINT64_C(1) << 61) /* the rest is a shard */
 #define WEFT_PS_USER_VIA   (UINT64_C(1) << 60) /* TABLE to an aggregator; the rest is a link */
 #define WEFT_PS_USER_HOT   (UINT64_C(1) << 59) /* PULL with HOT; the rest is a link */
+#define WEFT_PS_USER_APPLIED (UINT64_C(1) << 58) /* COMMITTED; the rest is an aggregator */
 
 /* Minimum number of requests for the rows of one shard: 2 if hot and cold rows are split. */
 static inline uint32_t weft_ps_ways(const struct weft_ps_client_config *config)

@@ -41,6 +41,8 @@ struct ps_link {
     uint32_t list_pause;    /* number of next pushes to send with their ids */
     uint64_t durable;       /* pushes up to this number are durable */
     uint64_t durable_early; /* the same, reported before the shard's answer to RESUME */
+    uint32_t applied;       /* pushes acknowledged on apply and not committed: client_applied.c */
+    bool fence_due;         /* fencing: RESUME waits until nothing of the link is in flight */
     bool opened;            /* the shard is assumed to have this table */
     bool resuming;          /* after a reconnection, until the shard's answer to RESUME: all else
                              * waits */
@@ -75,6 +77,8 @@ struct ps_shard_end {
     uint32_t begun_open; /* parts that are `begun`: others wait for them, because a shard keeps the
                           * chunks of only a few */
     uint32_t resuming;   /* number of its links that are resuming */
+    bool fence_due; /* pushes acknowledged on apply may be lost: resume with a new session */
+    bool fencing;   /* the links that are resuming do so for that, on the same connection */
     bool durable_expected; /* memory is posted for its DURABLE_UPTO */
     weft_expect_id durable_expect;
     uint32_t session;     /* number of the current connection; ps/aggregate.h */
@@ -172,6 +176,8 @@ void weft_ps_resumes_init(struct weft_ps_client *client);
 void weft_ps_shard_away(struct weft_ps_client *client, uint32_t shard, uint64_t now_ns);
 /* The new connection is up. */
 void weft_ps_shard_back(struct weft_ps_client *client, uint32_t shard);
+/* Queue RESUME of a table. */
+void weft_ps_resume_queue(struct weft_ps_client *client, uint16_t table, uint32_t shard);
 /* The shard is permanently gone: its unfinished parts fail. */
 void weft_ps_shard_down(struct weft_ps_client *client, uint32_t shard);
 /* Give up the shards that were disconnected for too long. */

@@ -9,7 +9,8 @@
  *
  * A shard declares a parked rank dead if none of its requests was committed for park_lease_ns, so
  * the worker reconnects well before that. After each reopening the connection is kept for twice as
- * long as before.
+ * long as before. The new session voids sums that contain pushes of this worker, so while some are
+ * acknowledged on apply and not committed, the connection is not reopened (client_applied.c).
  *
  * Source: docs/PROTOCOL.md section 7, "Parked connections".
  */
@@ -90,6 +91,7 @@ static bool may_park(const struct weft_ps_client *client, uint32_t shard, uint64
     const struct ps_shard_end *end = &client->ends[shard];
     const uint64_t lately_ns = client->config.park_lease_ns / LATELY;
     return !end->down && !end->away && end->park == PARK_NONE && end->resuming == 0 &&
+           !end->fence_due &&
            end->up_ns != 0 && now_ns >= weft_time_add(end->direct_ns, end->park_pause_ns) &&
            end->vouched_ns > end->up_ns && now_ns < weft_time_add(end->vouched_ns, lately_ns) &&
            tables_go_by(client, shard, table_p) && is_quiet(client, shard);
@@ -196,9 +198,11 @@ void weft_ps_parks_progress(struct weft_ps_client *client, uint64_t now_ns)
     uint16_t table = 0;
     for (uint32_t s = 0; client->parks && s < client->config.shards; s++) {
         struct ps_shard_end *end = &client->ends[s];
-        if (end->park == PARK_PARKED &&
-            (end->wants_connection || client->parks_no_more || now_ns >= silent_at(client, end))) {
-            unpark(client, s, now_ns);
+        if (end->park == PARK_PARKED) {
+            end->wants_connection |= client->parks_no_more || now_ns >= silent_at(client, end);
+            if (end->wants_connection && weft_ps_applied_settled(client, s)) {
+                unpark(client, s, now_ns);
+            }
         } else if (!client->parks_no_more && may_park(client, s, now_ns, &table)) {
             park_ask(client, s, table, now_ns);
         }
@@ -210,7 +214,7 @@ uint64_t weft_ps_park_deadline(const struct weft_ps_client *client)
     uint64_t first_ns = WEFT_NEVER;
     for (uint32_t s = 0; client->parks && s < client->config.shards; s++) {
         const struct ps_shard_end *end = &client->ends[s];
-        if (end->park == PARK_PARKED) {
+        if (end->park == PARK_PARKED && !end->wants_connection) {
             first_ns = weft_min_u64(first_ns, silent_at(client, end));
         }
     }

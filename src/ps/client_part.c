@@ -217,21 +217,13 @@ void weft_ps_part_done(struct weft_ps_client *client, struct ps_part *part)
     }
 }
 
-/* A push stops counting as open when its message is closed, or will never be sent. */
-void weft_ps_push_closed(struct weft_ps_client *client, struct ps_part *part)
+void weft_ps_number_closed(struct weft_ps_client *client, struct ps_link *link, uint32_t clock,
+                           uint64_t number)
 {
-    struct ps_shard_end *end = &client->ends[part->shard];
-    struct ps_link *link = ps_link_of(client, part->table, part->shard);
-    bool counts = part->clock <= link->clock_closed + 2;
-    WEFT_ASSERT(!counts || link->pushes_open[part->clock & 1] > 0);
-    link->pushes_open[part->clock & 1] -= counts;
-    if (part->update_open) {
-        weft_ps_update_closed(client, part);
-    }
-    end->begun_open -= part->begun;
-    end->list_part = end->list_part == ps_part_index(client, part) ? WEFT_PS_NONE : end->list_part;
-    part->begun = false;
-    weft_push_window_close(&link->closed, part->number);
+    bool counts = clock <= link->clock_closed + 2;
+    WEFT_ASSERT(!counts || link->pushes_open[clock & 1] > 0);
+    link->pushes_open[clock & 1] -= counts;
+    weft_push_window_close(&link->closed, number);
     while (link->number_closed < link->number &&
            weft_push_window_test(&link->closed, link->number_closed + 1)) {
         link->number_closed++;
@@ -239,6 +231,20 @@ void weft_ps_push_closed(struct weft_ps_client *client, struct ps_part *part)
     if (client->vias != NULL) {
         link->pushed_ns = ps_clock_ns(client);
     }
+}
+
+/* A push stops counting as open when its message is closed, or will never be sent. */
+void weft_ps_push_closed(struct weft_ps_client *client, struct ps_part *part)
+{
+    struct ps_shard_end *end = &client->ends[part->shard];
+    struct ps_link *link = ps_link_of(client, part->table, part->shard);
+    if (part->update_open) {
+        weft_ps_update_closed(client, part);
+    }
+    end->begun_open -= part->begun;
+    end->list_part = end->list_part == ps_part_index(client, part) ? WEFT_PS_NONE : end->list_part;
+    part->begun = false;
+    weft_ps_number_closed(client, link, part->clock, part->number);
     if (part->in_air) {
         link->pushes_flying--;
         link->flying_xor ^= part->rpc_id;

@@ -97,6 +97,9 @@ enum ps_part_refusal {
     REFUSAL_PASSED, /* STALE_CLOCK: after a break the shard ended the clock without this worker */
 };
 
+/* The second reply to a push that may be acknowledged on apply, if it has overtaken the first. */
+enum ps_part_second { SECOND_NONE, SECOND_COMMITTED, SECOND_LOST };
+
 struct ps_part {
     enum ps_part_state state;
     uint8_t kind; /* enum weft_rpc_op */
@@ -130,6 +133,8 @@ struct ps_part {
     bool via_answering; /* that transport owns the reply's memory; the reply will be discarded */
     bool via_pull;      /* PULL: last sent by an aggregator, so not in the shard's pulls_open */
     uint32_t via_index; /* the aggregator of `route`, via_sending and via_answering, in `vias` */
+    bool on_apply;      /* PUSH, VIA: may be acknowledged on apply; counted in applied_asked */
+    enum ps_part_second second; /* of that push */
     bool failing;       /* FLYING: fails as soon as via_sending and via_answering are false */
     bool is_short;      /* PUSH: outcome of the request, like the next two */
     uint32_t delivered; /* elements delivered */
@@ -280,6 +285,9 @@ void weft_ps_note_status(struct weft_ps_client *client, const struct ps_part *pa
 void weft_ps_part_done(struct weft_ps_client *client, struct ps_part *part);
 /* A push stops counting as open. */
 void weft_ps_push_closed(struct weft_ps_client *client, struct ps_part *part);
+/* The same for a push without a part. */
+void weft_ps_number_closed(struct weft_ps_client *client, struct ps_link *link, uint32_t clock,
+                           uint64_t number);
 /* The shard is disconnected and the client waits for it: the part will be resent, unless it was
  * answered. */
 void weft_ps_part_wait(struct weft_ps_client *client, uint32_t part);

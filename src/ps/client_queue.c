@@ -23,6 +23,7 @@ void weft_ps_part_queue(struct weft_ps_client *client, uint32_t index)
     part->request_closed = false;
     part->counted = part->begun = false;
     part->route = ROUTE_OPEN;
+    part->on_apply = false;
     part->via_sending = part->via_answering = part->via_pull = part->failing = false;
     part->born = ps_part_resumes(part) ? 0 : ++client->born;
     if (end->down || link->gone) {
@@ -134,7 +135,7 @@ uint32_t weft_ps_pushes_before(const struct weft_ps_client *client, const struct
             count++;
         }
     }
-    return count;
+    return count + weft_ps_applied_before(client, part);
 }
 
 static bool part_may_go(struct weft_ps_client *client, const struct ps_part *part,
@@ -173,9 +174,10 @@ static bool part_may_go(struct weft_ps_client *client, const struct ps_part *par
     }
     if (part->kind == WEFT_RPC_PULL) {
         /* An aggregator does not know which of its pushes are open. */
-        bool in_turn =
-            mode == WEFT_TABLE_BSP || weft_ps_pushes_before(client, part, link, &rpc_ids) <=
-                                          (weft_ps_via_takes_pull(client, part) ? 0 : 1);
+        const bool waits_here = weft_ps_via_takes_pull(client, part) ||
+                                weft_ps_applied_holds(client, part->table, part->shard);
+        bool in_turn = mode == WEFT_TABLE_BSP ||
+                       weft_ps_pushes_before(client, part, link, &rpc_ids) <= (waits_here ? 0 : 1);
         return in_turn && weft_ps_read_may_go(client, part);
     }
     if (part->number > link->number_closed + WEFT_PUSH_WINDOW_SPAN ||

@@ -222,11 +222,19 @@ void weft_ps_part_reply(struct weft_ps_client *client, uint32_t index,
             weft_ps_listed_unknown(client, index, &reply);
             return;
         }
-        if (ps_part_is_via(part) && reply.status != WEFT_RPC_OK) {
+        const bool is_applied =
+            part->kind == WEFT_RPC_PUSH && (reply.can & WEFT_RPC_CAN_ON_APPLY) != 0;
+        if (ps_part_is_via(part) &&
+            (reply.status != WEFT_RPC_OK || (is_applied && !part->on_apply) ||
+             part->second == SECOND_LOST)) {
             weft_ps_via_answered(client, index, false);
             return;
         }
         answered(client, part, event, &reply, dequeued_ns);
+        if (ps_part_is_via(part) && is_applied) {
+            weft_ps_via_applied(client, index);
+            return;
+        }
         if (ps_part_is_via(part)) {
             weft_ps_via_answered(client, index, true);
             return;

@@ -72,6 +72,7 @@ void weft_ps_shard_away(struct weft_ps_client *client, uint32_t shard, uint64_t 
         end->away_until_ns = patience_ns > 0 ? weft_time_add(now_ns, patience_ns) : WEFT_NEVER;
     }
     client->counters.shard_disconnects += !end->was_parked;
+    weft_ps_applied_away(client, shard);
     for (uint32_t i = 0; i < client->parts_total; i++) {
         const struct ps_part *part = &client->parts[i];
         if (part->shard == shard && (part->state == PART_QUEUED || part->state == PART_FLYING)) {
@@ -89,6 +90,7 @@ void weft_ps_shard_away(struct weft_ps_client *client, uint32_t shard, uint64_t 
         struct ps_link *link = ps_link_of(client, (uint16_t)t, shard);
         link->pushes_flying = link->flying_xor = 0;
         link->resuming = link->opened && !link->gone;
+        link->fence_due = false;
         link->durable_early = 0;
         end->resuming += link->resuming;
     }
@@ -98,6 +100,7 @@ void weft_ps_shard_down(struct weft_ps_client *client, uint32_t shard)
 {
     struct ps_shard_end *end = &client->ends[shard];
     end->down = true;
+    weft_ps_applied_away(client, shard);
     weft_ps_via_clocks_void(client, shard);
     weft_ps_hot_away(client, shard);
     weft_ps_known_drop(client, UINT32_MAX, shard, 0);
@@ -177,7 +180,7 @@ static struct weft_rpc_pushes finished(const struct weft_ps_client *client, uint
     return pushes;
 }
 
-static void resume_queue(struct weft_ps_client *client, uint16_t table, uint32_t shard)
+void weft_ps_resume_queue(struct weft_ps_client *client, uint16_t table, uint32_t shard)
 {
     uint32_t link_index = table * client->config.shards + shard;
     struct ps_link *link = &client->links[link_index];
@@ -210,7 +213,7 @@ void weft_ps_shard_back(struct weft_ps_client *client, uint32_t shard)
     client->ends[shard].away = client->ends[shard].connecting = false;
     for (uint32_t t = 0; t < client->config.tables_max; t++) {
         if (ps_link_of(client, (uint16_t)t, shard)->resuming) {
-            resume_queue(client, (uint16_t)t, shard);
+            weft_ps_resume_queue(client, (uint16_t)t, shard);
         }
     }
 }
@@ -296,8 +299,9 @@ static void link_gone(struct weft_ps_client *client, const struct ps_part *resum
     weft_ps_clock_refuse(client, link, true);
 }
 
+/* is_expected: the connection did not break. */
 static void report(struct weft_ps_client *client, struct ps_link *link, const struct ps_part *part,
-                   uint32_t clocks_resent, uint64_t lost)
+                   uint32_t clocks_resent, uint64_t lost, bool is_expected)
 {
     link->resumed.shard = part->shard;
     link->resumed.table = part->table;
@@ -307,7 +311,7 @@ static void report(struct weft_ps_client *client, struct ps_link *link, const st
     client->counters.resumes++;
     client->counters.clocks_resent += clocks_resent;
     client->counters.pushes_lost += lost;
-    if (client->ends[part->shard].was_parked && lost == 0 && clocks_resent == 0) {
+    if (is_expected && lost == 0 && clocks_resent == 0) {
         return; /* no change */
     }
     client->resumed_unreported += !link->resumed_unreported;
@@ -321,6 +325,7 @@ void weft_ps_resume_answered(struct weft_ps_client *client, const struct ps_part
     struct ps_table *table = &client->tables[part->table];
     link->resuming = false;
     client->ends[part->shard].resuming--;
+    const bool is_fence = weft_ps_applied_resumed(client, part->table, part->shard);
     if (reply == NULL) {
         link_gone(client, part, WEFT_PROTO, WEFT_RPC_OK);
         return;
@@ -354,7 +359,8 @@ void weft_ps_resume_answered(struct weft_ps_client *client, const struct ps_part
     closed_anew(client, part->table, part->shard);
     weft_ps_clock_refuse(client, link, false);
     weft_ps_log_sweep(client, part->table, part->shard);
-    report(client, link, part, clocks_resent, lost + above - kept);
+    report(client, link, part, clocks_resent, lost + above - kept,
+           is_fence || client->ends[part->shard].was_parked);
 }
 
 void weft_ps_clock_moved(struct weft_ps_client *client, uint16_t table, uint32_t shard,

@@ -75,6 +75,7 @@ static uint32_t flags_of(const struct weft_ps_client *client, const struct ps_pa
            (id_bytes == WEFT_RPC_ID_PACKED ? WEFT_RPC_PACKED_IDS : 0) |
            (keeps ? WEFT_RPC_KEEP_IDS : 0) |
            (weft_ps_counts_updates(part, link) ? WEFT_RPC_COUNT_UPDATES : 0) |
+           (part->on_apply ? WEFT_RPC_ON_APPLY : 0) |
            (part->cut || (is_push && weft_ps_log_filling(client)) ? WEFT_RPC_CUT : 0);
 }
 
@@ -237,6 +238,8 @@ weft_status weft_ps_part_send(struct weft_ps_client *client, struct ps_part *par
         ps_part_route_to(part, ROUTE_VIA);
     }
     part->via_pull = ps_part_is_via(part) && part->kind == WEFT_RPC_PULL;
+    part->on_apply = ps_part_is_via(part) && weft_ps_applied_takes(client, part);
+    part->second = SECOND_NONE;
     weft_status status = message_send(client, part, &message, ps_part_head_only(part), now_ns);
     if (status != WEFT_OK && ps_part_is_via(part)) { /* the transport to the aggregator is full */
         if (part->answer == ANSWER_POSTED) {
@@ -244,7 +247,7 @@ weft_status weft_ps_part_send(struct weft_ps_client *client, struct ps_part *par
         }
         part->answer = ANSWER_NONE;
         ps_part_route_to(part, ROUTE_DIRECT);
-        part->via_pull = false;
+        part->via_pull = part->on_apply = false;
         status = message_send(client, part, &message, ps_part_head_only(part), now_ns);
     }
     if (status == WEFT_OK && ps_part_is_via(part)) {

@@ -57,7 +57,8 @@ weft_status weft_ps_via_init(struct weft_ps_client *client)
     client->vias = calloc(client->via_total, sizeof(*client->vias));
     struct ps_via_link *links =
         calloc((size_t)client->via_total * client->config.tables_max, sizeof(*links));
-    if (client->vias == NULL || links == NULL) {
+    if (client->vias == NULL || links == NULL ||
+        weft_ps_applied_init(client) != WEFT_OK) {
         free(links);
         return WEFT_NOMEM;
     }
@@ -74,6 +75,7 @@ void weft_ps_via_fini(struct weft_ps_client *client)
         free(client->vias[0].links);
     }
     free(client->vias);
+    weft_ps_applied_fini(client);
 }
 
 /* ---- the connection -------------------------------------------------------------------------- */
@@ -151,7 +153,7 @@ static void via_down(struct weft_ps_client *client, uint32_t index, uint64_t now
         if (link->expected) {
             (void)!client->msgr.ops->cancel(client->msgr.self, link->expect);
         }
-        link->expected = false;
+        link->expected = link->applies = false;
         link->state = VIA_LINK_NONE;
         weft_ps_via_clock_down(client, index, (uint16_t)t);
     }
@@ -164,6 +166,7 @@ static void via_down(struct weft_ps_client *client, uint32_t index, uint64_t now
             go_direct(client, i);
         }
     }
+    weft_ps_applied_down(client, index);
 }
 
 bool weft_ps_via_peer(struct weft_ps_client *client, const struct weft_msg_event *event,
@@ -209,6 +212,8 @@ static void table_ask(struct weft_ps_client *client, uint32_t index, uint16_t ta
     const uint32_t shard = via->shard;
     const uint64_t user = WEFT_PS_USER | WEFT_PS_USER_VIA | (table * client->via_total + index);
     const uint32_t rpc_id = weft_ps_rpc_id(client, shard);
+    const uint32_t on_apply =
+        weft_ps_applied_allowed(client, table, shard) ? WEFT_RPC_CAN_ON_APPLY : 0;
     const struct weft_msg_expect expect = {
         .peer = via->peer,
         .sink = WEFT_SINK_COPY,
@@ -223,7 +228,8 @@ static void table_ask(struct weft_ps_client *client, uint32_t index, uint16_t ta
     };
     const struct weft_rpc_request request = {.rpc_id = rpc_id,
                                              .worker = client->config.worker,
-                                             .t0_ns = ps_clock_ns(client)};
+                                             .t0_ns = ps_clock_ns(client),
+                                             .need_clock = WEFT_RPC_CAN_AGGREGATE | on_apply};
     weft_rpc_request_pack(&request, link->request);
     weft_table_spec_pack(&client->tables[table].spec, link->request + WEFT_RPC_REQUEST_BYTES);
     weft_aggregate_shard_pack(client->ends[shard].incarnation,
@@ -288,6 +294,7 @@ void weft_ps_via_table_event(struct weft_ps_client *client, const struct weft_ms
         link->state = good ? VIA_LINK_OPEN : VIA_LINK_REFUSED;
         link->pulls = good ? reply.rows : 0;
         link->takes_clocks = good && (reply.can & WEFT_AGGREGATE_CAN_CLOCK) != 0;
+        link->applies = good && (reply.can & WEFT_RPC_CAN_ON_APPLY) != 0;
     }
 }
 
@@ -338,6 +345,9 @@ void weft_ps_via_progress(struct weft_ps_client *client, uint64_t now_ns)
     for (uint32_t v = 0; v < client->via_total; v++) {
         struct ps_via *via = &client->vias[v];
         const uint32_t s = via->shard;
+        if (via->up) {
+            weft_ps_applied_expect(client, v);
+        }
         for (uint32_t t = 0; via->up && t < client->config.tables_max; t++) {
             struct ps_via_link *link = &via->links[t];
             if (link->state == VIA_LINK_OPEN && link->incarnation != client->ends[s].incarnation) {
@@ -354,6 +364,7 @@ void weft_ps_via_progress(struct weft_ps_client *client, uint64_t now_ns)
             probe(client, v, now_ns);
         }
     }
+    weft_ps_applied_progress(client);
 }
 
 uint64_t weft_ps_via_deadline(const struct weft_ps_client *client)
@@ -375,8 +386,9 @@ static bool is_open(const struct weft_ps_client *client, uint16_t table, uint32_
 {
     const struct ps_via *via = &client->vias[index];
     const uint32_t shard = via->shard;
+    const struct ps_shard_end *end = &client->ends[shard];
     return via->up && !via->close && via->links[table].state == VIA_LINK_OPEN &&
-           table_good(client, table, shard);
+           !end->fence_due && !end->fencing && table_good(client, table, shard);
 }
 
 /* Without a scheduler: the first aggregator of the shard; with one: the granted aggregator. */
@@ -470,6 +482,14 @@ bool weft_ps_via_too_long(const struct weft_ps_client *client, const struct ps_p
     return part->rows > weft_aggregate_rows_max(client->tables[part->table].spec.dim);
 }
 
+/* A new session would void its sum. */
+static bool waits_for_session(const struct weft_ps_client *client, const struct ps_part *part)
+{
+    const struct ps_shard_end *end = &client->ends[part->shard];
+    return end->park != PARK_NONE && end->wants_connection &&
+           client->vias[weft_ps_via_index(client, part)].links[part->table].applies;
+}
+
 bool weft_ps_via_takes(const struct weft_ps_client *client, const struct ps_part *part)
 {
     if (part->kind == WEFT_RPC_PULL) {
@@ -481,7 +501,8 @@ bool weft_ps_via_takes(const struct weft_ps_client *client, const struct ps_part
            part->op != WEFT_PS_NONE &&
            client->ops[part->op].deadline_ns == WEFT_NEVER && client->vias != NULL &&
            (client->updates == NULL || weft_ps_update_hop(client, part) > 0) &&
-           is_open(client, part->table, weft_ps_via_index(client, part));
+           is_open(client, part->table, weft_ps_via_index(client, part)) &&
+           !waits_for_session(client, part);
 }
 
 weft_peer weft_ps_via_peer_of(const struct weft_ps_client *client, const struct ps_part *part)
@@ -496,6 +517,7 @@ void weft_ps_via_went(struct weft_ps_client *client, struct ps_part *part, uint6
     via->flying++;
     via->sending++;
     via->pulls += part->via_pull;
+    client->applied_asked += part->on_apply;
     part->via_sending = true;
     part->via_sent_ns = now_ns;
     client->counters.via_pushes += part->kind == WEFT_RPC_PUSH;
@@ -506,6 +528,8 @@ void weft_ps_via_leave(struct weft_ps_client *client, struct ps_part *part, enum
 {
     client->vias[part->via_index].flying--;
     client->vias[part->via_index].pulls -= part->via_pull;
+    client->applied_asked -= part->on_apply;
+    part->on_apply = false;
     ps_part_route_to(part, to);
 }
 
@@ -587,6 +611,22 @@ void weft_ps_via_answered(struct weft_ps_client *client, uint32_t index, bool co
     } else {
         client->counters.via_answered++;
     }
+    part->request_closed = true;
+    if (!part->via_sending) {
+        weft_ps_part_done(client, part);
+    }
+}
+
+void weft_ps_via_applied(struct weft_ps_client *client, uint32_t index)
+{
+    struct ps_part *part = &client->parts[index];
+    if (part->second == SECOND_COMMITTED) {
+        weft_ps_via_answered(client, index, true);
+        return;
+    }
+    weft_ps_via_heard(client, &client->vias[part->via_index]);
+    weft_ps_via_leave(client, part, ROUTE_OPEN);
+    weft_ps_applied_add(client, part);
     part->request_closed = true;
     if (!part->via_sending) {
         weft_ps_part_done(client, part);

@@ -56,5 +56,36 @@ bool weft_ps_via_clock(struct weft_ps_client *client, uint16_t table, uint32_t s
 void weft_ps_via_clocks_void(struct weft_ps_client *client, uint32_t shard);
 /* The aggregator's reply arrived; committed: the shard has applied the push. */
 void weft_ps_via_answered(struct weft_ps_client *client, uint32_t part, bool committed);
+/* The aggregator has acknowledged the push on apply. */
+void weft_ps_via_applied(struct weft_ps_client *client, uint32_t part);
+
+/* client_applied.c */
+
+/* Errors: WEFT_NOMEM. */
+weft_status weft_ps_applied_init(struct weft_ps_client *client);
+void weft_ps_applied_fini(struct weft_ps_client *client);
+/* True: the shard and this client allow that pushes are acknowledged on apply. */
+bool weft_ps_applied_allowed(const struct weft_ps_client *client, uint16_t table, uint32_t shard);
+/* Post memory for COMMITTED of this aggregator. */
+void weft_ps_applied_expect(struct weft_ps_client *client, uint32_t via);
+/* True: this push, which is sent to the aggregator part->via_index, may be acknowledged on
+ * apply. */
+bool weft_ps_applied_takes(const struct weft_ps_client *client, const struct ps_part *part);
+/* True: pushes of this table may be acknowledged on apply now, or some are and are not committed. A
+ * pull must not wait for one of them at the shard, which may never get it. */
+bool weft_ps_applied_holds(const struct weft_ps_client *client, uint16_t table, uint32_t shard);
+/* True: a new session voids no sum of an aggregator that acknowledges on apply. */
+bool weft_ps_applied_settled(const struct weft_ps_client *client, uint32_t shard);
+/* Make a record of the push, which was acknowledged. */
+void weft_ps_applied_add(struct weft_ps_client *client, struct ps_part *part);
+/* Number of records of pushes that precede this part. */
+uint32_t weft_ps_applied_before(const struct weft_ps_client *client, const struct ps_part *part);
+void weft_ps_applied_event(struct weft_ps_client *client, const struct weft_msg_event *event);
+/* The connection to the aggregator has ended; that to the shard has, which is resumed. */
+void weft_ps_applied_down(struct weft_ps_client *client, uint32_t via);
+void weft_ps_applied_away(struct weft_ps_client *client, uint32_t shard);
+/* RESUME was answered. True: it was sent because of such pushes. */
+bool weft_ps_applied_resumed(struct weft_ps_client *client, uint16_t table, uint32_t shard);
+void weft_ps_applied_progress(struct weft_ps_client *client);
 
 #endif

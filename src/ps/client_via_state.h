@@ -36,6 +36,7 @@ struct ps_via_link {
     uint32_t rpc_id;
     uint32_t pulls; /* most pulls in progress that it accepts */
     bool takes_clocks;
+    bool applies; /* it acknowledges pushes on apply */
     struct ps_via_clock clock;
     uint64_t incarnation; /* of the shard, as sent to the aggregator */
     uint8_t request[WEFT_RPC_REQUEST_BYTES + WEFT_RPC_SPEC_BYTES + WEFT_AGGREGATE_SHARD_BYTES];
@@ -48,7 +49,10 @@ struct ps_via {
     bool given; /* `peer` is a connection, or will be */
     bool up;
     bool close;        /* the driver must close it */
-    uint32_t flying;   /* pushes, pulls and clocks without an answer */
+    uint32_t flying;   /* pushes, pulls and clocks without an answer, or without the second one */
+    uint32_t applied;  /* of these, pushes without the second one */
+    bool commits_expected; /* memory is posted for COMMITTED */
+    weft_expect_id commits_expect;
     uint32_t pulls;    /* of these, pulls */
     uint32_t sending;  /* parts whose memory the transport owns */
     uint64_t heard_ns; /* with requests outstanding: time of the last reply, to a probe too, or of

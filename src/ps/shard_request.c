@@ -301,6 +301,9 @@ static bool table_take(struct weft_shard *shard, struct shard_slot *slot,
     slot->can &= weft_shard_hot_takes(shard, slot->table) ? WEFT_RPC_CAN_ALL : ~WEFT_RPC_CAN_HOT;
     slot->can &= shard->config.rows_per_rpc_max >= WEFT_RPC_ROWS_LONG ? WEFT_RPC_CAN_ALL
                                                                       : ~WEFT_RPC_CAN_LONG;
+    slot->can &= weft_shard_takes_aggregates(shard) && shard->journal == NULL
+                     ? WEFT_RPC_CAN_ALL
+                     : ~WEFT_RPC_CAN_ON_APPLY;
     weft_shard_aggregate_session(shard, slot);
     shard->workers[slot->worker].wants_durable |= wants_durable;
     shard->durable_upto_unsent |= wants_durable;

@@ -60,6 +60,9 @@ enum weft_rpc_op {
     WEFT_RPC_LIST = 6, /* the ids of a list, for a PUSH that refers to a list which the shard does
                         * not have */
     WEFT_RPC_AGGREGATE = 7, /* the sum of several pushes; ps/aggregate.h */
+    WEFT_RPC_COMMITTED =
+        8, /* from an aggregator, with WEFT_RPC_REPLY_FLAG: the second reply to a PUSH that was
+            * acknowledged on apply */
     WEFT_RPC_UPDATE = 9,    /* in tags of requests: a PUSH in a job with a scheduler;
                              * weft_rpc_update_pack */
 };
@@ -192,7 +195,9 @@ enum weft_rpc_flag {
     WEFT_RPC_PARK = 256, /* CLOCK: ends no clock; the worker is about to close this connection, and
                           * keeps its rank */
     WEFT_RPC_HOT = 512,  /* PULL of no rows: the reply is the table's hot set; ps/hot_rows.h */
-    WEFT_RPC_FLAGS_ALL = 1023,
+    WEFT_RPC_ON_APPLY = 1024, /* PUSH to an aggregator: it may be acknowledged on apply, before the
+                               * shard has it; COMMITTED then follows */
+    WEFT_RPC_FLAGS_ALL = 2047,
 };
 
 /* Maximum lease of a PARK, in milliseconds. */
@@ -212,7 +217,10 @@ enum weft_rpc_can {
     WEFT_RPC_CAN_AGGREGATE = 8, /* pushes through an aggregator; ps/aggregate.h */
     WEFT_RPC_CAN_HOT = 16,      /* PULL with HOT */
     WEFT_RPC_CAN_LONG = 32,     /* PULL and LIST with up to WEFT_RPC_ROWS_LONG rows */
-    WEFT_RPC_CAN_ALL = 63,
+    WEFT_RPC_CAN_ON_APPLY = 64, /* aggregators may acknowledge pushes on apply: the shard has no
+                                 * journal. From an aggregator: in the reply to TABLE, it does so;
+                                 * in the reply to a PUSH, this one is acknowledged on apply */
+    WEFT_RPC_CAN_ALL = 127,
 };
 
 /* The largest clock of a CLOCK with UPTO. A worker that ends clocks one at a time never reaches it.
@@ -244,8 +252,8 @@ struct weft_rpc_request {
 struct weft_rpc_reply {
     uint32_t rpc_id;
     uint16_t status; /* enum weft_rpc_status; may be a value that this release does not know */
-    uint16_t can;    /* enum weft_rpc_can, in a reply to a TABLE that requested it or a PULL with
-                      * KEEP_IDS; else 0 */
+    uint16_t can;    /* enum weft_rpc_can, in a reply to a TABLE that requested it, a PULL with
+                      * KEEP_IDS or a PUSH with ON_APPLY; else 0 */
     uint64_t t0_ns;  /* t0_ns of the request */
     uint32_t clock;  /* minimum clock of all workers */
     uint32_t rows;   /* PULL with status OK: as in the request, or with COUNT_UPDATES the count

@@ -5,6 +5,7 @@
 #define WEFT_TESTS_PS_BOXES_H
 
 #include "ps/aggregator.h"
+#include "ps/shard_journal.h"
 #include "ps/update.h"
 #include "ps_cluster.h"
 
@@ -16,6 +17,7 @@
 enum { SHARD = 0, IDS = 60, DIM = 5, OPS = 4, WORKERS_MAX = 5, CLOCKS_MAX = 12 };
 enum { BOXES_MAX = 3, SHARD_ABOVE = 99 };
 enum { STALENESS = 2, PULL_IDS = 30 };
+enum { JOURNAL_BYTES = 1 << 20 };
 
 /* A pull, and the gradients that its rows had to contain when it was sent. */
 struct pull {
@@ -50,6 +52,8 @@ static uint32_t pieces;   /* pushes are cut into so many pieces */
 static uint64_t reconnect_ns = WEFT_NS_PER_S;
 static uint64_t park_lease_ns, park_pause_ns; /* of workers */
 static enum weft_worker_death on_death;
+static bool on_apply;    /* aggregators acknowledge pushes on apply */
+static uint8_t *journal; /* of the shard, of JOURNAL_BYTES */
 static uint32_t
     hot_rows; /* > 0: size of hot sets by which workers split requests; ids are then skewed, */
 static uint32_t hot_rows_most; /* maximum that workers accept; 0 = hot_rows */
@@ -232,6 +236,7 @@ static inline void box_draw(struct bench *b, struct box *box, uint32_t workers)
     config->cache_bytes = weft_prng_below(&b->prng, 3) * 1500;
     config->pull_age_ns = weft_prng_below(&b->prng, 500000);
     config->pull_patience_ns = WEFT_NS_PER_MS;
+    config->on_apply = on_apply;
     config->clock_ns = fake_clock_ns;
     config->clock_arg = b->c.net;
 }
@@ -246,6 +251,7 @@ static inline void bench_open_tree(struct bench *b, uint32_t workers, uint8_t mo
     config.incarnation = 100;
     config.shard.chunks_max = 256;
     config.shard.aggregators_max = BOXES_MAX;
+    config.shard.checkpoints = journal != NULL;
     config.client.reconnect_ns = reconnect_ns;
     config.client.via_timeout_ns = via_timeout_ns;
     config.client.park_lease_ns = park_lease_ns;
@@ -255,7 +261,8 @@ static inline void bench_open_tree(struct bench *b, uint32_t workers, uint8_t mo
     config.shard.hot_epoch_ns = WEFT_NS_PER_MS;
     config.client.hot_rows = hot_rows_most > 0 ? hot_rows_most : hot_rows;
     config.client.can &=
-        (uint16_t)weft_prng_below(&b->prng, 8) | WEFT_RPC_CAN_AGGREGATE | WEFT_RPC_CAN_HOT;
+        (uint16_t)weft_prng_below(&b->prng, 8) | WEFT_RPC_CAN_AGGREGATE | WEFT_RPC_CAN_HOT |
+        WEFT_RPC_CAN_ON_APPLY;
     if (has_scheduler) {
         config.client.update_bytes_min = 1;
         config.client.pieces = pieces;
@@ -265,6 +272,11 @@ static inline void bench_open_tree(struct bench *b, uint32_t workers, uint8_t mo
     b->mode = mode;
     b->cluster = config;
     cluster_start(&b->c, &config, workers, seed);
+    if (journal != NULL) {
+        const struct weft_shard_journal_config in = {
+            .memory = journal, .bytes = JOURNAL_BYTES, .bytes_max = JOURNAL_BYTES, .lineage = 1};
+        assert_int_equal(weft_shard_journal_init(b->c.shard[SHARD], &in), WEFT_OK);
+    }
     b->c.net->packet_bytes = 200 + (uint32_t)weft_prng_below(&b->prng, 400);
     b->boxes = boxes;
     for (uint32_t i = 0; i < boxes; i++) {

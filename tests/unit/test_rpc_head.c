@@ -45,7 +45,7 @@ static void request_refused(void **state)
         uint8_t value;
     } breaks[] = {{3, 0} /* rpc_id 0 */,
                   {28, 1} /* bound >= 10^6 */,
-                  {38, 4} /* an unknown flag */,
+                  {38, 8} /* an unknown flag */,
                   {36, 1} /* another unknown flag */};
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(breaks); i++) {
         memcpy(bad, good, sizeof(bad));
