@@ -72,6 +72,8 @@ struct weft_swarm_result {
     uint64_t rows_hot;         /* of pushes that were split: rows for an aggregator, */
     uint64_t rows_cold;        /* and rows for the shard */
     uint64_t aggregates_in;    /* sums that one aggregator received from another */
+    uint64_t pushes_applied;   /* acknowledged by aggregators on apply, */
+    uint64_t pushes_lost;      /* and lost, in runs in which that may happen: counted by workers */
     uint64_t noticed;          /* connections to a dead host that went down, where deaths are
                                 * detected */
     struct weft_swarm_replicas replicas;

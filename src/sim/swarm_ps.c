@@ -292,10 +292,12 @@ static void describe(const struct swarm_ps *ps, char *text, size_t bytes)
                          "by aggregators: %" PRIu64 " pushes, %" PRIu64 " pulls, %" PRIu64
                          " rows not asked for%s; sums of one for another: %" PRIu64
                          "; connections parked: %" PRIu64 ", opened again: %" PRIu64
-                         "; hot rows: %u, pushed %" PRIu64 " rows of them and %" PRIu64 " others\n",
+                         "; hot rows: %u, pushed %" PRIu64 " rows of them and %" PRIu64
+                         " others; acknowledged on apply: %" PRIu64 " pushes\n",
                          ps->pushes_absorbed, ps->pulls_answered, ps->pull_rows_spared,
                          ps->tree ? "; two of each shard" : "", ps->aggregates_in, ps->parks,
-                         ps->unparks, ps->hot_rows, ps->rows_hot, ps->rows_cold);
+                         ps->unparks, ps->hot_rows, ps->rows_hot, ps->rows_cold,
+                         ps->pushes_applied);
     }
     if (ps->replicas) {
         const struct weft_swarm_replicas *r = &ps->told_replicas;
@@ -337,6 +339,8 @@ static void ps_seed(uint64_t seed, uint8_t value_type, enum swarm_ps_with with,
     }
     result_p->replicas = ps->told_replicas;
     weft_swarm_ps_boxes_count(ps);
+    result_p->pushes_applied = ps->pushes_applied;
+    result_p->pushes_lost = ps->applies ? ps->told_replicas.pushes_lost : 0;
     result_p->parks = ps->parks;
     result_p->unparks = ps->unparks;
     result_p->rows_hot = ps->rows_hot;

@@ -83,11 +83,11 @@ static bool keeps_all(const struct swarm_ps *ps)
     return ps->table.flavour != WEFT_SWARM_ADMITTED && ps->table.flavour != WEFT_SWARM_EVICTING;
 }
 
-/* Whether pushes lost with a restarted shard are not recovered. */
+/* Whether pushes lost with a restarted shard, or with an aggregator, are not recovered. */
 static bool forgets(const struct swarm_ps *ps)
 {
-    return ps->deaths > 0 && ps->durability == DURABILITY_NOBODY &&
-           !weft_swarm_ps_replicas_keep_all(ps);
+    return ps->applies || (ps->deaths > 0 && ps->durability == DURABILITY_NOBODY &&
+                           !weft_swarm_ps_replicas_keep_all(ps));
 }
 
 static double bf16(double value)
@@ -132,20 +132,21 @@ static void check_row(struct swarm_ps *ps, uint32_t w, uint32_t i, uint32_t need
         return;
     }
     bool exact = table->push_bound_ppm == 0 && table->pull_bound_ppm == 0 && keeps_all(ps);
-    uint32_t must = 0;
+    uint32_t owed = 0; /* unless it was lost */
     uint32_t may = 0;
     for (uint32_t v = 0; v < table->workers; v++) {
         for (uint32_t c = 0; c < table->clocks; c++) {
             uint32_t bit =
                 weft_swarm_table_pushes(table, v, c, i) ? weft_swarm_table_bit(table, v, c) : 0;
             bool own = v == w && c < worker->clock;
-            must |= (c < need || own) && !ps_was_cut_off(ps, v, c) && !forgets(ps) &&
+            owed |= (c < need || own) && !ps_was_cut_off(ps, v, c) &&
                             (ps->worker[v].dropped >> c & 1) == 0
                         ? bit
                         : 0;
             may |= table->spec.mode != WEFT_TABLE_BSP || c < need ? bit : 0;
         }
     }
+    uint32_t must = forgets(ps) ? 0 : owed;
     if (table->flavour == WEFT_SWARM_EXPIRING) {
         must = may = weft_swarm_table_unexpired(table, i, need);
     }
@@ -154,6 +155,7 @@ static void check_row(struct swarm_ps *ps, uint32_t w, uint32_t i, uint32_t need
         return;
     }
     uint32_t set = row_set(ps, i, row, "pulled");
+    ps->lacked[i] |= ps->applies && exact ? owed & ~set : 0;
     if ((exact && (set & must) != must) || (set & ~may) != 0) {
         weft_world_fail(ps->world,
                         "worker %" PRIu32 " in clock %" PRIu32 " pulled row %" PRIu32
@@ -199,6 +201,11 @@ static uint32_t check_kept(struct swarm_ps *ps, uint32_t i, const float *row)
         may_lack |= (ps->worker[w].cut_off | ps->worker[w].dropped) << w * table->clocks;
     }
     may_lack = forgets(ps) ? all : may_lack;
+    if ((ps->lacked[i] & set) != 0) { /* a CLOCK or a pull passed the push that it follows */
+        weft_world_fail(ps->world,
+                        "row %" PRIu32 " at the end is %x, and %x of it came too late", i, set,
+                        ps->lacked[i] & set);
+    }
     if (table->push_bound_ppm == 0 && keeps_all(ps) && (set | may_lack) != (all | may_lack)) {
         weft_world_fail(ps->world, "row %" PRIu32 " at the end is %x, not %x", i, set, all);
     }

@@ -176,6 +176,9 @@ struct swarm_ps {
     uint64_t rows_hot; /* rows of pushes that were split, of workers that died, too */
     uint64_t rows_cold;
     uint32_t box_deaths; /* remaining deaths of aggregators */
+    bool applies; /* aggregators acknowledge pushes on apply, so some may be lost, and counted */
+    uint64_t pushes_applied;
+    uint32_t lacked[IDS_MAX]; /* applies: pushes that a pulled row should have had and did not */
     uint64_t wake_ns[WEFT_PLAN_HOSTS_MAX];
     uint64_t pushes_absorbed; /* of aggregators, including those that died */
     uint64_t aggregates_in;   /* the same: sums of one for another */

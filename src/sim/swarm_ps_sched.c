@@ -33,9 +33,10 @@ void weft_swarm_ps_sched_draw(struct swarm_ps *ps)
 {
     struct weft_prng *prng = &ps->sched_prng;
     weft_prng_split(prng, ps->table.seed, UINT64_C(0x7363686564));
-    /* Without replicas, runs with hot rows use aggregators for all of these. */
+    /* Without replicas, runs with hot rows use aggregators for all of these. Pushes that a
+     * scheduler grants are not acknowledged on apply. */
     const bool is_split = ps->via && !ps->replicas && ps->hot_rows > 0;
-    ps->scheduled = weft_prng_below(prng, 2) == 0 && !is_split;
+    ps->scheduled = weft_prng_below(prng, 2) == 0 && !is_split && !ps->applies;
     if (!ps->scheduled) {
         return;
     }

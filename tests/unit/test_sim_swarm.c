@@ -319,7 +319,7 @@ static void workers_go_by_aggregators(void **state)
 {
     (void)state;
     uint64_t absorbed = 0, answered = 0, spared = 0, between = 0, hot = 0, cold = 0;
-    uint64_t late = 0, in_sums = 0;
+    uint64_t late = 0, in_sums = 0, applied = 0, lost = 0;
     for (uint64_t seed = 1; seed <= 200; seed++) {
         struct weft_swarm_result result;
         weft_swarm_ps_via_run(seed, NULL, &result);
@@ -334,7 +334,12 @@ static void workers_go_by_aggregators(void **state)
         in_sums += result.updates.in_sums;
         hot += result.rows_hot;
         cold += result.rows_cold;
+        applied += result.pushes_applied;
+        lost += result.pushes_lost;
     }
+    print_message("%lu pushes acknowledged on apply, %lu lost\n", (unsigned long)applied,
+                  (unsigned long)lost);
+    assert_true(applied > 20);
     assert_true(absorbed > 200 && answered > 400 && spared > 10000 && between > 20);
     assert_true(hot > 1000 && cold > 1000);
     print_message("%lu updates in sums with a delay, %lu late\n", (unsigned long)in_sums,
