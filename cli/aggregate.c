@@ -28,6 +28,9 @@
 
 enum { DEFAULT_PORT = 7800, DEFAULT_WORKERS = 16 };
 
+enum { ON_COMMIT, ON_APPLY };
+static const char *const acknowledgements[] = {"commit", "apply", NULL};
+
 struct verb {
     const char *listen;
     const char *servers;
@@ -39,6 +42,7 @@ struct verb {
     uint64_t list_version; /* version of the shard address list */
     uint32_t shards;       /* with --parent */
     uint32_t push_mib;
+    uint32_t acknowledge; /* index in acknowledgements[] */
     uint32_t age_us;
     uint32_t cut_through;
     uint32_t cache_mib;
@@ -81,6 +85,10 @@ static const struct figure {
     FIGURE(direct_large, "Of these, with more rows than memory was available for."),
     FIGURE(direct_shard, "Of these, while the server was not connected."),
     FIGURE(direct_refused, "Of these, in an aggregate that the server rejected."),
+    FIGURE(pushes_applied, "Pushes acknowledged when they were added to a sum."),
+    FIGURE(pushes_lost, "Of these, in an aggregate that the server did not accept."),
+    FIGURE(on_apply_refused,
+           "Tables of workers or servers that do not allow acknowledgement on apply."),
     FIGURE(aggregates_in, "Aggregates received from children; their pushes are in pushes_in."),
     FIGURE(aggregates_out, "Aggregates sent to the server."),
     FIGURE(flushed_complete, "Aggregates sent because they had a push of every worker."),
@@ -269,6 +277,7 @@ static weft_status start(struct verb *verb, struct weft_error *error)
     verb->each.driver.udp.host = verb->host;
     verb->each.aggregator.push_bytes_max = verb->push_mib << 20;
     verb->each.aggregator.age_ns = verb->age_us * WEFT_NS_PER_US;
+    verb->each.aggregator.on_apply = verb->acknowledge == ON_APPLY;
     if (verb->cut_through > 1) { /* each piece of a sum is a group */
         verb->each.aggregator.groups_max *= verb->cut_through;
     }
@@ -421,6 +430,18 @@ static void tell_ready(struct verb *verb)
     fflush(stdout);
 }
 
+/* False: a thread cannot acknowledge on apply, and has logged why. */
+static bool look_at_threads(struct verb *verb, struct weft_error *error)
+{
+    for (uint32_t i = 0; i < verb->started; i++) {
+        if (weft_aggregator_thread_failed(&verb->threads[i])) {
+            (void)weft_fail(error, WEFT_STATE, "stopped: --acknowledge apply is not possible");
+            return false;
+        }
+    }
+    return true;
+}
+
 static int serve(struct verb *verb)
 {
     struct weft_error error = {.text = ""};
@@ -438,10 +459,12 @@ static int serve(struct verb *verb)
             {.fd = verb->channel.fd,
              .events = POLLIN}, /* the parent has ended; -1 is skipped */
         };
+        const bool looks = has_coordinator || verb->acknowledge == ON_APPLY;
         tell_ready(verb);
-        while (status == WEFT_OK &&
-               poll(fds, WEFT_ARRAY_COUNT(fds), has_coordinator ? 200 : -1) <= 0) {
-            status = look_at_membership(verb, &error) ? WEFT_OK : WEFT_PEER;
+        while (status == WEFT_OK && poll(fds, WEFT_ARRAY_COUNT(fds), looks ? 200 : -1) <= 0) {
+            status = !look_at_membership(verb, &error) ? WEFT_PEER
+                     : !look_at_threads(verb, &error)  ? WEFT_STATE
+                                                       : WEFT_OK;
         }
     }
     weft_membership_leave(&verb->membership, true);
@@ -626,6 +649,13 @@ int weft_cli_aggregate(int argc, char **argv)
          "are aggregated, but workers that wait for each push are delayed by up to\n"
          "that age",
          WEFT_OPTION_FLAG, .value = &aggregator->by_age_asp},
+        {"acknowledge", "WHEN",
+         "commit: a push completes when the server has it. apply: when it is in a\n"
+         "sum here; a CLOCK still follows the commit. If the aggregator dies, the\n"
+         "pushes of at most one --flush-age-us are lost, and the workers count\n"
+         "them. apply is refused if a server has --journal or a worker\n"
+         "--replay-bytes",
+         WEFT_OPTION_CHOICE, .value = &verb.acknowledge, .choices = acknowledgements},
         {"cut-through", "N",
          "workers have this option, and cut updates into up to N pieces: room for\n"
          "4 sums of N pieces, up to 20 MiB of virtual memory for each piece and\n"
@@ -688,9 +718,10 @@ int weft_cli_aggregate(int argc, char **argv)
          "Workers with --via send their pushes, pulls and ends of clocks to this process, and\n"
          "everything else to the servers. It aggregates pushes of the same table and clock into one\n"
          "message to the servers: fewer rows, bytes and requests. A worker's push completes when the\n"
-         "server has it. A pull is served from a cache or by requesting rows from the server, once\n"
-         "for all waiting workers; rows are never older than the table's consistency allows. A server\n"
-         "accepts one aggregator per --number at a time.\n"
+         "server has it, or with --acknowledge apply when it is in a sum. A pull is served from a\n"
+         "cache or by requesting rows from the server, once for all waiting workers; rows are never\n"
+         "older than the table's consistency allows. A server accepts one aggregator per --number at a\n"
+         "time.\n"
          "\n"
          "With --parent, aggregators form a tree: the parent aggregates the sums of its children.\n"
          "With --coordinator, the aggregator learns the server addresses from it, and workers with\n"
@@ -698,7 +729,8 @@ int weft_cli_aggregate(int argc, char **argv)
          "\n"
          "If the aggregator fails or a push cannot be aggregated (values other than float32, rows\n"
          "longer than 256 floats, clipping, admission, eviction), workers send the push to the\n"
-         "server; nothing is lost or counted twice. Ctrl-C or SIGTERM stops the aggregator.",
+         "server; nothing is counted twice, and nothing lost except with --acknowledge apply. Ctrl-C\n"
+         "or SIGTERM stops the aggregator.",
         .example =
             "  weft keygen job.key\n"
             "  weft server --key-file job.key --workers 2 --port 7700 &\n"

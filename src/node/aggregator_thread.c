@@ -25,6 +25,7 @@ struct serving {
     uint64_t refusals;   /* refusals by the shard or parent, logged so far */
     uint64_t cycles_detected; /* cycles logged so far */
     bool age_noted;
+    bool on_apply_noted;
 };
 
 static uint64_t clock_now(void *arg)
@@ -146,6 +147,24 @@ static void note_age(struct serving *serving)
                    (int)WEFT_WORKER_VIA_TIMEOUT_MS, (int)WEFT_WORKER_VIA_PLANNED_MS);
 }
 
+/* A push that is acknowledged on apply can be lost, which a journal or replay is to prevent. */
+static void note_on_apply(struct serving *serving)
+{
+    const struct weft_aggregator_thread_config *config = &serving->thread->config;
+    if (serving->on_apply_noted ||
+        weft_aggregator_counters(serving->aggregator)->on_apply_refused == 0) {
+        return;
+    }
+    serving->on_apply_noted = true;
+    weft_node_warn(&config->log,
+                   "--acknowledge apply is not possible: the server of shard %u has a --journal, "
+                   "or a worker --replay-bytes, so that no acknowledged push is lost. Start this "
+                   "aggregator with --acknowledge commit, or the servers without --journal and "
+                   "the workers without --replay-bytes",
+                   config->aggregator.shard);
+    atomic_store(&serving->thread->has_failed, true);
+}
+
 /* Another process serves the shard, at another address. The connected one is dead or cut off, which
  * its connection may show only after the peer timeout; until then every sum sent to it would be
  * lost, and its members would time out. */
@@ -184,6 +203,7 @@ static uint64_t turn(struct serving *serving)
     note_refusal(serving, now_ns);
     note_loop(serving, now_ns);
     note_age(serving);
+    note_on_apply(serving);
     due_ns = weft_aggregator_deadline(serving->aggregator);
     if (weft_aggregator_wants_shard(serving->aggregator)) {
         if (now_ns >= serving->connect_ns) {
@@ -324,6 +344,11 @@ void weft_aggregator_thread_move(struct weft_aggregator_thread *thread,
         weft_driver_wake(thread->driver);
     }
     pthread_mutex_unlock(&thread->lock);
+}
+
+bool weft_aggregator_thread_failed(struct weft_aggregator_thread *thread)
+{
+    return atomic_load(&thread->has_failed);
 }
 
 void weft_aggregator_thread_join(struct weft_aggregator_thread *thread)

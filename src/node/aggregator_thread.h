@@ -44,6 +44,7 @@ struct weft_aggregator_thread {
     struct weft_error error;
     struct weft_launch_address moved; /* the server's current address; port 0 = unchanged */
     atomic_bool stop;
+    atomic_bool has_failed;
     struct weft_stats_query query;      /* of its struct weft_aggregator_stats */
     struct weft_aggregator_stats stats; /* valid after join */
 };
@@ -68,6 +69,10 @@ bool weft_aggregator_thread_ask(struct weft_aggregator_thread *thread,
 /* The shard is at this address now: end a connection to another one, and connect. Thread: any. */
 void weft_aggregator_thread_move(struct weft_aggregator_thread *thread,
                                  const struct weft_launch_address *server);
+
+/* True: its configuration does not fit the job; it has logged what to do, and acknowledges pushes
+ * on commit. Thread: any. */
+bool weft_aggregator_thread_failed(struct weft_aggregator_thread *thread);
 
 void weft_aggregator_thread_join(struct weft_aggregator_thread *thread);
 

@@ -61,6 +61,45 @@ tap_is "it answered more than 10 pulls" "$(($(figure pulls_answered aggregate.ou
 tap_is "it requested fewer rows than the workers pulled" \
     "$(($(figure pull_rows_fetched aggregate.out) < $(figure pull_rows_in aggregate.out)))" 1
 
+# ---- acknowledgement on apply --------------------------------------------------------------------
+
+begin --acknowledge apply
+work 0 1
+first=$!
+work 1 1
+second=$!
+wait "$first"
+tap_is "--acknowledge apply: the first worker exits with 0" $? 0
+wait "$second"
+tap_is "--acknowledge apply: the second worker exits with 0" $? 0
+kill "$aggregator"
+wait "$aggregator"
+kill "$server"
+wait "$server"
+tap_is "it acknowledged pushes on apply" "$(($(figure pushes_applied aggregate.out) > 10))" 1
+tap_is "all that it acknowledged were absorbed, and none lost" \
+    "$(figure pushes_absorbed aggregate.out) $(figure pushes_lost aggregate.out)" "$(figure pushes_in aggregate.out) 0"
+
+rm -f server.out aggregate.out
+mkdir checkpoints journal
+"$WEFT_BIN" server --port 0 --workers 2 --checkpoint checkpoints --journal journal >server.out 2>server.err &
+server=$!
+tap_until tap_lines 1 '^shard .*:' server.out
+"$WEFT_BIN" aggregate --listen 127.0.0.1:0 --workers 2 --acknowledge apply \
+    --servers "127.0.0.1:$(port_of server.out)" >aggregate.out 2>aggregate.err &
+aggregator=$!
+tap_until tap_lines 1 '^shard .*:' aggregate.out
+work 0 2
+first=$!
+wait "$aggregator"
+tap_is "--acknowledge apply and a server with --journal: exit status 1" $? 1
+tap_like "the error says what to do" "$(cat aggregate.err)" \
+    'server of shard 0 has a --journal.*Start this aggregator with --acknowledge commit, or'
+kill "$first" "$server"
+wait "$first" "$server"
+tap_run_fails "--acknowledge with another value is rejected" 2 "$WEFT_BIN" aggregate --acknowledge never \
+    --servers 127.0.0.1:7821
+
 # ---- a second one with the same number -----------------------------------------------------------
 
 # The first one must be active: an aggregator without a request for a second can be replaced.
