@@ -193,25 +193,49 @@ begin() {
     tap_until grep -q '^metrics: ' scheduler.out
 }
 
-begin 0
-tap_at_exit 'kill -CONT $scheduler; kill $scheduler $job 2>/dev/null; wait'
-train frozen --scheduler "$(sed -n 's/^scheduler: //p' scheduler.out)" --epochs $frozen_epochs --batch 512 &
-job=$!
-tap_run "a separate scheduler grants updates of a job" tap_until has_granted 20
-kill -STOP "$scheduler"
-sleep 3
-kill -CONT "$scheduler"
-before=$(granted)
-tap_run "after 3 s of SIGSTOP it grants updates again" tap_until has_granted $((before + 20))
-kill -9 "$scheduler"
-wait "$scheduler"
-begin "$(sed -n 's/^scheduler: .*://p' scheduler.out)"
-tap_run "after kill -9 and a restart it grants updates again" tap_until has_granted 20
-wait "$job"
-tap_is "the job exits with 0" $? 0
+# grants <n>: waits until more than n updates were granted; false if the job ends before
+grants() {
+    until has_granted "$1"; do
+        tap_alive "$job" || return 1
+        sleep 0.05
+    done
+}
+
+# disturb: the scheduler of the job is frozen, then killed and restarted; sets first, again and anew to 1 if it grants
+# updates before, after, and after that
+disturb() {
+    grants 20 && first=1 || return
+    kill -STOP "$scheduler"
+    sleep 3
+    kill -CONT "$scheduler"
+    before=$(granted)
+    grants $((before + 20)) && again=1
+    kill -9 "$scheduler"
+    wait "$scheduler"
+    begin "$(sed -n 's/^scheduler: .*://p' scheduler.out)"
+    grants 20 && anew=1
+}
+
+for epochs in $frozen_epochs 240 960; do # a job that ends before is repeated with more epochs
+    begin 0
+    train frozen --scheduler "$(sed -n 's/^scheduler: //p' scheduler.out)" --epochs $epochs --batch 512 &
+    job=$!
+    tap_at_exit 'kill -CONT $scheduler; kill $scheduler $job 2>/dev/null; wait'
+    first='' again='' anew=''
+    disturb
+    wait "$job"
+    status=$?
+    [ -z "$first" ] || [ -z "$again" ] || [ -z "$anew" ] || break
+    kill "$scheduler"
+    wait "$scheduler"
+done
+tap_is "a separate scheduler grants updates of a job" "$first" 1
+tap_is "after 3 s of SIGSTOP it grants updates again" "$again" 1
+tap_is "after kill -9 and a restart it grants updates again" "$anew" 1
+tap_is "the job exits with 0" "$status" 0
 holds "updates were sent without a grant meanwhile" frozen '.counters | .sched_timeouts > 0 and .sched_direct > 0'
-holds "each update is closed once" frozen '.counters |
-    .sched_asked == 48 * '$frozen_epochs' and .shard_updates_closed == 96 * '$frozen_epochs
+holds "each update is closed once" frozen ".counters |
+    .sched_asked == $((48 * epochs)) and .shard_updates_closed == $((96 * epochs))"
 
 # A job with another key: the scheduler refuses its processes, and it continues without a scheduler.
 before=$(granted)
