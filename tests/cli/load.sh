@@ -103,7 +103,7 @@ wait $server
 
 # A server that hangs is detected after --peer-timeout, long before the load's end.
 for transport in weft tcp; do
-    rm -f "$tap_tmp/server.out"
+    rm -f "$tap_tmp/server.out" "$tap_tmp/hung"
     "$WEFT_BIN" server --port 0 --workers 2 --security none --transport $transport \
         >"$tap_tmp/server.out" 2>&1 &
     server=$!

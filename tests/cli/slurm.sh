@@ -43,6 +43,7 @@ fi
 
 # Two ports that are free now, and most likely also when they are used.
 port() {
+    : >port.out # here: the background shell empties it only when it gets to run
     "$weft" coordinator --security none --port 0 >port.out 2>&1 &
     probe=$!
     tap_until grep -q '^coordinator: ' port.out

@@ -94,6 +94,7 @@ tap_like "servers are placed from host 0 on" "$(cat "$tap_tmp/run.out")" \
 
 # ---- jobs that end early ------------------------------------------------------------------------
 begin() { # starts an endless job in the background; $job is its process
+    : >"$tap_tmp/out" # here: the background shell empties it only when it gets to run
     "$WEFT_BIN" train --lab $lab --workers 3 --servers 1 --inject-seed $mark --epochs 10000 \
         --report "$tap_tmp/cut.json" >"$tap_tmp/out" 2>"$tap_tmp/err" &
     job=$!
