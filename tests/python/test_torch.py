@@ -30,6 +30,7 @@ from weft.torch import ProcessGroupWeft, staging
 torch.set_num_threads(1)
 os.environ["WEFT_PEER_TIMEOUT_S"] = "5"  # the default, which the tests of make test lengthen
 TIMEOUT = datetime.timedelta(seconds=60)
+EARLY_S = 30  # before TIMEOUT: an error that came earlier is not that of a timeout, also on a busy machine
 
 
 def _rank(work, backend, rank, ranks, folder, queue, goodbye, arguments):
@@ -413,7 +414,8 @@ class Backend(unittest.TestCase):
             threads = [threading.Thread(target=wait) for _ in range(3)]
             for thread in threads:
                 thread.start()
-            time.sleep(0.3)
+            while len(weft.torch.process_group.of(group)._engine._pending) < 3:
+                time.sleep(0.001)
             dist.barrier()
             dist.destroy_process_group(group)
             for thread in threads:
@@ -1066,7 +1068,7 @@ class Failures(unittest.TestCase):
         got = job(trains, silent=1, goodbye=False)
         for words, seconds in (got[0], got[2]):
             self.assertIn("rank 1", words)
-            self.assertLess(seconds, 7)
+            self.assertLess(seconds, EARLY_S)
 
     def test_a_killed_rank_is_named_in_backward(self):
         self._a_rank_gets(signal.SIGKILL)
@@ -1074,25 +1076,35 @@ class Failures(unittest.TestCase):
     def test_a_frozen_rank_is_named_in_backward(self):
         self._a_rank_gets(signal.SIGSTOP)
 
+    def _await(self, store, ranks):
+        """Until so many ranks have ended their operation"""
+        while store.add("ended", 0) < ranks:
+            time.sleep(0.005)
+
     def test_monitored_barrier_names_who_does_not_come(self):
         def barrier(rank, ranks):
+            store = dist.FileStore(os.environ["WEFT_TEST_STORE"], ranks)
+            dist.barrier()  # so that ranks 0 and 1 come at the same time
             if rank == 2:
-                time.sleep(4)
+                self._await(store, 2)
                 return "late"
             try:
-                weft.torch.monitored_barrier(timeout=datetime.timedelta(seconds=0.5))
+                weft.torch.monitored_barrier(timeout=datetime.timedelta(seconds=2))
             except Exception as error:
                 return str(error)
+            finally:
+                store.add("ended", 1)
             return "nothing"
 
-        got = job(barrier, goodbye=False)
+        got = job_with_store(barrier, goodbye=False)
         self.assertIn("rank 2", got[0])
         self.assertIn("rank 2", got[1])
 
     def test_a_barrier_has_a_timeout_of_its_own(self):
         def barrier(rank, ranks):
+            store = dist.FileStore(os.environ["WEFT_TEST_STORE"], ranks)
             if rank == 1:
-                time.sleep(5)
+                self._await(store, 1)
                 return "late"
             options = dist.distributed_c10d.BarrierOptions()
             options.timeout = datetime.timedelta(seconds=0.5)
@@ -1100,9 +1112,11 @@ class Failures(unittest.TestCase):
                 dist.distributed_c10d._get_default_group().barrier(options).wait()
             except Exception as error:
                 return str(error)
+            finally:
+                store.add("ended", 1)
             return "nothing"
 
-        said = job(barrier, ranks=2, goodbye=False)[0]
+        said = job_with_store(barrier, ranks=2, goodbye=False)[0]
         self.assertIn("barrier: timeout of 0.5 s: rank 1 has not entered operation 0", said)
 
     def _meets(self, work, ranks=2, seconds=2):
@@ -1147,7 +1161,7 @@ class Failures(unittest.TestCase):
                 self.assertIn(name, said)
                 self.assertIn("rank 0", said)
                 self.assertIn("rank 1", said)
-                self.assertLess(seconds, 6)
+                self.assertLess(seconds, EARLY_S)
 
     def test_blocks_that_one_side_expects_empty_are_said(self):
         def differ(rank, ranks):
@@ -1309,15 +1323,15 @@ class Failures(unittest.TestCase):
             weft.torch.process_group.rendezvous._place = lambda: f"host {rank}"
             os.environ["WEFT_HOST"] = "127.0.0.1"
 
-        for said, seconds in self._meets(other_host, seconds=20):
+        for said, seconds in self._meets(other_host, seconds=60):
             self.assertIn("weft keygen", said)
-            self.assertLess(seconds, 10)
+            self.assertLess(seconds, EARLY_S)
 
     def test_who_never_comes_is_named(self):
         got = self._meets(lambda rank, store: rank == 1, ranks=3)
         for said, seconds in (got[0], got[2]):
             self.assertIn("rank 1 has not entered the rendezvous within 2 s", said)
-            self.assertLess(seconds, 6)  # a FileStore of PyTorch 1.13 waits in seconds
+            self.assertLess(seconds, EARLY_S)
 
     def test_who_cannot_come_tells_the_others(self):
         def one_has_no_key(rank, store):
@@ -1328,7 +1342,7 @@ class Failures(unittest.TestCase):
         self.assertIn("/none.key", got[1][0])
         self.assertIn("rank 1 gave up", got[0][0])
         self.assertIn("/none.key", got[0][0])
-        self.assertLess(max(seconds for _, seconds in got), 10)
+        self.assertLess(max(seconds for _, seconds in got), EARLY_S)
 
     def test_a_key_that_not_all_ranks_have_is_said(self):
         def some_have(rank, store):
@@ -1353,7 +1367,7 @@ class Failures(unittest.TestCase):
             os.environ["WEFT_TEST_STORE"] = os.path.join(folder, "again")
             for said, seconds in job(sizes, ranks=2, goodbye=False):
                 self.assertRegex(said, "rank [01] has a group of [23] ranks, and rank [01] one of [23]")
-                self.assertLess(seconds, 30)
+                self.assertLess(seconds, EARLY_S)
 
     def test_another_world_size_is_said_to_all(self):
         def in_turn(rank, ranks, late):
@@ -1385,7 +1399,7 @@ class Failures(unittest.TestCase):
                 os.environ["WEFT_TEST_STORE"] = os.path.join(folder, "again")
                 for said, seconds in job(in_turn, late, goodbye=False):
                     self.assertIn("rank 2 has a group of 3 ranks, and rank 1 one of 2", said)
-                    self.assertLess(seconds, 30)
+                    self.assertLess(seconds, EARLY_S)
 
     def test_ranks_meet_again_after_another_world_size(self):
         def twice(rank, ranks):
@@ -1422,7 +1436,7 @@ class Failures(unittest.TestCase):
 
         for said, seconds in self._meets(without_first, ranks=3, seconds=60)[1:]:
             self.assertIn("the first rank has not entered the rendezvous within 1 s", said)
-            self.assertLess(seconds, 30)
+            self.assertLess(seconds, EARLY_S)
 
     def test_another_key_is_said(self):
         def own_key(rank, store):
@@ -1430,7 +1444,7 @@ class Failures(unittest.TestCase):
 
         for said, seconds in self._meets(own_key):
             self.assertIn("key", said)
-            self.assertLess(seconds, 5)
+            self.assertLess(seconds, EARLY_S)
 
     def test_ctrl_c_in_backward(self):
         self._ctrl_c("model(torch.ones(1, 4)).sum().backward()")
