@@ -70,12 +70,16 @@ struct weft_msg_send {
 
 enum { WEFT_PREFETCH_BYTES = 256 };
 
+enum { WEFT_MSG_PACE_GROUPS = 8 };
+
 /* Start time and rate of a held message. */
 struct weft_msg_pace {
     uint64_t start_ns; /* earliest start, on the clock of now_ns. 0 = immediately */
     uint64_t rate_bps; /* maximum rate of its packets: UDP payload, retransmissions included. Any
                         * interval may exceed it by a burst of one millisecond or one packet. Window
                         * and credit may allow less. 0 = no limit */
+    uint8_t group; /* 1 .. WEFT_MSG_PACE_GROUPS: the messages to a peer with this group, all of this
+                    * rate, have it together. 0 = the message has it alone */
     uint8_t rank; /* send rank: among paced messages of one priority, lower ranks are sent first,
                    * after the messages that are not paced. The priority announced to the
                    * receiver, for credit, is priority + rank, at most 7 */

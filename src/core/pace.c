@@ -4,11 +4,12 @@
  * does not count it, so the receiver grants no credit for it, and it sets no timer. When it is
  * released, it begins like a message that is opened at that time.
  *
- * The rate is enforced by a virtual clock for each message. Every packet advances the clock by the
- * packet's transmission time at the rate. Packets may be sent until the clock is lead_ns ahead of
- * the time. Then the message is paused until the time has caught up, so that one timer covers
- * lead_ns of packets. After a late timer, or a lack of window or credit, the message catches up by
- * at most lag_ns: more would be a burst into a link that other flows use by then.
+ * The rate is enforced by a virtual clock for each message, or for each group of messages. Every
+ * packet advances the clock by the packet's transmission time at the rate. Packets may be sent
+ * until the clock is lead_ns ahead of the time. Then the message, or all of the group, is paused
+ * until the time has caught up, so that one timer covers lead_ns of packets. After a late timer, or
+ * a lack of window or credit, it catches up by at most lag_ns: more would be a burst into a link
+ * that other flows use by then.
  *
  * Source: docs/PROTOCOL.md section 5, "Scheduled messages".
  */
@@ -31,6 +32,21 @@ static void rest_until(struct peer *p, struct tx_msg *m, uint64_t at_ns)
     tx_pace_due(&p->tx, at_ns);
 }
 
+/* The virtual clock of the message, or of its group. */
+static uint64_t clock_of(const struct peer *p, const struct tx_msg *m)
+{
+    return m->pace_group == 0 ? m->rate_clock_ns : p->tx.group_clock_ns[m->pace_group - 1];
+}
+
+/* The message may be sent from now on; but not while its group is paused. */
+static void join_group(struct peer *p, struct tx_msg *m, uint64_t now_ns)
+{
+    if (m->pace_group != 0 && m->rate_bps != 0 && clock_of(p, m) > now_ns + lead_ns) {
+        tx_paced_mark(&p->tx, m->seq, true);
+        rest_until(p, m, clock_of(p, m));
+    }
+}
+
 /* Begin the message as if it were opened now. */
 static void begin(struct weft_ep *ep, struct peer *p, struct tx_msg *m, uint64_t now_ns)
 {
@@ -39,6 +55,7 @@ static void begin(struct weft_ep *ep, struct peer *p, struct tx_msg *m, uint64_t
     tx_msg_begin(m, now_ns);
     tx_backlog_due(&p->tx, p->tx.unsent > 0);
     weft_core_egress_unsent(ep, p, m->chunks);
+    join_group(p, m, now_ns);
     if (alone) {
         recovery_wait(&p->recovery, now_ns);
     }
@@ -51,11 +68,15 @@ weft_status weft_core_pace(struct weft_ep *ep, struct peer *p, uint64_t seq,
     if (m == NULL || m->finish_short) {
         return WEFT_NOTFOUND;
     }
-    if (!m->held) {
+    if (!m->held || pace->group > WEFT_MSG_PACE_GROUPS) {
         return WEFT_INVALID;
     }
     uint64_t priority = weft_min_u64((uint64_t)m->priority + pace->rank, PRIORITY_LAST);
-    tx_msg_pace_set(m, pace->rank, (uint8_t)priority, ANNOUNCE_PACKETS, pace->rate_bps, now_ns);
+    tx_msg_pace_set(m, pace->rank, (uint8_t)priority, ANNOUNCE_PACKETS, pace->rate_bps, pace->group,
+                    now_ns);
+    if (pace->group != 0) {
+        tx_group_rate_set(&p->tx, pace->group, pace->rate_bps, now_ns);
+    }
     bool rests = pace->start_ns > now_ns;
     tx_paced_mark(&p->tx, m->seq, rests && !m->unbegun);
     if (rests) {
@@ -63,6 +84,8 @@ weft_status weft_core_pace(struct weft_ep *ep, struct peer *p, uint64_t seq,
         tx_msg_grant(m);
     } else if (m->unbegun) {
         begin(ep, p, m, now_ns);
+    } else {
+        join_group(p, m, now_ns);
     }
     weft_core_peer_ready(ep, p);
     return WEFT_OK;
@@ -84,12 +107,26 @@ weft_status weft_core_withdraw(struct weft_ep *ep, struct peer *p, uint64_t seq,
 
 void weft_core_pace_sent(struct peer *p, struct tx_msg *m, uint32_t bytes, uint64_t now_ns)
 {
-    uint64_t from_ns =
-        now_ns > lag_ns ? weft_max_u64(m->rate_clock_ns, now_ns - lag_ns) : m->rate_clock_ns;
-    tx_msg_rate_clock_set(m, weft_time_add(from_ns, weft_core_time_of(m->rate_bps, bytes)));
-    if (m->rate_clock_ns > now_ns + lead_ns) {
-        tx_paced_mark(&p->tx, m->seq, true);
-        rest_until(p, m, m->rate_clock_ns);
+    const uint64_t before_ns = clock_of(p, m);
+    const uint64_t from_ns =
+        now_ns > lag_ns ? weft_max_u64(before_ns, now_ns - lag_ns) : before_ns;
+    const uint64_t clock_ns = weft_time_add(from_ns, weft_core_time_of(m->rate_bps, bytes));
+    if (m->pace_group == 0) {
+        tx_msg_rate_clock_set(m, clock_ns);
+    } else {
+        tx_group_clock_set(&p->tx, m->pace_group, clock_ns);
+    }
+    if (clock_ns <= now_ns + lead_ns) {
+        return;
+    }
+    tx_paced_mark(&p->tx, m->seq, true);
+    rest_until(p, m, clock_ns);
+    for (uint64_t rest = m->pace_group != 0 ? p->tx.active : 0; rest != 0; rest &= rest - 1) {
+        struct tx_msg *other = &p->tx.msgs[__builtin_ctzll(rest)];
+        if (other->held && !other->unbegun && other->pace_group == m->pace_group) {
+            tx_paced_mark(&p->tx, other->seq, true);
+            rest_until(p, other, clock_ns);
+        }
     }
 }
 

@@ -49,7 +49,9 @@ struct tx_msg {
     uint64_t begun_ns;      /* when its first packet was sent; 0 = not yet */
     uint64_t pace_ns;       /* held or paused until this time */
     uint64_t rate_bps;      /* 0 = not limited */
-    uint64_t rate_clock_ns; /* time at which the packets sent so far would end at rate_bps */
+    uint64_t rate_clock_ns; /* time at which the packets sent so far would end at rate_bps; not in a
+                             * group */
+    uint8_t pace_group;     /* as in struct weft_msg_pace */
     const void *prefetch;   /* as in struct weft_msg_send; see prefetch.c */
     const uint8_t *base;
     struct weft_perm perm;
@@ -133,12 +135,14 @@ static inline void tx_msg_clear(struct tx_msg *m)
 /* Set rank and rate of a held message. The next `announcements` DATA packets announce a new
  * priority. */
 static inline void tx_msg_pace_set(struct tx_msg *m, uint8_t rank, uint8_t wire_priority,
-                                   uint8_t announcements, uint64_t rate_bps, uint64_t now_ns)
+                                   uint8_t announcements, uint64_t rate_bps, uint8_t group,
+                                   uint64_t now_ns)
 {
     m->announce_left = wire_priority != m->wire_priority ? announcements : m->announce_left;
     m->wire_priority = wire_priority;
     m->order = tx_order(m->priority, true, rank);
     m->rate_bps = rate_bps;
+    m->pace_group = group;
     m->rate_clock_ns = now_ns;
 }
 /* Permit the start at pace_ns. */

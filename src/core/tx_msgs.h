@@ -32,6 +32,8 @@ struct tx_msgs {
     uint64_t finish;      /* FINISH to send */
     uint64_t critical;    /* CRITICAL to send */
     uint64_t pace_ns;     /* earliest start of a held message or end of a pause */
+    uint64_t group_clock_ns[WEFT_MSG_PACE_GROUPS]; /* rate_clock_ns of the messages of a group */
+    uint64_t group_rate_bps[WEFT_MSG_PACE_GROUPS]; /* the last one set */
     uint64_t deadline_ns; /* earliest deadline of the active messages */
     uint64_t probed_seq;  /* message of the last probe; messages are probed round robin */
     uint64_t unsent;      /* number of first-pass chunks of active messages still to send */
@@ -121,6 +123,19 @@ static inline void tx_paced_mark(struct tx_msgs *t, uint64_t seq, bool paced)
 static inline void tx_pace_due(struct tx_msgs *t, uint64_t at_ns)
 {
     t->pace_ns = weft_min_u64(t->pace_ns, at_ns);
+}
+static inline void tx_group_clock_set(struct tx_msgs *t, uint8_t group, uint64_t at_ns)
+{
+    t->group_clock_ns[group - 1] = at_ns;
+}
+/* One more message of the group, or another rate: what was sent at the old one does not count. */
+static inline void tx_group_rate_set(struct tx_msgs *t, uint8_t group, uint64_t rate_bps,
+                                     uint64_t now_ns)
+{
+    if (t->group_rate_bps[group - 1] != rate_bps) {
+        t->group_rate_bps[group - 1] = rate_bps;
+        t->group_clock_ns[group - 1] = now_ns;
+    }
 }
 static inline void tx_pace_end(struct tx_msgs *t)
 {

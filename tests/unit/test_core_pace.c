@@ -55,6 +55,12 @@ static weft_status pace(struct net *net, uint64_t seq, uint64_t start_ns, uint64
     return net->end[0].msgr.ops->pace(net->end[0].msgr.self, 0, seq, &how, net->now_ns);
 }
 
+static weft_status pace_group(struct net *net, uint64_t seq, uint64_t rate_bps, uint8_t group)
+{
+    const struct weft_msg_pace how = {.rate_bps = rate_bps, .group = group};
+    return net->end[0].msgr.ops->pace(net->end[0].msgr.self, 0, seq, &how, net->now_ns);
+}
+
 static weft_status withdraw(struct net *net, uint64_t seq)
 {
     return net->end[0].msgr.ops->withdraw(net->end[0].msgr.self, 0, seq, net->now_ns);
@@ -137,6 +143,56 @@ static void the_rate_is_kept(void **state)
         assert_int_equal(counters(net, 0)->probes, 0);
         net_free(net);
     }
+}
+
+/* Messages of a group have its rate together, also one that joins late; another group has its
+ * own. A pause of the group is one of all its messages. */
+static void a_group_has_one_rate(void **state)
+{
+    (void)state;
+    enum { RATE_BPS = 50000000, LENGTH = 200 };
+    struct net *net = rig_new();
+    uint64_t seq[3];
+    for (uint32_t i = 0; i < 3; i++) {
+        seq[i] = message(net, LENGTH, true, WEFT_NEVER, memory[i]);
+    }
+    const uint64_t before = counters(net, 0)->bytes_sent, begun_ns = net->now_ns;
+    assert_int_equal(pace_group(net, seq[0], RATE_BPS, WEFT_MSG_PACE_GROUPS + 1), WEFT_INVALID);
+    assert_int_equal(pace_group(net, seq[0], RATE_BPS, 2), WEFT_OK);
+    assert_int_equal(pace_group(net, seq[1], RATE_BPS, 2), WEFT_OK);
+    while (net->end[0].sent < 3) {
+        net_run(net, 50 * WEFT_NS_PER_US);
+        const uint64_t span_us = (net->now_ns - begun_ns) / WEFT_NS_PER_US;
+        assert_true(counters(net, 0)->data_sent * CHUNK_BYTES <=
+                    RATE_BPS / 8000 * span_us / 1000 + RATE_BPS / 8000 + 2 * 1500);
+        if (span_us == 20000) {
+            assert_int_equal(pace_group(net, seq[2], RATE_BPS, 2), WEFT_OK);
+        }
+    }
+    const double ideal_ns = (double)(counters(net, 0)->bytes_sent - before) * 8e9 / RATE_BPS;
+    const double took_ns = (double)(net->now_ns - begun_ns);
+    assert_true(took_ns > 0.97 * ideal_ns && took_ns < 1.03 * ideal_ns + 200e3);
+    /* Two groups, and a group at a new rate after a packet that takes a second at the old one. */
+    seq[0] = message(net, 1, true, WEFT_NEVER, memory[0]);
+    assert_int_equal(pace_group(net, seq[0], 10000, 2), WEFT_OK);
+    net_run(net, WEFT_NS_PER_MS);
+    for (uint32_t i = 0; i < 2; i++) {
+        seq[i] = message(net, LENGTH, true, WEFT_NEVER, memory[i]);
+        assert_int_equal(pace_group(net, seq[i], RATE_BPS, (uint8_t)(2 + i)), WEFT_OK);
+    }
+    const uint64_t sent = counters(net, 0)->data_sent;
+    net_run(net, 20 * WEFT_NS_PER_MS);
+    assert_in_range(counters(net, 0)->data_sent - sent, 165, 190); /* expected: 2 x 86.2 */
+    net_run(net, 100 * WEFT_NS_PER_MS);
+    assert_int_equal(net->end[0].sent, 6);
+    for (uint32_t i = 0; i < 3; i++) {
+        seq[i] = message(net, LENGTH, true, WEFT_NEVER, memory[i]);
+        assert_int_equal(pace_group(net, seq[i], 1000000, 4), WEFT_OK);
+    }
+    const uint64_t paused = counters(net, 0)->data_sent;
+    net_run(net, WEFT_NS_PER_MS);
+    assert_int_equal(counters(net, 0)->data_sent - paused, 1); /* takes 11.6 ms */
+    net_free(net);
 }
 
 static void a_rate_may_change_on_the_way(void **state)
@@ -258,6 +314,7 @@ int main(void)
         cmocka_unit_test(nothing_of_a_held_message_is_sent),
         cmocka_unit_test(it_begins_at_its_start),
         cmocka_unit_test(the_rate_is_kept),
+        cmocka_unit_test(a_group_has_one_rate),
         cmocka_unit_test(a_rate_may_change_on_the_way),
         cmocka_unit_test(lower_rank_goes_first),
         cmocka_unit_test(one_that_was_taken_back_leaves_no_hole),
