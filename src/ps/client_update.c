@@ -422,6 +422,13 @@ static weft_status answerable(struct weft_ps_client *client, uint64_t number,
     return u->state == UPDATE_REQUESTED || u->state == UPDATE_DIRECT ? WEFT_OK : WEFT_STATE;
 }
 
+/* The pushes of an update to a shard have its rate together. */
+static uint8_t group_of(const struct weft_ps_client *client, const struct ps_update *u)
+{
+    static_assert((int)WEFT_PS_UPDATES_MAX <= (int)WEFT_MSG_PACE_GROUPS);
+    return (uint8_t)(1 + (u - client->updates->of));
+}
+
 static void pace_again(struct weft_ps_client *client, const struct ps_update *u, uint32_t shard,
                        uint64_t now_ns)
 {
@@ -466,6 +473,7 @@ weft_status weft_ps_update_grant(struct weft_ps_client *client, uint64_t update,
     struct ps_update_end *end = &u->ends[shard];
     end->granted = true;
     end->pace = *pace;
+    end->pace.group = group_of(client, u);
     if (end->begun_ns > now_ns) {
         end->begun_ns = weft_max_u64(now_ns, pace->start_ns);
     }
@@ -487,7 +495,7 @@ weft_status weft_ps_update_direct(struct weft_ps_client *client, uint64_t update
         struct ps_update_end *end = &u->ends[s];
         if (!end->granted) {
             end->granted = rate_bps != 0;
-            end->pace = (struct weft_msg_pace){.rate_bps = rate_bps};
+            end->pace = (struct weft_msg_pace){.rate_bps = rate_bps, .group = group_of(client, u)};
         }
     }
     client->counters.updates_direct++;

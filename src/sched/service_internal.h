@@ -255,7 +255,7 @@ void service_sum_measured(struct weft_sched_service *service, uint32_t worker, u
 /* The rate to send to the worker for a booking of this mean rate. */
 uint64_t service_rate_of(struct weft_sched_service *service, uint32_t worker, uint32_t shard,
                          uint64_t booked_bps);
-/* A worker's share of the slowest server's link. */
+/* A worker's share of the slowest server's link, for each shard behind it. */
 uint64_t service_direct_bps(struct weft_sched_service *service);
 /* The assumed capacity of an uplink or of a shard's downlink. */
 uint64_t service_capacity(struct weft_sched_service *service, bool is_worker, uint32_t index);

@@ -317,6 +317,16 @@ uint64_t service_rate_of(struct weft_sched_service *service, uint32_t worker, ui
     return weft_min_u64(weft_max_u64(bps, 1), most_bps);
 }
 
+/* Number of shards that share the downlink of this one. */
+static uint32_t shards_beside(const struct weft_sched_service *service, uint32_t shard)
+{
+    uint32_t count = 0;
+    for (uint32_t s = 0; s < service->config.shards; s++) {
+        count += service->shards[s].host_index == service->shards[shard].host_index;
+    }
+    return count;
+}
+
 uint64_t service_direct_bps(struct weft_sched_service *service)
 {
     uint64_t least_bps = WEFT_TIMELINE_BPS_MAX;
@@ -324,7 +334,8 @@ uint64_t service_direct_bps(struct weft_sched_service *service)
         return 0;
     }
     for (uint32_t s = 0; s < service->config.shards; s++) {
-        least_bps = weft_min_u64(least_bps, down_of(service, s)->now_bps);
+        least_bps =
+            weft_min_u64(least_bps, down_of(service, s)->now_bps / shards_beside(service, s));
     }
     return weft_max_u64(least_bps / service->config.workers, 1);
 }

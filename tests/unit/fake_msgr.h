@@ -28,6 +28,8 @@ struct fake_message {
     bool held;         /* held by the test or by its sender */
     uint64_t start_ns; /* start of its pace */
     uint64_t rate_bps;
+    uint8_t group;
+    uint64_t next_ns;  /* net->paces: its next chunk arrives at this time or later */
     uint8_t rank;
     uint32_t from, to; /* nodes */
     struct weft_msg_send send;
@@ -63,6 +65,8 @@ struct fake_net {
     uint64_t seq;
     uint64_t expect_id;
     uint32_t loss_ppm;        /* loss of chunks, within the bound */
+    bool paces;               /* chunks arrive at the rates of their messages. If no other message
+                               * can move, time passes until the next chunk of a paced one */
     bool carries;             /* the rest of a message's bound goes to the next message of its
                                * sender to this receiver; all are one stream */
     uint64_t rest[FAKE_NODES][FAKE_NODES]; /* in 10^-6 elements */
@@ -74,6 +78,7 @@ struct fake_net {
     uint32_t msgs_max;
     bool cut[FAKE_NODES][FAKE_NODES]; /* the two nodes are not connected: fake_break */
     uint64_t sent_bytes[FAKE_NODES];  /* total bytes of its messages */
+    uint64_t came_bytes[FAKE_NODES][FAKE_NODES]; /* from one node to another: of their chunks */
     uint64_t held_until_ns[FAKE_NODES]; /* nothing of its messages arrives before */
     uint64_t unmatched;               /* steps in which a message found no memory */
     uint8_t *chunk;                   /* the copy that CHUNK pointed to */
@@ -275,6 +280,7 @@ static inline weft_status fake_pace(void *self, weft_peer peer, uint64_t seq,
     m->held = false;
     m->start_ns = pace->start_ns;
     m->rate_bps = pace->rate_bps;
+    m->group = pace->group;
     m->rank = pace->rank;
     return WEFT_OK;
 }
@@ -327,6 +333,22 @@ static inline bool fake_match(struct fake_net *net, struct fake_message *m)
     return false;
 }
 
+/* A chunk has arrived: the next one of its message, or of the messages of its group, is later. */
+static inline void fake_paced(struct fake_net *net, struct fake_message *m, size_t bytes)
+{
+    if (!net->paces || m->rate_bps == 0) {
+        return;
+    }
+    m->next_ns = weft_max_u64(m->next_ns, net->now_ns) + bytes * 8 * WEFT_NS_PER_S / m->rate_bps;
+    for (uint32_t i = 0; m->group > 0 && i < FAKE_MESSAGES; i++) {
+        struct fake_message *other = &net->messages[i];
+        if (other->live && other->from == m->from && other->to == m->to &&
+            other->group == m->group) {
+            other->next_ns = m->next_ns;
+        }
+    }
+}
+
 static inline void fake_deliver(struct fake_net *net, struct fake_message *m, uint32_t c)
 {
     struct fake_node *node = &net->nodes[m->to];
@@ -337,6 +359,8 @@ static inline void fake_deliver(struct fake_net *net, struct fake_message *m, ui
     weft_bits_set(m->mask, c);
     m->left--;
     m->received++;
+    net->came_bytes[m->from][m->to] += bytes;
+    fake_paced(net, m, bytes);
     if (m->sink == WEFT_SINK_COPY) {
         memcpy(m->memory + offset, (const uint8_t *)m->send.base + offset, bytes);
         return;
@@ -373,7 +397,7 @@ static inline bool fake_step(struct fake_net *net)
             fake_close(net, m, WEFT_MSG_SHORT);
             return true;
         }
-        if (!m->live || m->held || net->now_ns < m->start_ns ||
+        if (!m->live || m->held || net->now_ns < m->start_ns || net->now_ns < m->next_ns ||
             net->now_ns < net->held_until_ns[m->from] || (!m->open && !fake_match(net, m))) {
             continue;
         }
@@ -387,7 +411,13 @@ static inline bool fake_step(struct fake_net *net)
                      c < m->chunks ? c : (uint32_t)weft_bits_next_one(m->todo, m->chunks, 0));
         return true;
     }
-    return false;
+    uint64_t next_ns = WEFT_NEVER;
+    for (uint32_t i = 0; i < FAKE_MESSAGES; i++) {
+        const struct fake_message *m = &net->messages[i];
+        next_ns = m->live && m->next_ns > net->now_ns ? weft_min_u64(next_ns, m->next_ns) : next_ns;
+    }
+    net->now_ns = next_ns != WEFT_NEVER ? next_ns : net->now_ns;
+    return next_ns != WEFT_NEVER;
 }
 
 /* Connect a and b. */
