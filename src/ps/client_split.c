@@ -2,6 +2,7 @@
 #include "ps/client_internal.h"
 
 #include "base/bits.h"
+#include "ps/aggregate.h"
 
 #include <string.h>
 
@@ -281,6 +282,24 @@ static void list_parts(struct weft_ps_client *client, uint32_t index,
     }
 }
 
+/* A sum is complete when it has a push of each member, so further parts of a shard, or of a piece,
+ * belong to sums of their own: the next ones with numbers that no piece has. Beyond the largest
+ * number they join the first; what they miss then is sent by its age. */
+static void number_parts(struct weft_ps_client *client, uint32_t index,
+                         const struct weft_ps_list *list, uint32_t first)
+{
+    for (uint32_t i = client->ops[index].parts; i-- > first;) {
+        struct ps_part *part = &client->parts[ps_op_part(client, index, i)];
+        uint32_t before = 0;
+        for (uint32_t k = first; k < i; k++) {
+            const struct ps_part *other = &client->parts[ps_op_part(client, index, k)];
+            before += other->shard == part->shard && other->piece == part->piece;
+        }
+        const uint32_t piece = part->piece + list->pieces * before;
+        part->piece = (uint8_t)(piece <= WEFT_PS_PIECES_MAX ? piece : part->piece);
+    }
+}
+
 /* True: an aggregator of any shard can be used for the table. */
 static bool any_via(const struct weft_ps_client *client, uint16_t table)
 {
@@ -365,6 +384,8 @@ weft_status weft_ps_begin(struct weft_ps_client *client, uint8_t kind,
         list_parts(client, index, &lists[i], order);
         if (!is_push) {
             weft_ps_known_add(client, index, &lists[i], first, order);
+        } else if (client->updates != NULL && client->vias != NULL) {
+            number_parts(client, index, &lists[i], first);
         }
         order += lists[i].n;
     }

@@ -2,6 +2,7 @@
  * or connection fails or returns; sums equal those of a job without an aggregator; and no pulled
  * row is older than the table's mode allows. Trees of aggregators are in test_ps_aggregator_tree.c.
  */
+#include "ps/client_internal.h"
 #include "ps_boxes.h"
 
 #include <math.h>
@@ -840,11 +841,11 @@ static void each_member_has_its_weight(void **state)
 
 enum { PIECES = 4 };
 
-static void cut_open(struct bench *b, uint64_t seed)
+static void cut_open_into(struct bench *b, uint64_t seed, uint32_t count)
 {
     via_timeout_ns = WEFT_NS_PER_S;
     has_scheduler = true;
-    pieces = PIECES;
+    pieces = count;
     bench_open(b, 2, WEFT_TABLE_ASP, seed);
     b->box[0].config.push_bytes_max = 4096;
     b->box[0].config.push_slots = 4;
@@ -854,6 +855,11 @@ static void cut_open(struct bench *b, uint64_t seed)
     box_again(b, &b->box[0]);
     b->c.net->now_ns += 2 * WEFT_NS_PER_S; /* the pause before workers reconnect */
     bench_quiet(b);
+}
+
+static void cut_open(struct bench *b, uint64_t seed)
+{
+    cut_open_into(b, seed, PIECES);
 }
 
 static void cut_close(struct bench *b)
@@ -971,6 +977,40 @@ static void pieces_count_once(void **state)
         cut_close(&b);
     }
     assert_true(partly >= 5);
+}
+
+/* A push of too many rows for one message is several, cut or not. Each of them is in a sum of its
+ * own, which is sent when it has those of all members; none waits for its age. */
+static void each_part_has_a_sum(void **state)
+{
+    (void)state;
+    enum { ROWS_MAX = 20, PARTS = IDS / ROWS_MAX };
+    for (uint32_t cuts = 0; cuts < 2; cuts++) {
+        struct bench b;
+        cut_open_into(&b, 7, cuts == 0 ? 0 : 2);
+        const uint32_t parts = cuts == 0 ? PARTS : 2 * 2;
+        for (uint32_t w = 0; w < 2; w++) {
+            b.c.client[w]->config.rows_per_rpc_max = ROWS_MAX;
+        }
+        push_all(&b, 0);
+        push_all(&b, 1);
+        end_clock(&b);
+        grant(&b, 0, 5, 2);
+        bench_quiet(&b);
+        const struct weft_aggregator_counters *counters = weft_aggregator_counters(b.box[0].agg);
+        assert_int_equal(counters->pushes_in, parts);
+        assert_int_equal(counters->aggregates_out, 0);
+        grant(&b, 1, 5, 2);
+        bench_quiet(&b);
+        assert_int_equal(counters->pushes_in, 2 * parts);
+        assert_int_equal(counters->flushed_complete, parts);
+        assert_int_equal(counters->pushes_absorbed, 2 * parts);
+        (void)update_over(&b, 0);
+        (void)update_over(&b, 1);
+        wait_all(&b);
+        check_sums(&b);
+        cut_close(&b);
+    }
 }
 
 /* BSP: rows that all workers pull are fetched once per clock, and the shard answers one pull. */
@@ -1323,6 +1363,7 @@ int main(void)
         cmocka_unit_test(pieces_are_forwarded_early),
         cmocka_unit_test(not_cut_without_an_aggregator),
         cmocka_unit_test(pieces_count_once),
+        cmocka_unit_test(each_part_has_a_sum),
         cmocka_unit_test(by_age),
         cmocka_unit_test(a_busy_shard),
         cmocka_unit_test(asked_once),
