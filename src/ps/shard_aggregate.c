@@ -257,12 +257,17 @@ static struct shard_part part_ends(struct weft_shard *shard, struct shard_aggreg
 /* The arrival rate of the message is the rate of each update in it, and its size is reported for
  * each. */
 static void measure(struct weft_shard *shard, const struct shard_aggregate *slot,
-                    const struct weft_rpc_tag *tag, size_t bytes, struct shard_part until,
-                    const struct weft_aggregate_view *view)
+                    const struct weft_rpc_tag *tag, const struct weft_msg_event *event,
+                    struct shard_part until, const struct weft_aggregate_view *view)
 {
-    const uint64_t all = bytes + until.came - slot->since.came;
-    const struct shard_sum sum = {weft_aggregate_updates(view), bytes, all,
-                                  until.ns - slot->since.ns};
+    const uint64_t first = weft_min_u64(event->chunk_elems, event->total);
+    const struct shard_sum sum = {
+        .updates = weft_aggregate_updates(view),
+        .bytes = event->total, /* elements of one byte */
+        .timed = event->total - first,
+        .all = event->total - first + until.came - slot->since.came,
+        .took_ns = until.ns - slot->since.ns,
+    };
     for (uint32_t i = 0; i < view->members; i++) {
         const struct weft_aggregate_member member = weft_aggregate_member_at(view, i);
         const struct shard_slot push =
@@ -330,7 +335,7 @@ static void received(struct weft_shard *shard, struct shard_aggregate *slot,
             weft_shard_want_cut(shard, weft_shard_clock(shard, tag.table) + 1);
         }
         record(shard, tag.table, event->at_ns, &view, &reply, end_ns);
-        measure(shard, slot, &tag, bytes, until, &view);
+        measure(shard, slot, &tag, event, until, &view);
     }
     shard->counters.aggregates_refused += status != WEFT_RPC_OK;
     weft_rpc_reply_pack(&reply, slot->answer);

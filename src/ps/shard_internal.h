@@ -427,7 +427,8 @@ struct shard_part weft_shard_sum_ends(struct weft_shard *shard, uint64_t at_ns);
 struct shard_sum {
     uint32_t updates; /* in it */
     uint64_t bytes;
-    uint64_t all;     /* with its part of the bytes that arrived directly while it did */
+    uint64_t timed;   /* of these, after its first chunk, whose arrival took an unknown time */
+    uint64_t all;     /* timed, and its part of the bytes that arrived directly while it did */
     uint64_t took_ns; /* its part of the time; 0 = unknown */
 };
 

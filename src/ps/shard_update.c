@@ -50,6 +50,8 @@ struct arrival {
     struct came window;
     struct came total; /* windows */
     struct came alone; /* windows in which almost nothing else arrived */
+    struct came short_sums; /* aggregates that are not in `total` yet: short pieces */
+    uint64_t short_bytes;
 };
 
 struct shard_update {
@@ -373,9 +375,17 @@ void weft_shard_update_in_sum(struct weft_shard *shard, const struct shard_slot 
     }
     update->members = sum->updates > update->members ? sum->updates : update->members;
     update->sum_bytes += sum->bytes;
-    if (sum->took_ns > 0 && sum->bytes >= WINDOW_BYTES) {
-        const struct came came = {sum->bytes, sum->all, sum->took_ns};
-        add(&update->arrival.total, &came);
+    if (sum->took_ns == 0) {
+        return;
+    }
+    struct arrival *a = &update->arrival;
+    const struct came came = {sum->timed, sum->all, sum->took_ns};
+    add(&a->short_sums, &came);
+    a->short_bytes += sum->bytes;
+    if (a->short_bytes >= WINDOW_BYTES) {
+        add(&a->total, &a->short_sums);
+        a->short_sums = (struct came){0};
+        a->short_bytes = 0;
     }
 }
 
