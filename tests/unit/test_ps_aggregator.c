@@ -1013,6 +1013,54 @@ static void each_part_has_a_sum(void **state)
     }
 }
 
+/* Workers that cut into 4 and 2 pieces, and one that does not, and an aggregator with room for two
+ * open groups, as if it had not been told of pieces: each gradient counts once, in sums that are
+ * sent because of their age or for lack of memory. */
+static void cut_differently(void **state)
+{
+    (void)state;
+    enum { WORKERS = 3 };
+    static const uint32_t cuts[WORKERS] = {PIECES, 2, 1};
+    struct bench b;
+    via_timeout_ns = WEFT_NS_PER_S;
+    has_scheduler = true;
+    pieces = PIECES;
+    bench_open(&b, WORKERS, WEFT_TABLE_ASP, 7);
+    b.box[0].config.push_bytes_max = 4096;
+    b.box[0].config.push_slots = 4;
+    b.box[0].config.groups_max = 2;
+    b.box[0].config.count_max = 0;
+    b.box[0].config.sum_age_ns = WEFT_NS_PER_MS;
+    box_again(&b, &b.box[0]);
+    b.c.net->now_ns += 2 * WEFT_NS_PER_S; /* the pause before workers reconnect */
+    bench_quiet(&b);
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        b.c.client[w]->config.pieces = cuts[w];
+    }
+    for (uint32_t round = 0; round < 5; round++) {
+        for (uint32_t w = 0; w < WORKERS; w++) {
+            push_all(&b, w);
+        }
+        end_clock(&b);
+        for (uint32_t w = 0; w < WORKERS; w++) {
+            grant(&b, w, 5 + round, WORKERS);
+        }
+        for (uint32_t w = 0; w < WORKERS; w++) {
+            (void)update_over(&b, w);
+        }
+        wait_all(&b);
+        check_sums(&b);
+    }
+    const struct weft_aggregator_counters *counters = weft_aggregator_counters(b.box[0].agg);
+    const struct weft_shard_counters *shard = weft_shard_counters(b.c.shard[SHARD]);
+    assert_int_equal(counters->pushes_absorbed, 5 * (PIECES + 2 + 1));
+    assert_int_equal(counters->pushes_direct, 0);
+    assert_true(counters->flushed_age > 0 && counters->flushed_memory > 0);
+    assert_int_equal(shard->updates_opened, 5 * WORKERS);
+    assert_int_equal(shard->updates_closed, 5 * WORKERS);
+    cut_close(&b);
+}
+
 /* BSP: rows that all workers pull are fetched once per clock, and the shard answers one pull. */
 static void asked_once(void **state)
 {
@@ -1364,6 +1412,7 @@ int main(void)
         cmocka_unit_test(not_cut_without_an_aggregator),
         cmocka_unit_test(pieces_count_once),
         cmocka_unit_test(each_part_has_a_sum),
+        cmocka_unit_test(cut_differently),
         cmocka_unit_test(by_age),
         cmocka_unit_test(a_busy_shard),
         cmocka_unit_test(asked_once),
