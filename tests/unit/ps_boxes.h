@@ -49,6 +49,7 @@ static uint64_t via_timeout_ns = 2 * WEFT_NS_PER_MS;
 static bool has_scheduler; /* the test acts as the scheduler */
 static uint8_t optimizer; /* of the table */
 static uint32_t pieces;   /* pushes are cut into so many pieces */
+static uint32_t delay_max; /* of updates; 0 = none */
 static uint64_t reconnect_ns = WEFT_NS_PER_S;
 static uint64_t park_lease_ns, park_pause_ns; /* of workers */
 static enum weft_worker_death on_death;
@@ -257,6 +258,7 @@ static inline void bench_open_tree(struct bench *b, uint32_t workers, uint8_t mo
     config.client.park_lease_ns = park_lease_ns;
     config.client.park_pause_ns = park_pause_ns;
     config.shard.on_death = on_death;
+    config.shard.delay_max = delay_max;
     config.shard.hot_rows = hot_rows;
     config.shard.hot_epoch_ns = WEFT_NS_PER_MS;
     config.client.hot_rows = hot_rows_most > 0 ? hot_rows_most : hot_rows;
