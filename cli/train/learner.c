@@ -207,10 +207,12 @@ static weft_status open_table(struct weft_learner *learner)
     }
     struct weft_ps_result result;
     status = finish(learner, op, "opening the table", &result);
+    /* Its previous process may have died before it ended a clock, but after a push. */
+    const bool is_again = learner->worker.membership->launch.restart > 0;
     if (status == WEFT_OK && job->kind->counts_topics &&
-        weft_ps_clock_now(learner->worker.client, TABLE) > 0) {
+        (weft_ps_clock_now(learner->worker.client, TABLE) > 0 || is_again)) {
         return weft_fail(&learner->worker.error, WEFT_STATE,
-                         "the servers already count this worker's documents, but the topics of "
+                         "the servers may already count this worker's documents, but the topics of "
                          "their words were lost with its previous process: restart the job with "
                          "empty servers");
     }

@@ -28,6 +28,12 @@ int weft_train_restart_check(const struct weft_command *command, const struct tr
     if (status != WEFT_OPTIONS_RUN) {
         return status;
     }
+    if (train->replicas > 0 && train->job.kind->counts_topics &&
+        (train->div_max > 0 || train->job.mode.kind == WEFT_JOB_BSP)) {
+        return weft_options_usage(command,
+                                  "--replicas with --model lda requires --div-max 0, and --mode "
+                                  "ssp or asp: otherwise a promotion loses counts");
+    }
     if (train->restarts == 0 && train->replicas == 0) {
         return train->durability == WEFT_RUN_DURABILITY_UNSAID
                    ? WEFT_OPTIONS_RUN

@@ -388,7 +388,10 @@ static weft_status check_model(struct worker *worker, uint32_t epoch, uint32_t s
         if (!wait_for_word(worker, "test")) {
             return interrupted(worker);
         }
+        /* In the first epoch not every token has a topic yet. */
+        bool all_are_counted = worker->job.kind->counts_topics && (epoch > 0 || step + 1 == steps);
         status = weft_learner_test(&worker->learner, &worker->quality);
+        status = status == WEFT_OK && all_are_counted ? count_tokens(worker) : status;
         if (status != WEFT_OK) {
             return status;
         }
@@ -399,10 +402,7 @@ static weft_status check_model(struct worker *worker, uint32_t epoch, uint32_t s
     if (word == NULL) {
         return interrupted(worker);
     }
-    /* In the first epoch not every token has a topic yet. */
-    bool all_are_counted = worker->job.kind->counts_topics && (epoch > 0 || step + 1 == steps);
-    return worker->rank == 0 && worker->learner.is_over && all_are_counted ? count_tokens(worker)
-                                                                           : WEFT_OK;
+    return WEFT_OK;
 }
 
 static weft_status stepped(void *arg, uint32_t epoch, uint32_t step, uint32_t steps)
@@ -438,9 +438,11 @@ static weft_status test(struct worker *worker, uint32_t epoch)
     }
     struct weft_ml_quality quality;
     weft_status status = weft_learner_test(&worker->learner, &quality);
-    /* Without a parent, other workers may not have finished; in BSP they are in the same step. */
-    bool all_are_through = worker->channel.fd >= 0 || worker->job.mode.kind == WEFT_JOB_BSP;
-    if (status == WEFT_OK && is_last && all_are_through && worker->job.kind->counts_topics) {
+    /* In BSP all have finished the epoch; in other modes only after the last one, if the parent has
+     * said so. */
+    bool all_are_through =
+        worker->job.mode.kind == WEFT_JOB_BSP || (is_last && worker->channel.fd >= 0);
+    if (status == WEFT_OK && all_are_through && worker->job.kind->counts_topics) {
         status = count_tokens(worker);
     }
     if (status == WEFT_OK) {

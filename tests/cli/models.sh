@@ -248,6 +248,11 @@ tap_run_fails "predict of lda fails" 1 "$WEFT_BIN" predict --model-file "$tap_tm
     --data "$tap_tmp/docword.txt"
 tap_run_fails "lda rejects --loss-bound" 2 "$WEFT_BIN" train --model lda --format docword --data x --loss-bound 0.1
 tap_like "the error says why" "$(cat "$tap_tmp/run.out")" '--loss-bound cannot be used with --model lda'
+tap_run_fails "lda rejects --replicas with a bound above 0" 2 "$WEFT_BIN" train --model lda --format docword --data x \
+    --mode asp --replicas 1 --div-max 0.5 --on-server-death promote
+tap_like "the error says why" "$(cat "$tap_tmp/run.out")" 'requires --div-max 0, and --mode ssp or asp'
+tap_run_fails "lda rejects --replicas in bsp" 2 "$WEFT_BIN" train --model lda --format docword --data x \
+    --replicas 1 --on-server-death promote
 tap_run_fails "lda rejects data of other formats" 2 "$WEFT_BIN" train --model lda
 tap_run_fails "other models reject docword data" 2 "$WEFT_BIN" train --format docword --data "$tap_tmp/docword.txt"
 tap_run "lda with checkpoints succeeds" "$WEFT_BIN" train --model lda --format docword \
@@ -257,6 +262,18 @@ tap_run_fails "lda rejects --resume" 1 "$WEFT_BIN" train --model lda --format do
     --data "$tap_tmp/docword.txt" --factors 8 --workers 1 --servers 1 --epochs 4 \
     --checkpoint "$tap_tmp/lda-ckpt" --resume
 tap_like "the error says why" "$(cat "$tap_tmp/run.out")" 'topics of their words were lost'
+
+# A restarted worker does not know the topics that its predecessor has drawn, even if that ended no clock.
+"$WEFT_BIN" server --security none --port 0 --workers 1 --shards 1 >"$tap_tmp/server.out" 2>&1 &
+server=$!
+tap_at_exit 'kill $server 2>/dev/null; wait'
+tap_until grep -q '^shard 0' "$tap_tmp/server.out"
+tap_run_fails "lda rejects a restarted worker" 1 env WEFT_RESTART=1 "$WEFT_BIN" worker --security none \
+    --servers "127.0.0.1:$(sed -n 's/^shard 0.*://p' "$tap_tmp/server.out")" --model lda --format docword \
+    --data "$tap_tmp/docword.txt"
+tap_like "the error says why" "$(cat "$tap_tmp/run.out")" 'topics of their words were lost'
+kill $server
+wait $server
 
 # ---- the shipped data ----
 tap_run "the data set adult is found from any directory" \
