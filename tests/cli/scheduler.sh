@@ -253,6 +253,38 @@ kill "$scheduler"
 wait "$scheduler"
 tap_is "the scheduler exits with 0" $? 0
 
+# The scheduler of a small job is its coordinator, too: the processes find each other through it.
+"$WEFT_BIN" scheduler --port 0 --coordinate 0 --workers 2 --shards 1 --json >both.json 2>both.out &
+both=$!
+tap_at_exit 'kill $both $server 2>/dev/null; wait'
+tap_until grep -q '^coordinator: ' both.out
+coordinator=$(sed -n 's/^coordinator: //p' both.out)
+address=$(sed -n 's/^scheduler: //p' both.out)
+# member <role> <options>: a process of this job
+member() {
+    role=$1
+    shift
+    "$WEFT_BIN" "$role" --coordinator "$coordinator" --scheduler "$address" "$@"
+}
+member server --port 0 >server.out 2>&1 &
+server=$!
+learns="--model mlp --factors 8 --mode asp --batch 1024 --epochs 1"
+# shellcheck disable=SC2086 # options
+{
+    member worker $learns >worker.out 2>&1 &
+    worker=$!
+    tap_run "scheduler --coordinate: a worker of its job succeeds" member worker $learns
+}
+wait $worker
+tap_is "scheduler --coordinate: the other worker succeeds" $? 0
+kill $both
+wait $both
+tap_is "scheduler --coordinate: it exits with 0" $? 0
+tap_is "it granted updates, and refused no report" \
+    "$(jq '.granted > 0 and .dropped == 0 and .reports_refused == 0' both.json)" true
+kill $server
+wait $server
+
 # A user's program, with the scheduler from the environment and an aggregator that the plan uses.
 # port_of <file>: port of shard 0 in the output of a server or an aggregator.
 port_of() {
@@ -342,6 +374,9 @@ wrong "more read credits than workers, train" 'more than --workers 4' train --sc
 wrong "more read credits than workers, scheduler" 'more than --workers 2' scheduler --workers 2 --read-credits 3
 wrong "more workers than a coordinator has" 'at most 64 workers and 32 shards' scheduler --workers 65 --coordinate 0
 wrong "--cut-through without --scheduler" 'cut-through requires --scheduler' train --via on --cut-through 4
+wrong "--cut-through of a worker without --scheduler" 'cut-through requires --scheduler' worker \
+    --servers 127.0.0.1:9 --via 127.0.0.1:9 --cut-through 4
+wrong "--cut-through without --via" 'requires --scheduler, and --via' train --scheduler on --cut-through 4
 wrong "--aggregators without --via on" 'requires --via on' train --aggregators 2
 wrong "too many aggregators" 'aggregators' train --via on --aggregators 99
 tap_done
