@@ -2,7 +2,7 @@
 # kill -9 and SIGSTOP of the scheduler, aggregators, servers, replicas and workers of a job under
 # `weft run`, at times and in an order drawn from a seed. The job continues, no push counts twice,
 # and the loss of each promotion is within the bound. Each server has a replica that is promoted;
-# the other processes are restarted.
+# the other processes are restarted. Every third job trains a model, with updates cut into pieces.
 #
 #     WEFT_SCHEDULER_KILLS=20 meson test -C build cli_scheduler_kills -t 0    20 jobs instead of 2
 #     WEFT_SCHEDULER_KILLS_SEED=17 WEFT_SCHEDULER_KILLS=1 ...                 job 17 alone
@@ -115,6 +115,15 @@ happens() {
     [ "$1" != server ] || wait_for is_another server "$2" "$victim"
 }
 
+# all_happen: the events that were drawn, one after the other, as long as the job runs
+all_happen() {
+    for event in $events; do
+        sleep_ms "${event#*:}"
+        one=${event%:*}
+        happens "${one%-*}" "${one#*-}"
+    done
+}
+
 all_begun() { [ "$(cat log/log.* 2>/dev/null | grep -c '^ack 1$')" -eq "$workers" ]; }
 
 promotions() { grep -c 'which was its replica' job.log; }
@@ -130,8 +139,39 @@ within_bound() {
             exit norm > most * 1.000001 }'
 }
 
+# one_training <seed>: `weft train` with updates cut into pieces. Its steps take at least 40 ms, so that it lasts
+# as long as most of the events.
+one_training() {
+    eval "$(draw "$1")"
+    cut=$((2 + $1 % 7))
+    echo "# seed $1: $workers workers, $servers servers, $mode, training with up to $cut pieces: $events"
+    rm -rf job && mkdir job && cd job || return 1
+    timeout $timeout_s "$weft" train --model mlp --factors $((8 * servers)) --workers "$workers" --servers "$servers" \
+        --epochs 12 --batch $((1536 / workers)) --mode "$mode" --compute fixed --compute-scale 0.02 \
+        --scheduler on --via on --aggregators 2 --cut-through $cut --replicas 1 --div-max 0.5 \
+        --on-server-death promote --restart 100 --peer-timeout 60 >job.log 2>&1 &
+    run=$!
+    wait_for grep -q '"event":"epoch","epoch":1,' job.log
+    all_happen
+    wait $run
+    status=$?
+    run=
+    loss=$(sed -n 's/^\[worker 0\] {"event":"test","epoch":12,"test_logloss":\([0-9.]*\).*/\1/p' job.log | tail -n 1)
+    echo "# status $status, loss ${loss:-none}, $(promotions) promotions"
+    python3 -c "
+import json
+assert $status == 0 and abs(json.load(open('../calm.json'))['test_logloss'] - ${loss:-9}) < 0.02"
+    good=$?
+    [ $good -eq 0 ] || sed 's/^/# run: /' job.log | tail -n 60
+    cd .. && return $good
+}
+
 # one_job <seed>
 one_job() {
+    if [ $(($1 % 3)) -eq 0 ]; then
+        one_training "$1"
+        return
+    fi
     eval "$(draw "$1")"
     echo "# seed $1: $workers workers, $servers servers, $mode, div_max $div_max, scheduler $scheduler: $events"
     rm -rf job && mkdir -p job/log && cd job || return 1
@@ -146,11 +186,7 @@ one_job() {
         --server-options "--dim-max $TALLY_DIM" -- "$tally" work log $clocks >job.log 2>&1 &
     run=$!
     wait_for all_begun
-    for event in $events; do
-        sleep_ms "${event#*:}"
-        one=${event%:*}
-        happens "${one%-*}" "${one#*-}"
-    done
+    all_happen
     : >log/go
     wait $run
     status=$?
@@ -220,8 +256,8 @@ trained() {
 # Only the replica of a promoted server is restarted: every process that reports has run from start
 # to end.
 tap_run "training with all features succeeds" trained calm "" "" --json
-tap_run "training whose scheduler, aggregator and server die succeeds" trained hit "scheduler-0 aggregator-0 server-0" \
-    '^epoch 1/' --json
+tap_run "training in pieces whose scheduler, aggregator and server die succeeds" trained hit "scheduler-0 aggregator-0 server-0" \
+    '^epoch 1/' --json --cut-through 4
 tap_like "the replica was promoted" "$(cat job.log)" 'which was its replica, after [0-9]* ms$'
 tap_run "the loss is within 0.02, each opened update is closed, the divergence within its bound" python3 -c "
 import json
@@ -236,10 +272,11 @@ for r in calm, hit:
     assert c['sched_asked'] == c['client_updates'] > 0
 c = calm['counters']
 assert c['shard_updates_closed'] == c['client_updates'] == c['sched_granted'] + c['sched_direct']
+assert hit['counters']['shard_pushes'] > hit['counters']['shard_updates_closed']
 assert calm['scheduler']['planned']['granted'] > 0 and hit['scheduler']['planned'] is None"
 
-tap_run "training in which one process of each role dies succeeds" trained all \
-    "worker-1 scheduler-0 aggregator-0 server-0 replica-0" '"event":"epoch","epoch":1,' --restart 20
+tap_run "training in pieces in which one process of each role dies succeeds" trained all \
+    "worker-1 scheduler-0 aggregator-0 server-0 replica-0" '"event":"epoch","epoch":1,' --restart 20 --cut-through 4
 tap_is "each process is killed once" "$(grep -c 'was killed by signal 9.*\(restart 1 of 20\|promoting its replica\)$' job.log)" 5
 loss=$(sed -n 's/^\[worker 0\] {"event":"test","epoch":12,"test_logloss":\([0-9.]*\).*/\1/p' all.json job.log)
 tap_run "the loss is within 0.02 ($loss)" python3 -c "
