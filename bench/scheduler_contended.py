@@ -173,7 +173,8 @@ def one(args, folder, lab, form, repetition):
     if not os.path.exists(report):
         command = [args.weft, "train", "--lab", lab, "--report", report + ".part", *job_of(args), *FORMS[form],
                    *(["--aggregators", str(args.aggregators)] if "--via" in FORMS[form] else [])]
-        done = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
+        with other_traffic(args, lab):
+            done = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
         if done.returncode != 0:
             sys.exit(f"{sys.argv[0]}: exit {done.returncode} of {' '.join(command)}")
         os.replace(report + ".part", report)
@@ -223,10 +224,15 @@ def measure(args, folder, lab):
     return reports
 
 
+def hosts_of(args):
+    """Those of the job, one for its scheduler, and one without a process."""
+    return args.servers + args.workers + args.aggregators + 2
+
+
 @contextlib.contextmanager
-def other_traffic(args, lab, hosts):
-    """UDP senders of the scenario; the last host has no process of the job."""
-    first_worker, last = args.servers, hosts - 1
+def other_traffic(args, lab):
+    """UDP senders of the scenario, during one run; the last host has no process of the job."""
+    first_worker, last = args.servers, hosts_of(args) - 1
     pairs = {"contended": [(last, 0)],
              "uplinks": [(first_worker + w, last) for w in range(args.contended_workers)]}
     senders = []
@@ -276,14 +282,11 @@ def main():
     folder = folder_of(args)
     check_folder(args, folder)
     lab = f"contended{os.getpid()}"
-    # the scheduler, and one host without a process
-    hosts = args.servers + args.workers + args.aggregators + 2
-    subprocess.run([args.weft, "lab", "up", lab, "--hosts", str(hosts), "--rate", f"{args.rate:g}mbit",
+    subprocess.run([args.weft, "lab", "up", lab, "--hosts", str(hosts_of(args)), "--rate", f"{args.rate:g}mbit",
                     "--buffer", "450kb", "--until-pid", str(os.getpid())], check=True,
                    stdout=subprocess.DEVNULL)
     try:
-        with other_traffic(args, lab, hosts):
-            reports = measure(args, folder, lab)
+        reports = measure(args, folder, lab)
     finally:
         subprocess.run([args.weft, "lab", "down", lab], check=False, stdout=subprocess.DEVNULL)
     conclude(reports)

@@ -659,7 +659,8 @@ static void long_pushes_fit(void **state)
 }
 
 /* A push with more rows than a sum can have is sent to the shard, also with a grant for a sum. No
- * aggregator is reported as usable then, so that no sums are planned; a shorter update ends that. */
+ * aggregator is reported as usable then, so that no sums are planned; a shorter update ends
+ * that. */
 static void too_long_for_a_sum(void **state)
 {
     (void)state;
