@@ -43,6 +43,8 @@
 
 enum {
     BURST_FIRST = 4, /* packets */
+    BURST_GROWTH = 4,
+    BURST_GROWTH_TURNS = 2, /* in round-robin order */
     TURN_OLDEST = 8, /* one of this many bursts is of the oldest message */
     TURN_SHARE = 4,  /* fraction of the limit for a burst in round-robin order */
     LIMIT_BYTES_MIN = 12000,
@@ -175,14 +177,16 @@ static uint64_t queued_packets(const struct weft_ep *ep, const struct peer *p)
 }
 
 /* Largest burst, in packets. On a link that may be idle the first bursts are small, so that the
- * link transmits them while more packets are built: each burst is at most twice the packets in
+ * link transmits them while more packets are built: each burst is at most four times the packets in
  * flight to the peer, or in the host's queue to any peer. A first burst of 25 packets reached the
- * link 100 us later than one of four. This does not apply in the middle of a message. A sender that
- * has waited there for credit shares the receiver's link, which is busy; and a burst needs one
- * system call, and as much work at each hop as a single packet. In round-robin order a burst is at
- * most a quarter of the limit on the host's queue: with the whole limit for the first receiver of a
- * round, some hosts began with three packets and others with four, and bursts of several hosts met
- * at one receiver. */
+ * link 70 us later than one of four, so a packet takes some 3 us to build, a quarter of its time on
+ * a link of 1 Gbit/s. On faster links the sender is the limit, and each burst costs a system call.
+ * This does not apply in the middle of a message. A sender that has waited there for credit shares
+ * the receiver's link, which is busy; and a burst needs one system call, and as much work at each
+ * hop as a single packet. In round-robin order a burst is at most twice the packets in flight to
+ * the peer, and a quarter of the limit on the host's queue: with the whole limit for the first
+ * receiver of a round, some hosts began with three packets and others with four, and bursts of
+ * several hosts met at one receiver. */
 uint32_t weft_core_egress_burst(const struct weft_ep *ep, const struct peer *p,
                                 const struct tx_msg *m)
 {
@@ -190,7 +194,8 @@ uint32_t weft_core_egress_burst(const struct weft_ep *ep, const struct peer *p,
     uint64_t ahead = p->recovery.in_flight_count;
     ahead = shared ? ahead : weft_max_u64(ahead, queued_packets(ep, p));
     uint64_t few = m->acked_count > 0 ? WEFT_TX_PACKETS_MAX : BURST_FIRST;
-    uint64_t most = weft_max_u64(2 * ahead, few);
+    uint64_t growth = shared ? BURST_GROWTH_TURNS : BURST_GROWTH;
+    uint64_t most = weft_max_u64(growth * ahead, few);
     uint64_t room_bytes = ep->egress.room_bytes;
     if (shared) {
         room_bytes = weft_min_u64(room_bytes, ep->egress.limit_bytes / TURN_SHARE);

@@ -758,6 +758,37 @@ static void a_grant_in_the_middle_of_a_message_is_one_burst(void **state)
     net_free(net);
 }
 
+/* While nothing is acknowledged, a burst has at most four times the packets in flight: the link
+ * transmits these while the burst is built. In round-robin order it is twice as many, and at most a
+ * quarter of the limit. */
+static void bursts_grow_with_the_packets_in_flight(void **state)
+{
+    (void)state;
+    static const uint32_t bursts[2][4] = {{4, 16, 40}, {4, 8, 13, 13}};
+    for (uint32_t turns = 0; turns < 2; turns++) {
+        struct net *net = rig_new(turns);
+        struct weft_ep *ep = net->end[0].ep;
+        struct peer *p = inspect_peer(ep, 0);
+        ep->credit.round_shared = turns == 1;
+        p->allowed.limit = p->allowed.sent + 64;
+        p->cc.cwnd_bytes = UINT64_C(1) << 26;
+        p->cc.rate_bps = 0;
+        message_of(net, 1, 60, 0, turns == 1);
+        while (turns == 1 && weft_ep_send(ep, net->now_ns, &tx) > 0) {
+            net_burst(net, &net->end[0], &tx); /* other due packets */
+        }
+        if (turns == 1) {
+            ep->egress.limit_bytes = 80000; /* of which a quarter is 13 packets */
+            weft_ep_queued(ep, 0, net->now_ns);
+        }
+        for (size_t i = 0; i < WEFT_ARRAY_COUNT(bursts[turns]); i++) {
+            assert_int_equal(weft_ep_send(ep, net->now_ns, &tx), bursts[turns][i]);
+            net_burst(net, &net->end[0], &tx);
+        }
+        net_free(net);
+    }
+}
+
 /* The first burst to a peer may be longer when the host's queue holds packets for another peer,
  * which keep the link busy meanwhile. In round-robin order it is a quarter of the limit as ever. */
 static void a_first_burst_behind_a_queue_is_longer(void **state)
@@ -767,7 +798,7 @@ static void a_first_burst_behind_a_queue_is_longer(void **state)
         uint64_t queued_bytes; /* reported before the first burst */
         bool turns;
         uint32_t burst;
-    } cases[] = {{0, false, 4}, {9000, false, 12}, {9000, true, 4}};
+    } cases[] = {{0, false, 4}, {4500, false, 12}, {4500, true, 4}};
     for (size_t i = 0; i < WEFT_ARRAY_COUNT(cases); i++) {
         struct net *net = rig_new(1);
         struct weft_ep *ep = net->end[0].ep;
@@ -812,6 +843,7 @@ int main(void)
         cmocka_unit_test(no_probes_while_chunks_wait_for_their_turn),
         cmocka_unit_test(short_headers_say_whether_the_sender_has_other_receivers),
         cmocka_unit_test(a_grant_in_the_middle_of_a_message_is_one_burst),
+        cmocka_unit_test(bursts_grow_with_the_packets_in_flight),
         cmocka_unit_test(a_first_burst_behind_a_queue_is_longer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

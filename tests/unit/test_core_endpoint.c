@@ -412,8 +412,8 @@ static void test_a_waiting_ack_prevents_a_probe(void **state)
     assert_int_equal(weft_ep_counters(t->net.end[0].ep)->probes, 0);
 }
 
-/* A large send begins with a few packets, and each burst is at most twice the data in flight, so
- * that an idle link is used while the next packets are built. */
+/* A large send begins with a few packets, and each burst is at most four times the data in flight,
+ * so that an idle link is used while the next packets are built. */
 static void test_a_burst_begins_small(void **state)
 {
     enum { ELEMS = 352 * 40 };
@@ -433,11 +433,11 @@ static void test_a_burst_begins_small(void **state)
     assert_int_equal(under_way, 0);
     for (uint32_t packets; (packets = weft_ep_send(t->net.end[0].ep, t->net.now_ns, &tx)) > 0;
          bursts++) {
-        assert_true(packets <= weft_max_u64(4, 2 * (uint64_t)under_way));
+        assert_true(packets <= weft_max_u64(4, 4 * (uint64_t)under_way));
         under_way = p->recovery.in_flight_count;
         net_burst(&t->net, &t->net.end[0], &tx);
     }
-    assert_in_range(bursts, 4, 8); /* 4, 8, 24, the rest; the end of the pass is separate */
+    assert_in_range(bursts, 3, 4); /* 4, 16, the rest; the end of the pass may be separate */
     run_for(t, WEFT_NS_PER_S);
     assert_int_equal(t->sent.outcome, WEFT_MSG_COMPLETE);
     free(memory);
