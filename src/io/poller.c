@@ -10,6 +10,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+enum { EARLY_SHARE = 4 };
+
 static bool watch(int epoll_fd, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
@@ -68,10 +70,20 @@ static bool read_off(int fd)
     return read(fd, &value, sizeof(value)) == (ssize_t)sizeof(value);
 }
 
+/* The timer has fired, or will before a quarter of the sleep is over, and that would only wake this
+ * thread up to set the timer again. */
+static bool fires_early(const struct weft_poller *poller, uint64_t until_ns)
+{
+    uint64_t now_ns = weft_clock_now_ns();
+    uint64_t armed_ns = poller->armed_ns;
+    return armed_ns < until_ns &&
+           (armed_ns <= now_ns || armed_ns - now_ns < (until_ns - now_ns) / EARLY_SHARE);
+}
+
 bool weft_poller_wait(struct weft_poller *poller, uint64_t until_ns)
 {
     for (;;) {
-        if (until_ns < poller->armed_ns) {
+        if (until_ns < poller->armed_ns || fires_early(poller, until_ns)) {
             arm(poller, until_ns);
         }
         struct epoll_event events[3];

@@ -2,10 +2,11 @@
  *
  * Why not a time limit with epoll_pwait2: each such sleep arms the processor's timer and disarms it
  * again, and in a virtual machine both are exits to the host: 12 of the 30 us of a round trip with
- * one row, measured. Here a timer (timerfd) stays armed across sleeps, and is set again only if the
- * deadline is earlier than the one that it is armed for. Deadlines mostly move later (a probe
- * timeout with each acknowledgement), so most sleeps set no timer at all; the price is a spurious
- * wake-up when it fires too early, which the caller does not see.
+ * one row, measured. Here a timer (timerfd) stays armed across sleeps. It is set again only if the
+ * deadline is earlier than the one that it is armed for, or if it would fire in the first quarter
+ * of the sleep. Deadlines mostly move later (a probe timeout with each acknowledgement), so most
+ * sleeps set no timer at all; the price is a wake-up when it fires too early, which the caller does
+ * not see.
  *
  * Internal to src/io. One thread sleeps; weft_poller_wake: any thread, also a signal handler.
  */

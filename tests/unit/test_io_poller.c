@@ -71,6 +71,43 @@ static void an_earlier_timer_does_not_end_a_later_sleep(void **state)
     sleep_for(300 * WEFT_NS_PER_MS);
 }
 
+/* A sleep that the socket ends at once; returns the time for which the timer is armed then. */
+static uint64_t armed_after(uint64_t until_ns)
+{
+    uint64_t value;
+    signal_fd(fd);
+    assert_false(weft_poller_wait(&poller, until_ns));
+    assert_int_equal(read(fd, &value, sizeof(value)), sizeof(value));
+    return poller.armed_ns;
+}
+
+/* A timer that would fire early in a sleep is set anew, so that it does not wake the thread up in
+ * vain. One that would fire late probably never does: something else ends the sleep before. */
+static void a_timer_that_fires_early_is_set_later(void **state)
+{
+    (void)state;
+    uint64_t now_ns = weft_clock_now_ns();
+    uint64_t first_ns = now_ns + 1000 * WEFT_NS_PER_S;
+    assert_int_equal(armed_after(first_ns), first_ns);
+    assert_int_equal(armed_after(now_ns + 3000 * WEFT_NS_PER_S), first_ns);
+    uint64_t later_ns = now_ns + 10000 * WEFT_NS_PER_S;
+    assert_int_equal(armed_after(later_ns), later_ns);
+    assert_int_equal(armed_after(WEFT_NEVER), WEFT_NEVER);
+}
+
+/* The expiration of a timer that has fired does not end a later sleep either. */
+static void a_timer_that_has_fired_is_set_later(void **state)
+{
+    (void)state;
+    uint64_t fired_ns = weft_clock_now_ns() + WEFT_NS_PER_MS;
+    (void)armed_after(fired_ns);
+    while (weft_clock_now_ns() < fired_ns) {
+        (void)usleep(100);
+    }
+    uint64_t later_ns = fired_ns + 1000 * WEFT_NS_PER_S;
+    assert_int_equal(armed_after(later_ns), later_ns);
+}
+
 static void a_later_timer_is_set_to_an_earlier_deadline(void **state)
 {
     (void)state;
@@ -173,6 +210,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_sleep_ends_at_its_deadline, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_earlier_timer_does_not_end_a_later_sleep, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(a_timer_that_fires_early_is_set_later, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_timer_that_has_fired_is_set_later, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_later_timer_is_set_to_an_earlier_deadline, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_deadline_in_the_past_ends_at_once, set_up, tear_down),
