@@ -543,24 +543,24 @@ static uint32_t critical_build(struct weft_ep *ep, struct peer *p, uint64_t now_
 }
 
 /* One probe, regardless of window, credit and pacer: a missing chunk of one message, or FINISH if
- * its bound is met, or PING. All unconfirmed DONEs are repeated with it. Those whose packet was
- * acknowledged are redundant, but probes are sent only on a silent path. */
+ * its bound is met, or PING. All unconfirmed DONEs are repeated with it, except after the first
+ * chunk on a clean path: that costs a packet, and the peer probes for a DONE that was lost. */
 static uint32_t probe_build(struct weft_ep *ep, struct peer *p, uint64_t now_ns, struct weft_tx *tx)
 {
     recovery_probe_building(&p->recovery);
-    rx_done_again(&p->rx);
     uint32_t chunk = UINT32_MAX;
-    struct tx_msg *m = NULL;
     /* One of two probes is short, in case long packets no longer pass: its acknowledgement
      * distinguishes a smaller path MTU from a dead peer. */
     bool small = p->recovery.probes == 1 && p->recovery.pto_count > 2 &&
                  p->path.packet_bytes > p->path.base_bytes;
-    if (!small) {
-        m = weft_core_tx_probe(p, &chunk);
+    struct tx_msg *m = small ? NULL : weft_core_tx_probe(p, &chunk);
+    bool has_chunk = m != NULL && chunk != UINT32_MAX;
+    if (!has_chunk || p->recovery.pto_count != 1 || !p->recovery.clean) {
+        rx_done_again(&p->rx);
     }
     trace(ep, p, WEFT_TRACE_PROBE, 0, p->recovery.pn_next, m != NULL ? m->seq & UINT32_MAX : 0,
           chunk, 0);
-    if (m != NULL && chunk != UINT32_MAX) {
+    if (has_chunk) {
         bool again = m->pass_next == m->chunks;
         tx_begin(ep, p, tx);
         tx->seg_bytes = data_packet_bytes(p, m, chunk);

@@ -344,6 +344,55 @@ static void the_wait_for_the_others_is_measured(void **state)
     net_free(net);
 }
 
+/* The first probe of a message to a late peer repeats no DONE; the second does. */
+static void a_first_probe_does_not_repeat_it(void **state)
+{
+    (void)state;
+    struct net *net = joined(true);
+    struct peer *p = inspect_peer(net->end[1].ep, 0);
+    give(net, 1, 4);
+    net_run(net, 6 * gap_ns);
+    assert_true(p->recovery.clean);
+    give(net, 0, 4);
+    net_run(net, WEFT_NS_PER_MS);
+    assert_int_equal(p->recovery.late_count, 1);
+    net->end[0].frozen_until_ns = net->now_ns + 20 * gap_ns;
+    uint64_t before = sent_by(net, 1);
+    give(net, 1, 4);
+    for (uint32_t probe = 1; probe <= 2; probe++) {
+        while (p->recovery.pto_count < probe) {
+            assert_true(net_step(net, net->now_ns + gap_ns));
+        }
+        net_pump(net);
+        assert_int_equal(sent_by(net, 1) - before, probe == 1 ? 2 : 4);
+    }
+    net_run(net, WEFT_NS_PER_S);
+    assert_int_equal(net->end[1].sent, 2);
+    quiet(net);
+    net_free(net);
+}
+
+/* DONE and a message of the same end are lost: the other end probes for DONE. */
+static void a_lost_done_is_asked_for_although_its_sender_probes(void **state)
+{
+    (void)state;
+    struct net *net = joined(true);
+    give(net, 1, 4);
+    net_run(net, 6 * gap_ns);
+    lose.from = 1;
+    lose.count = 2;
+    give(net, 0, 4);
+    net_run(net, NET_DELAY_NS + 1);
+    give(net, 1, 4);
+    net_run(net, 3 * gap_ns);
+    assert_int_equal(lose.count, 0);
+    assert_int_equal(net->end[0].sent, 2);
+    assert_int_equal(net->end[1].sent, 2);
+    net_run(net, WEFT_NS_PER_S);
+    quiet(net);
+    net_free(net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -359,6 +408,8 @@ int main(void)
         cmocka_unit_test(it_is_sent_when_asked_for),
         cmocka_unit_test(who_waits_for_them_may_go_to_sleep),
         cmocka_unit_test(the_wait_for_the_others_is_measured),
+        cmocka_unit_test(a_first_probe_does_not_repeat_it),
+        cmocka_unit_test(a_lost_done_is_asked_for_although_its_sender_probes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
