@@ -9,6 +9,7 @@
 #include "agg/exponent.h"
 #include "coll/box.h"
 #include "fake_box_net.h"
+#include "fewer.h"
 #include "print_seed.h"
 
 #include <math.h>
@@ -760,9 +761,9 @@ static void test_works(void **state)
 {
     (void)state;
     struct tally tally = {0};
-    jobs(FAULT_NONE, 200, &tally);
+    jobs(FAULT_NONE, FEWER(200), &tally);
     assert_int_equal(tally.fallbacks, 0);
-    assert_int_equal(tally.reasons[WEFT_COLL_BOX_FINE], 200);
+    assert_int_equal(tally.reasons[WEFT_COLL_BOX_FINE], FEWER(200));
     assert_true(tally.operations > 0 && tally.direct > 0);
 }
 
@@ -772,9 +773,9 @@ static void test_dies(void **state)
 {
     (void)state;
     struct tally tally = {0};
-    jobs(FAULT_DIES, 300, &tally);
+    jobs(FAULT_DIES, FEWER(300), &tally);
     assert_true(tally.reasons[WEFT_COLL_BOX_SILENT] > 0);
-    assert_int_equal(tally.reasons[WEFT_COLL_BOX_SILENT] + tally.reasons[WEFT_COLL_BOX_FINE], 300);
+    assert_int_equal(tally.reasons[WEFT_COLL_BOX_SILENT] + tally.reasons[WEFT_COLL_BOX_FINE], FEWER(300));
     assert_true(tally.boxed_then_not > 0);
 }
 
@@ -782,7 +783,7 @@ static void test_restarts(void **state)
 {
     (void)state;
     struct tally tally = {0};
-    jobs(FAULT_RESTARTS, 300, &tally);
+    jobs(FAULT_RESTARTS, FEWER(300), &tally);
     assert_true(tally.reasons[WEFT_COLL_BOX_SILENT] > 0);
     assert_true(tally.boxed_then_not > 0);
 }
@@ -792,7 +793,7 @@ static void test_lies(void **state)
 {
     (void)state;
     struct tally tally = {0};
-    jobs(FAULT_LIES, 200, &tally);
+    jobs(FAULT_LIES, FEWER(200), &tally);
     assert_true(tally.reasons[WEFT_COLL_BOX_DIFFERS] > 0);
     assert_true(tally.reasons[WEFT_COLL_BOX_WRONG] > 0); /* in the trial */
 }
@@ -1045,7 +1046,7 @@ static void test_rank_dies(void **state)
 {
     (void)state;
     uint64_t failed = 0;
-    for (seed = 1; seed <= 200; seed++) {
+    for (seed = 1; seed <= FEWER(200); seed++) {
         random_job(FAULT_NONE);
         uint64_t at_ns = weft_prng_below(&rig.prng, 10 * WEFT_NS_PER_MS);
         while (!all_done() && *now() < at_ns) {
@@ -1091,7 +1092,7 @@ static void test_timeout_behind_another(void **state)
 {
     const uint64_t timeout_ns = 20 * WEFT_NS_PER_S;
     (void)state;
-    for (seed = 1; seed <= 100; seed++) {
+    for (seed = 1; seed <= FEWER(100); seed++) {
         eligible_job(FAULT_NONE, silence_ns);
         rig.op[rig.ops - 1].timeout_ns = timeout_ns;
         /* Often this one is the first, for which no rank has used the box yet. */
@@ -1109,7 +1110,7 @@ static void test_slow_for_another(void **state)
 {
     const uint64_t timeout_ns = 20 * WEFT_NS_PER_S;
     (void)state;
-    for (seed = 1; seed <= 100; seed++) {
+    for (seed = 1; seed <= FEWER(100); seed++) {
         struct tally tally = {0};
         eligible_job(FAULT_NEVER, WEFT_NEVER);
         rig.op[rig.ops - 1].timeout_ns = timeout_ns;
@@ -1146,7 +1147,7 @@ static void test_first_trial_ends_without_silence(void **state)
 static void test_rank_leaves(void **state)
 {
     (void)state;
-    for (seed = 1; seed <= 100; seed++) {
+    for (seed = 1; seed <= FEWER(100); seed++) {
         eligible_job(FAULT_NEVER, WEFT_NEVER);
         while (*now() < WEFT_NS_PER_S) {
             step();

@@ -3,11 +3,12 @@
  * row is older than the table's mode allows. Trees of aggregators are in test_ps_aggregator_tree.c.
  */
 #include "ps/client_internal.h"
+#include "fewer.h"
 #include "ps_boxes.h"
 
 #include <math.h>
 
-enum { SEEDS = 500 };
+enum { SEEDS = FEWER(500) };
 
 /* ---- tests ----------------------------------------------------------------------------------- */
 

@@ -1,9 +1,10 @@
 /* Workers that send hot rows through an aggregator and cold ones to the shard: every gradient
  * counts once and no pulled row is too old, while hot sets change, and the aggregator, connections
  * and the shard fail. */
+#include "fewer.h"
 #include "ps_boxes.h"
 
-enum { SEEDS = 500, WORKERS = 4, HOT = 8, ROUNDS = 5 };
+enum { SEEDS = FEWER(500), WORKERS = 4, HOT = 8, ROUNDS = 5 };
 
 /* ---- the job --------------------------------------------------------------------------------- */
 

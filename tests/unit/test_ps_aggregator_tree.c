@@ -2,13 +2,14 @@
  * at any level. A cycle of aggregators, and two with the same number, are detected, and then cost
  * only a detour. */
 #include "ps/id_pack.h"
+#include "fewer.h"
 #include "ps_boxes.h"
 
 #include <math.h>
 
 #include <math.h>
 
-enum { SEEDS = 500 };
+enum { SEEDS = FEWER(500) };
 
 static const uint32_t two_below_one[] = {SHARD_ABOVE, 0, 0};
 static const uint32_t chain[] = {SHARD_ABOVE, 0, 1};

@@ -1,10 +1,11 @@
 /* Workers that close their connection to the shard while an aggregator delivers their requests: the
  * job continues, every gradient is applied once, and a rank is declared dead when its lease expires
  * without a request, not before, whichever other process dies. */
+#include "fewer.h"
 #include "ps_boxes.h"
 #include "ps/transfer.h"
 
-enum { SEEDS = 300, WORKERS = 3 };
+enum { SEEDS = FEWER(300), WORKERS = 3 };
 
 static const uint64_t lease_ns = 20 * WEFT_NS_PER_MS;
 
