@@ -12,17 +12,22 @@ unset WEFT_RECONNECT_S WEFT_REPLAY_BYTES WEFT_VIA WEFT_SCHEDULER
 
 awk 'BEGIN { for (i = 0; i < 1200; i++) print i % 2, 10 + i % 5 ":1", 20 + i % 3 ":1" }' >tiny
 
-# A worker that trains until the file `over` exists, and ends with 0 then.
+# A worker that trains until the file `over` exists, and ends with 0 if it ended by SIGTERM then, and not in another way.
 cat >worker <<END
 #!/bin/sh
-"$WEFT_BIN" worker --format libsvm --data "$PWD/tiny" --epochs 10000 --batch 4 &
+errors=errors.\$WEFT_RANK
+"$WEFT_BIN" worker --format libsvm --data "$PWD/tiny" --epochs 10000 --batch 4 2>"\$errors" &
 until [ -e over ] || ! kill -0 \$! 2>/dev/null; do
     sleep 0.05
 done
-[ -e over ] || exit 1
 kill \$!
 wait \$!
-exit 0
+status=\$?
+[ -e over ] || [ \$status -ne 0 ] || status=1
+[ \$status -ne 1 ] || ! grep -q '^weft worker: interrupted$' "\$errors" || status=0
+[ \$status -ne 143 ] || status=0 # before its handler of SIGTERM was set
+cat "\$errors" >&2
+exit \$status
 END
 chmod +x worker
 
