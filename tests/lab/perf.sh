@@ -148,7 +148,8 @@ done
 # Results in a lab, under the name of the next one.
 # shellcheck disable=SC2016 # of the shell in the lab
 compare_links() {
-    "$WEFT_BIN" lab run --hosts 2 "$@" -- sh -c 'mv "$1"/incast-1x250000-run-* "$1/incast-1x250000-$WEFT_LAB"
+    "$WEFT_BIN" lab run --hosts 2 "$@" -- sh -c '
+        [ ! -e "$1" ] || mv "$1"/incast-1x250000-run-* "$1/incast-1x250000-$WEFT_LAB" || exit
         "$0" perf compare --lab "$WEFT_LAB" --senders 1 --rounds 2 --transports weft:0 --repetitions 1 --out "$1"' \
         "$WEFT_BIN" "$tap_tmp/links"
 }
