@@ -45,13 +45,15 @@ over_10() {
     done
 }
 
-# Workers push directly until the aggregator replies. On a busy machine a short job may end before; it is then
-# repeated with more epochs. So are some others below.
-for epochs in 1 8 64; do
-    begin
-    work 0 $epochs
+# job <epochs> [options of the aggregator]: a job of two workers from start to end; sets the exit statuses $first, $second
+# and $ended, of the aggregator. False if one is not 0.
+job() {
+    epochs=$1
+    shift
+    begin "$@"
+    work 0 "$epochs"
     first=$!
-    work 1 $epochs
+    work 1 "$epochs"
     second=$!
     wait "$first"
     first=$?
@@ -62,6 +64,13 @@ for epochs in 1 8 64; do
     ended=$?
     kill "$server"
     wait "$server"
+    [ "$first $second $ended" = "0 0 0" ]
+}
+
+# Workers push directly until the aggregator replies. On a busy machine a short job may end before; it is then
+# repeated with more epochs. So are some others below. A job that fails is not repeated.
+for epochs in 1 8 64; do
+    job $epochs || break
     ! over_10 aggregate.out pushes_absorbed clocks_passed pulls_answered || break
 done
 tap_is "the first worker exits with 0" $first 0
@@ -80,19 +89,13 @@ tap_is "it requested fewer rows than the workers pulled" \
 
 # ---- acknowledgement on apply --------------------------------------------------------------------
 
-begin --acknowledge apply
-work 0 1
-first=$!
-work 1 1
-second=$!
-wait "$first"
-tap_is "--acknowledge apply: the first worker exits with 0" $? 0
-wait "$second"
-tap_is "--acknowledge apply: the second worker exits with 0" $? 0
-kill "$aggregator"
-wait "$aggregator"
-kill "$server"
-wait "$server"
+for epochs in 1 8 64; do
+    job $epochs --acknowledge apply || break
+    ! over_10 aggregate.out pushes_applied || break
+done
+tap_is "--acknowledge apply: the first worker exits with 0" $first 0
+tap_is "--acknowledge apply: the second worker exits with 0" $second 0
+tap_is "--acknowledge apply: the aggregator exits with 0" $ended 0
 tap_is "it acknowledged pushes on apply" "$(($(figure pushes_applied aggregate.out) > 10))" 1
 tap_is "all that it acknowledged were absorbed, and none lost" \
     "$(figure pushes_absorbed aggregate.out) $(figure pushes_lost aggregate.out)" "$(figure pushes_in aggregate.out) 0"
@@ -196,6 +199,7 @@ for epochs in 60 600 6000; do # a job that ends before the kill is repeated with
     kill -9 "$(sed -n 's/^aggregator 0: pid //p' killed.out)"
     wait "$train"
     status=$?
+    [ $status -eq 0 ] || break
     ! grep -q '; workers push to the servers directly$' killed.out || break
 done
 tap_is "its aggregator is killed: weft train exits with 0" $status 0
@@ -249,9 +253,10 @@ numbered() {
         "$WEFT_BIN" worker --workers 1 --rank 0 --epochs $epochs --servers "127.0.0.1:$(port_of server.out)" \
             --via "127.0.0.1:$(port_of aggregate.out)" || status=$?
         kill "$aggregator"
-        wait "$aggregator"
+        wait "$aggregator" || status=$?
         kill "$server"
         wait "$server"
+        [ $status -eq 0 ] || break
         ! over_10 aggregate.out pushes_absorbed || break
     done
     return $status
@@ -262,10 +267,10 @@ tap_run_fails "--aggregators 0 is rejected" 2 "$WEFT_BIN" server --aggregators 0
 
 # ---- a tree --------------------------------------------------------------------------------------
 
-# tree <epochs>: a job from start to end; sets the exit statuses $first and $second, and $reported to 0 if a child too many
-# is reported.
+# tree <epochs>: a job from start to end; sets the exit statuses $first, $second and $ended, of the aggregators, and
+# $reported to 0 if a child too many is reported. False if one is not 0.
 tree() {
-    rm -f server.out root.out left.out right.out 0.out 1.out
+    rm -f server.out root.out left.out right.out 0.out 1.out third.err
     "$WEFT_BIN" server --port 0 --workers 2 --aggregators 1 >server.out 2>server.err &
     server=$!
     tap_until tap_lines 1 '^shard .*:' server.out
@@ -301,18 +306,24 @@ tree() {
     reported=$?
     # shellcheck disable=SC2154
     kill "$third" "$left" "$right" "$root" "$server"
-    wait "$third" "$left" "$right" "$root" "$server"
+    wait "$third" "$server"
+    ended=0
+    for pid in "$left" "$right" "$root"; do
+        wait "$pid" || ended=$?
+    done
+    [ "$first $second $ended $reported" = "0 0 0 0" ]
 }
 # left_absorbed: true if the left child absorbed more than 80 % of its pushes
 left_absorbed() {
     [ $((10 * $(figure pushes_absorbed left.out))) -gt $((8 * $(figure pushes_in left.out))) ]
 }
 for epochs in 2 16 128; do
-    tree $epochs
+    tree $epochs || break
     ! { over_10 root.out aggregates_in pulls_answered && over_10 left.out pulls_answered && left_absorbed; } || break
 done
 tap_is "two levels: the first worker exits with 0" $first 0
 tap_is "two levels: the second worker exits with 0" $second 0
+tap_is "two levels: the aggregators exit with 0" $ended 0
 tap_is "a child beyond the parent's --children reports it" $reported 0
 tap_is "the root received more than 10 sums" "$(($(figure aggregates_in root.out) > 10))" 1
 tap_is "the root sent fewer sums than it received" \

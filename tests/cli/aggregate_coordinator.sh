@@ -68,7 +68,7 @@ END
 # ---- by rack, by rank ----------------------------------------------------------------------------
 
 # Workers push directly until the aggregator replies. On a busy machine a short job may end before; it is then
-# repeated with more epochs.
+# repeated with more epochs. A job that fails is not repeated.
 for epochs in 2 16 128; do
     begin
     box 0 --rack north
@@ -86,12 +86,15 @@ for epochs in 2 16 128; do
     wait "$second"
     second=$?
     kill "$zero" "$one"
-    wait "$zero" "$one"
+    wait "$zero" && wait "$one"
+    ended=$?
     end
+    [ "$first $second $ended" = "0 0 0" ] || break
     ! { over 20 pushes_absorbed box1.out && over 5 flushed_complete box1.out; } || break
 done
 tap_is "rack south for both workers: the first worker exits with 0" $first 0
 tap_is "the second worker exits with 0" $second 0
+tap_is "the aggregators exit with 0" $ended 0
 tap_is "the aggregator of that rack has their pushes" "$(($(figure pushes_absorbed box1.out) > 20))" 1
 tap_is "it flushed sums of both workers" "$(($(figure flushed_complete box1.out) > 5))" 1
 tap_is "the aggregator of the other rack has none" "$(figure pushes_in box0.out)" 0
@@ -165,12 +168,15 @@ for epochs in 2 16 128; do
     wait "$second"
     second=$?
     kill "$zero" "$two"
-    wait "$zero" "$two"
+    wait "$zero" && wait "$two"
+    ended=$?
     end
+    [ "$first $second $ended" = "0 0 0" ] || break
     ! { over 10 pushes_absorbed box0.out && over 10 pushes_absorbed box2.out; } || break
 done
 tap_is "no rack of an aggregator: the first worker exits with 0" $first 0
 tap_is "the second worker exits with 0" $second 0
+tap_is "the aggregators exit with 0" $ended 0
 tap_is "one worker pushes through the first aggregator" "$(($(figure pushes_absorbed box0.out) > 10))" 1
 tap_is "the other worker pushes through the second aggregator" "$(($(figure pushes_absorbed box2.out) > 10))" 1
 

@@ -167,7 +167,7 @@ train() {
         [ -z "$pattern" ] || kill_server_of $run "$pattern" || late=1
         wait $run
         status=$?
-        [ -n "$late" ] || break
+        [ -n "$late" ] && [ $status -eq 0 ] || break
     done
     [ $status -eq 0 ] || cat job.log
     return $status

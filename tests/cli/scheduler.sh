@@ -148,6 +148,7 @@ kill_in() {
         wait "$job"
         status=$?
         ! grep -q "^${process% *} (pid [0-9]*) was killed" "$what.out" || return 0
+        [ $status -eq 0 ] || return 1
     done
     return 1
 }
@@ -229,6 +230,7 @@ for epochs in $frozen_epochs 240 960; do # a job that ends before is repeated wi
     disturb
     wait "$job"
     status=$?
+    [ $status -eq 0 ] || break
     [ -z "$first" ] || [ -z "$again" ] || [ -z "$anew" ] || break
     kill "$scheduler"
     wait "$scheduler"

@@ -254,7 +254,7 @@ trained() {
         wait $run
         status=$?
         run=
-        [ -n "$late" ] || break
+        [ -n "$late" ] && [ $status -eq 0 ] || break
     done
     grep '^weft run: ' job.log
     return $status
