@@ -312,6 +312,7 @@ if tap_has_python; then
     begin 0
     WEFT_SCHEDULER=$(sed -n 's/^scheduler: //p' scheduler.out)
     export WEFT_SCHEDULER
+    : >server.out # here: the background shell empties it only when it gets to run
     "$WEFT_BIN" server --port 0 --workers 2 --scheduler "$WEFT_SCHEDULER" >server.out 2>&1 &
     server=$!
     tap_until grep -q "^shard 0" server.out
