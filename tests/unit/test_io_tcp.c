@@ -1093,6 +1093,80 @@ static void test_paced(void **state)
     free(y);
 }
 
+static struct tcp_tx *tx_of(const struct ends *ends, uint64_t seq)
+{
+    return &inside(&ends->a)->peers[ends->peer].tx[seq & TCP_MSG_MASK];
+}
+
+static void pace_group(const struct ends *ends, uint64_t seq, uint64_t start_ns, uint64_t rate_bps)
+{
+    const struct weft_msgr msgr = ends->a.msgr;
+    const uint64_t now_ns = weft_clock_now_ns();
+    const struct weft_msg_pace pace = {.start_ns = start_ns, .rate_bps = rate_bps, .group = 2};
+    assert_int_equal(msgr.ops->pace(msgr.self, ends->peer, seq, &pace, now_ns), WEFT_OK);
+}
+
+/* Messages of a group have its rate together: a chunk of one takes 524 s at 1 kbit/s, in which none
+ * of the others is sent, nor one whose start passes meanwhile. A later start remains. */
+static void test_paced_group(void **state)
+{
+    enum { MESSAGES = 5, COUNT = 1 << 15, BYTES = COUNT * 4 };
+    static const uint64_t rate_bps = 100000000;
+    (void)state;
+    struct ends ends;
+    ends_open(&ends, &tcp_none);
+    const struct weft_msgr msgr = ends.a.msgr;
+    float *x = ramp(COUNT, 1.0F);
+    float *y = calloc((size_t)MESSAGES * COUNT, sizeof(float));
+    uint64_t seq[MESSAGES], now_ns = weft_clock_now_ns();
+    for (uint64_t i = 0; i < MESSAGES; i++) {
+        node_expect(&ends.b, (struct weft_msg_expect){.sink = WEFT_SINK_COPY,
+                                                      .tag = i,
+                                                      .memory = y + i * COUNT,
+                                                      .memory_bytes = BYTES,
+                                                      .user = i,
+                                                      .timeout_ns = WEFT_NEVER});
+        const struct weft_msg_send send = {.peer = ends.peer,
+                                           .base = x,
+                                           .total = i == 0 ? COUNT / 4 : COUNT,
+                                           .elem_bytes = 4,
+                                           .tag = i,
+                                           .user = i,
+                                           .held = true,
+                                           .deadline_ns = WEFT_NEVER};
+        assert_int_equal(msgr.ops->send(msgr.self, &send, now_ns, &seq[i]), WEFT_OK);
+    }
+    const struct weft_msg_pace none = {.group = WEFT_MSG_PACE_GROUPS + 1};
+    assert_int_equal(msgr.ops->pace(msgr.self, ends.peer, seq[0], &none, now_ns), WEFT_INVALID);
+    for (uint64_t i = 0; i < 3; i++) {
+        pace_group(&ends, seq[i], 0, 1000);
+    }
+    pace_group(&ends, seq[4], now_ns + 3600 * WEFT_NS_PER_S, 1000);
+    nodes_await(&ends.a, &ends.b, WEFT_EVENT_SENT, 0); /* its only chunk */
+    pace_group(&ends, seq[3], weft_clock_now_ns() + WEFT_NS_PER_MS, 1000);
+    nodes_run(&ends.a, &ends.b, 2 * WEFT_NS_PER_MS);
+    pace_group(&ends, seq[2], 0, 1000);
+    nodes_run(&ends.a, &ends.b, WEFT_NS_PER_MS);
+    for (uint64_t i = 1; i < MESSAGES; i++) {
+        assert_int_equal(tx_of(&ends, seq[i])->sent_most, 0);
+    }
+    now_ns = weft_clock_now_ns();
+    for (uint64_t i = 1; i < 4; i++) {
+        pace_group(&ends, seq[i], 0, rate_bps);
+    }
+    for (uint64_t i = 1; i < 4; i++) {
+        nodes_await(&ends.a, &ends.b, WEFT_EVENT_SENT, i);
+        assert_memory_equal(x, y + i * COUNT, BYTES);
+    }
+    const uint64_t least_ns = (3 * BYTES - 65536) * UINT64_C(8) * WEFT_NS_PER_S / rate_bps;
+    assert_true(weft_clock_now_ns() - now_ns >= least_ns - 2 * WEFT_NS_PER_MS);
+    assert_int_equal(msgr.ops->withdraw(msgr.self, ends.peer, seq[4], now_ns), WEFT_OK);
+    nodes_await(&ends.a, &ends.b, WEFT_EVENT_SENT, 4);
+    ends_close(&ends);
+    free(x);
+    free(y);
+}
+
 /* Messages that the sender withdrew are never seen by the receiver: the next one may be more than a
  * window ahead of the newest. */
 static void test_withdrawn(void **state)
@@ -1153,6 +1227,7 @@ int main(void)
         cmocka_unit_test(test_no_descriptors), cmocka_unit_test(test_flipped_bits),
         cmocka_unit_test(test_tuning),         cmocka_unit_test(test_rto_min),
         cmocka_unit_test(test_ipv6),           cmocka_unit_test(test_paced),
+        cmocka_unit_test(test_paced_group),
         cmocka_unit_test(test_withdrawn),
     };
     return cmocka_run_group_tests_name("io_tcp", tests, NULL, NULL);

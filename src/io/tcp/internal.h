@@ -120,7 +120,9 @@ struct tcp_tx {
     uint64_t begun_ns; /* when its first chunk was written; 0 = not yet */
     bool was_held;     /* as sent */
     uint8_t rank;
-    uint64_t pace_ns; /* in tx_waits: until then; WEFT_NEVER = until pace() */
+    uint8_t group;    /* as in struct weft_msg_pace */
+    uint64_t pace_ns; /* in tx_waits: until then; WEFT_NEVER = until pace(). Not in a group it is
+                       * also the time at which the chunks sent so far would end at rate_bps */
     uint64_t rate_bps;
     const uint8_t *base;
     uint64_t *mask; /* N bits: as reported by DONE */
@@ -208,6 +210,9 @@ struct tcp_peer {
     uint64_t tx_held;    /* the other end has no memory for them yet */
     uint64_t tx_waits;   /* held by this end, or waiting because of their rate */
     uint64_t tx_pace_ns; /* earliest time at which one of these resumes */
+    uint64_t group_ns[WEFT_MSG_PACE_GROUPS];  /* time at which the chunks that the messages of a
+                                               * group sent so far would end at its rate */
+    uint64_t group_bps[WEFT_MSG_PACE_GROUPS]; /* the last one set */
     uint64_t rx_seq;     /* newest seen */
     uint64_t rx_live;    /* OPEN */
     uint64_t rx_held;
@@ -382,7 +387,7 @@ weft_status weft_tcp_tx_pace(struct weft_tcp *t, struct tcp_peer *p, uint64_t se
                              const struct weft_msg_pace *pace, uint64_t now_ns);
 weft_status weft_tcp_tx_withdraw(struct weft_tcp *t, struct tcp_peer *p, uint64_t seq,
                                  uint64_t now_ns);
-/* A chunk of m, of that many bytes, was put into a record. */
+/* A chunk of m, of that many bytes, was put into a record. Requires that m has a rate. */
 void weft_tcp_tx_paced(struct tcp_peer *p, struct tcp_tx *m, uint64_t bytes, uint64_t now_ns);
 void weft_tcp_tx_pace_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns);
 void weft_tcp_tx_hold(struct weft_tcp *t, struct tcp_peer *p, uint32_t msg, bool hold);

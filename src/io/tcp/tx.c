@@ -190,6 +190,13 @@ static void wait_until(struct tcp_peer *p, struct tcp_tx *m, uint64_t at_ns)
     p->tx_pace_ns = weft_min_u64(p->tx_pace_ns, at_ns);
 }
 
+/* The message has chunks to send, but its group must wait before the next one. */
+static bool group_waits(const struct tcp_peer *p, const struct tcp_tx *m, uint64_t now_ns)
+{
+    bool has_left = m->next < m->chunks && !m->finish_short && !m->closed;
+    return m->group != 0 && has_left && p->group_ns[m->group - 1] > now_ns;
+}
+
 static void go(struct weft_tcp *t, struct tcp_peer *p, struct tcp_tx *m, uint64_t now_ns)
 {
     p->quiet_ns = weft_tcp_peer_outstanding(p) ? p->quiet_ns : now_ns;
@@ -204,13 +211,20 @@ weft_status weft_tcp_tx_pace(struct weft_tcp *t, struct tcp_peer *p, uint64_t se
     if (m == NULL || m->seq != seq || m->finish_short) {
         return WEFT_NOTFOUND;
     }
-    if (!m->was_held) {
+    if (!m->was_held || pace->group > WEFT_MSG_PACE_GROUPS) {
         return WEFT_INVALID;
     }
     m->rate_bps = pace->rate_bps;
     m->rank = pace->rank;
+    m->group = pace->group;
+    if (m->group != 0 && p->group_bps[m->group - 1] != m->rate_bps) {
+        p->group_bps[m->group - 1] = m->rate_bps;
+        p->group_ns[m->group - 1] = now_ns; /* what was sent at the old rate does not count */
+    }
     if (pace->start_ns > now_ns) {
         wait_until(p, m, pace->start_ns);
+    } else if (group_waits(p, m, now_ns)) {
+        wait_until(p, m, p->group_ns[m->group - 1]);
     } else {
         m->pace_ns = now_ns; /* its rate is measured from here, whatever it waited for before */
         go(t, p, m, now_ns);
@@ -236,8 +250,24 @@ weft_status weft_tcp_tx_withdraw(struct weft_tcp *t, struct tcp_peer *p, uint64_
 void weft_tcp_tx_paced(struct tcp_peer *p, struct tcp_tx *m, uint64_t bytes, uint64_t now_ns)
 {
     __extension__ unsigned __int128 bits = (unsigned __int128)bytes * 8 * WEFT_NS_PER_S;
-    uint64_t from_ns = weft_max_u64(m->pace_ns, now_ns - weft_min_u64(now_ns, PACE_LAG_NS));
-    wait_until(p, m, weft_time_add(from_ns, (uint64_t)(bits / m->rate_bps)));
+    uint64_t before_ns = m->group == 0 ? m->pace_ns : p->group_ns[m->group - 1];
+    uint64_t from_ns = weft_max_u64(before_ns, now_ns - weft_min_u64(now_ns, PACE_LAG_NS));
+    uint64_t until_ns = weft_time_add(from_ns, (uint64_t)(bits / m->rate_bps));
+    if (m->group == 0) {
+        if (m->next < m->chunks) { /* otherwise its DONE is awaited */
+            wait_until(p, m, until_ns);
+        }
+        return;
+    }
+    p->group_ns[m->group - 1] = until_ns;
+    for (uint64_t active = p->tx_active; active != 0; active &= active - 1) {
+        unsigned slot = (unsigned)__builtin_ctzll(active);
+        struct tcp_tx *other = &p->tx[slot];
+        bool starts_later = (p->tx_waits >> slot & 1) != 0 && other->pace_ns > until_ns;
+        if (other->group == m->group && group_waits(p, other, now_ns) && !starts_later) {
+            wait_until(p, other, until_ns);
+        }
+    }
 }
 
 void weft_tcp_tx_pace_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now_ns)
@@ -245,7 +275,9 @@ void weft_tcp_tx_pace_timer(struct weft_tcp *t, struct tcp_peer *p, uint64_t now
     p->tx_pace_ns = WEFT_NEVER;
     for (uint64_t waits = p->tx_waits; waits != 0; waits &= waits - 1) {
         struct tcp_tx *m = &p->tx[__builtin_ctzll(waits)];
-        if (m->pace_ns <= now_ns) {
+        if (m->pace_ns <= now_ns && group_waits(p, m, now_ns)) {
+            wait_until(p, m, p->group_ns[m->group - 1]);
+        } else if (m->pace_ns <= now_ns) {
             go(t, p, m, now_ns);
         } else {
             p->tx_pace_ns = weft_min_u64(p->tx_pace_ns, m->pace_ns);

@@ -234,7 +234,7 @@ static void chunk_add(struct weft_tcp *t, struct tcp_peer *p, struct tcp_tx *m, 
     m->sent_most = (uint32_t)weft_max_u64(m->sent_most, m->next);
     m->begun_ns = m->begun_ns == 0 ? now_ns : m->begun_ns;
     m->unflushed++;
-    if (m->rate_bps != 0 && m->next < m->chunks) { /* otherwise its DONE is awaited */
+    if (m->rate_bps != 0) {
         weft_tcp_tx_paced(p, m, b->chunk_bytes, now_ns);
     }
     t->counters.data_sent++;
