@@ -209,6 +209,7 @@ static void packet_lost(struct weft_ep *ep, struct peer *p, uint64_t pn, uint64_
         struct tx_msg *m = weft_core_tx_find(p, packet->msg);
         if (m != NULL) {
             weft_core_tx_lost(m, packet->chunk);
+            weft_core_pace_lost(p, m, now_ns);
             if (weft_core_tx_over(m)) {
                 tx_finish_due(&p->tx, tx_bit(m->seq));
             }

@@ -7,7 +7,9 @@
  * The rate is enforced by a virtual clock for each message, or for each group of messages. Every
  * packet advances the clock by the packet's transmission time at the rate. Packets may be sent
  * until the clock is lead_ns ahead of the time. Then the message, or all of the group, is paused
- * until the time has caught up, so that one timer covers lead_ns of packets. After a late timer, or
+ * until the time has caught up, so that one timer covers lead_ns of packets. The group's pause
+ * leaves out messages with nothing more to send: while only paused messages are open nothing is
+ * probed, and a group of a low rate is paused most of the time. After a late timer, or
  * a lack of window or credit, it catches up by at most lag_ns: more would be a burst into a link
  * that other flows use by then.
  *
@@ -38,10 +40,17 @@ static uint64_t clock_of(const struct peer *p, const struct tx_msg *m)
     return m->pace_group == 0 ? m->rate_clock_ns : p->tx.group_clock_ns[m->pace_group - 1];
 }
 
+/* It has a chunk to send, for the first time or again. */
+static bool has_left(const struct tx_msg *m)
+{
+    return m->pass_next < m->chunks || (m->lost_count > 0 && !weft_core_tx_satisfied(m));
+}
+
 /* The message may be sent from now on; but not while its group is paused. */
 static void join_group(struct peer *p, struct tx_msg *m, uint64_t now_ns)
 {
-    if (m->pace_group != 0 && m->rate_bps != 0 && clock_of(p, m) > now_ns + lead_ns) {
+    if (m->pace_group != 0 && m->rate_bps != 0 && has_left(m) &&
+        clock_of(p, m) > now_ns + lead_ns) {
         tx_paced_mark(&p->tx, m->seq, true);
         rest_until(p, m, clock_of(p, m));
     }
@@ -123,10 +132,20 @@ void weft_core_pace_sent(struct peer *p, struct tx_msg *m, uint32_t bytes, uint6
     rest_until(p, m, clock_ns);
     for (uint64_t rest = m->pace_group != 0 ? p->tx.active : 0; rest != 0; rest &= rest - 1) {
         struct tx_msg *other = &p->tx.msgs[__builtin_ctzll(rest)];
-        if (other->held && !other->unbegun && other->pace_group == m->pace_group) {
+        const bool starts_later =
+            (p->tx.paced & tx_bit(other->seq)) != 0 && other->pace_ns > clock_ns;
+        if (other->held && !other->unbegun && other->pace_group == m->pace_group &&
+            has_left(other) && !starts_later) {
             tx_paced_mark(&p->tx, other->seq, true);
             rest_until(p, other, clock_ns);
         }
+    }
+}
+
+void weft_core_pace_lost(struct peer *p, struct tx_msg *m, uint64_t now_ns)
+{
+    if (!m->unbegun && (p->tx.paced & tx_bit(m->seq)) == 0) {
+        join_group(p, m, now_ns);
     }
 }
 
@@ -149,6 +168,7 @@ void weft_core_pace_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns)
                 recovery_wait(&p->recovery, now_ns);
             }
             tx_paced_mark(&p->tx, m->seq, false);
+            join_group(p, m, now_ns);
         }
     }
 }

@@ -187,6 +187,8 @@ weft_status weft_core_pace(struct weft_ep *ep, struct peer *p, uint64_t seq,
 weft_status weft_core_withdraw(struct weft_ep *ep, struct peer *p, uint64_t seq, uint64_t now_ns);
 /* A packet with a chunk of m was sent. Requires that m has a rate. */
 void weft_core_pace_sent(struct peer *p, struct tx_msg *m, uint32_t bytes, uint64_t now_ns);
+/* A chunk of m was declared lost. */
+void weft_core_pace_lost(struct peer *p, struct tx_msg *m, uint64_t now_ns);
 void weft_core_pace_timer(struct weft_ep *ep, struct peer *p, uint64_t now_ns);
 
 /* critical.c */

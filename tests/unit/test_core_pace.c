@@ -195,6 +195,113 @@ static void a_group_has_one_rate(void **state)
     net_free(net);
 }
 
+/* A later start of one that has begun is not changed by a pause of its group. A start before the
+ * end of the pause does not shorten it. */
+static void a_later_start_in_a_group_holds(void **state)
+{
+    (void)state;
+    enum { RATE_BPS = 1000000, LENGTH = 40 }; /* 11.6 ms for each packet */
+    struct net *net = rig_new();
+    const struct tx_msg *msgs = inspect_peer(net->end[0].ep, 0)->tx.msgs;
+    uint64_t seq[2];
+    for (uint32_t i = 0; i < 2; i++) {
+        seq[i] = message(net, LENGTH, true, WEFT_NEVER, memory[i]);
+    }
+    const struct weft_msg_pace first = {.rate_bps = RATE_BPS, .rank = 1, .group = 2};
+    assert_int_equal(net->end[0].msgr.ops->pace(net->end[0].msgr.self, 0, seq[0], &first,
+                                                net->now_ns),
+                     WEFT_OK);
+    assert_int_equal(pace_group(net, seq[1], RATE_BPS, 2), WEFT_OK); /* goes before the other */
+    net_run(net, 50 * WEFT_NS_PER_MS);
+    const uint32_t begun = msgs[seq[1] & MSG_MASK].pass_next;
+    assert_in_range(begun, 4, 6);
+    struct weft_msg_pace later = {
+        .start_ns = net->now_ns + 105 * WEFT_NS_PER_MS, .rate_bps = RATE_BPS, .group = 2};
+    assert_int_equal(net->end[0].msgr.ops->pace(net->end[0].msgr.self, 0, seq[1], &later,
+                                                net->now_ns),
+                     WEFT_OK);
+    net_run(net, 104 * WEFT_NS_PER_MS);
+    assert_int_equal(msgs[seq[1] & MSG_MASK].pass_next, begun);
+    const uint64_t sent = counters(net, 0)->data_sent;
+    assert_in_range(sent, 13, 15);
+    later.start_ns = net->now_ns + WEFT_NS_PER_MS; /* earlier than the end of the pause */
+    assert_int_equal(net->end[0].msgr.ops->pace(net->end[0].msgr.self, 0, seq[1], &later,
+                                                net->now_ns),
+                     WEFT_OK);
+    net_run(net, 2 * WEFT_NS_PER_MS);
+    assert_int_equal(counters(net, 0)->data_sent, sent);
+    net_run(net, 48 * WEFT_NS_PER_MS);
+    assert_in_range(msgs[seq[1] & MSG_MASK].pass_next, begun + 4, begun + 5);
+    net_run(net, WEFT_NS_PER_S);
+    assert_int_equal(net->end[0].sent, 2);
+    net_free(net);
+}
+
+static bool nothing_arrives(struct net *net, struct net_datagram *d)
+{
+    (void)net;
+    return d->from_end == 0;
+}
+
+static bool first_is_lost(struct net *net, struct net_datagram *d)
+{
+    const bool lost = d->from_end == 0 && d->bytes > CHUNK_BYTES;
+    net->tap = lost ? NULL : net->tap;
+    return !lost;
+}
+
+/* A chunk that is declared lost during a pause of the group is sent after it. */
+static void a_lost_chunk_waits_for_its_group(void **state)
+{
+    (void)state;
+    enum { RATE_BPS = 60000000, LENGTH = 20 }; /* 193 us for each packet */
+    struct net *net = rig_new();
+    const struct peer *p = inspect_peer(net->end[0].ep, 0);
+    const uint64_t one = message(net, 1, true, WEFT_NEVER, memory[0]);
+    const uint64_t other = message(net, LENGTH, true, WEFT_NEVER, memory[1]);
+    net->tap = first_is_lost;
+    assert_int_equal(pace_group(net, one, RATE_BPS, 2), WEFT_OK);
+    assert_int_equal(pace_group(net, other, RATE_BPS, 2), WEFT_OK);
+    for (uint32_t i = 0; counters(net, 0)->lost_packets == 0 && i < 200; i++) {
+        net_run(net, 10 * WEFT_NS_PER_US);
+    }
+    assert_int_equal(p->tx.msgs[one & MSG_MASK].lost_count, 1);
+    assert_int_equal(counters(net, 0)->probes, 0);
+    const uint64_t sent = counters(net, 0)->data_sent;
+    net_run(net, 50 * WEFT_NS_PER_US);
+    assert_int_equal(counters(net, 0)->data_sent, sent);
+    net_run(net, 200 * WEFT_NS_PER_US);
+    assert_in_range(counters(net, 0)->data_sent, sent + 1, sent + 2);
+    net_run(net, WEFT_NS_PER_S);
+    assert_int_equal(net->end[0].sent, 2);
+    assert_int_equal(counters(net, 0)->data_sent, LENGTH + 2);
+    net_free(net);
+}
+
+/* One that awaits only DONE is not paused with its group, so that it is probed. */
+static void one_that_is_sent_is_not_paused_with_its_group(void **state)
+{
+    (void)state;
+    enum { RATE_BPS = 1000000, LENGTH = 10 };
+    struct net *net = rig_new();
+    const struct peer *p = inspect_peer(net->end[0].ep, 0);
+    const uint64_t one = message(net, 1, true, WEFT_NEVER, memory[0]);
+    const uint64_t other = message(net, LENGTH, true, WEFT_NEVER, memory[1]);
+    assert_int_equal(pace_group(net, one, RATE_BPS, 2), WEFT_OK);
+    assert_int_equal(pace_group(net, other, RATE_BPS, 2), WEFT_OK);
+    net->tap = nothing_arrives;
+    while (p->tx.msgs[other & MSG_MASK].pass_next < 2) {
+        net_run(net, 100 * WEFT_NS_PER_US);
+    }
+    assert_true(p->tx.msgs[one & MSG_MASK].active);
+    assert_int_equal(p->tx.paced, tx_bit(other));
+    assert_true(peer_waiting(p));
+    net->tap = NULL;
+    net_run(net, WEFT_NS_PER_S);
+    assert_int_equal(net->end[0].sent, 2);
+    net_free(net);
+}
+
 static void a_rate_may_change_on_the_way(void **state)
 {
     (void)state;
@@ -315,6 +422,9 @@ int main(void)
         cmocka_unit_test(it_begins_at_its_start),
         cmocka_unit_test(the_rate_is_kept),
         cmocka_unit_test(a_group_has_one_rate),
+        cmocka_unit_test(a_later_start_in_a_group_holds),
+        cmocka_unit_test(a_lost_chunk_waits_for_its_group),
+        cmocka_unit_test(one_that_is_sent_is_not_paused_with_its_group),
         cmocka_unit_test(a_rate_may_change_on_the_way),
         cmocka_unit_test(lower_rank_goes_first),
         cmocka_unit_test(one_that_was_taken_back_leaves_no_hole),
