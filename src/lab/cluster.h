@@ -33,7 +33,9 @@ struct weft_lab_info {
     char topology[16];     /* "star", "spine-leaf" */
     bool hysteresis;       /* one timer per burst instead of per frame (docs/LAB.md) */
     bool offload;          /* cables carry segments of up to 64 KB as one packet */
-    char settings[WEFT_LAB_SETTINGS_BYTES]; /* a hash of them all: labs with equal ones are alike */
+    char settings[WEFT_LAB_SETTINGS_BYTES]; /* a hash of them all: labs with equal ones are alike,
+                                             * but for the contents of a file of flow sizes. "" =
+                                             * unknown: the lab of an earlier release */
     bool uneven;           /* some link has, or will have, another rate than rate_bps */
 };
 

@@ -86,7 +86,8 @@ void weft_lab_host_name(uint32_t host, char out[WEFT_LAB_NODE_BYTES]);
 void weft_lab_router_name(const struct weft_lab_spec *spec, uint32_t router,
                           char out[WEFT_LAB_NODE_BYTES]);
 
-/* A hash of all parameters except the name, as text: labs whose texts are equal are alike. */
+/* A hash of all parameters except the name, as text: labs whose texts are equal are alike, but a
+ * file of flow sizes (background) counts by its path, not by its contents. */
 void weft_lab_spec_settings(const struct weft_lab_spec *spec, char out[WEFT_LAB_SETTINGS_BYTES]);
 
 /* The parameters, with units in their names; NULL = out of memory. Owns: gives. */
