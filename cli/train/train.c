@@ -264,7 +264,8 @@ static int report(struct train *train)
     weft_utf8_repair(text);
     int result = WEFT_EXIT_OK;
     if (train->json || (train->report != NULL && weft_output_given(train->report) >= 0)) {
-        (void)weft_train_progress_finish(train); /* the report follows it */
+        /* The report follows it. */
+        result = weft_train_progress_finish(train) ? WEFT_EXIT_OK : WEFT_EXIT_FAILED;
     }
     if (train->report != NULL && weft_results_write(train->report, text) != WEFT_OK) {
         fprintf(stderr, "weft train: cannot write %s: %s\n", train->report, strerror(errno));
@@ -347,7 +348,11 @@ static int run(struct train *train)
     }
     int result = status == WEFT_OK ? report(train) : WEFT_EXIT_FAILED;
     bool shown = weft_train_progress_finish(train);
-    return recorded && shown ? result : WEFT_EXIT_FAILED;
+    const int lost = weft_supervisor_lost(&train->supervisor);
+    if (lost != 0 && train->interrupted == 0) {
+        fprintf(stderr, "weft train: cannot write all output: %s\n", strerror(lost));
+    }
+    return recorded && shown && lost == 0 ? result : WEFT_EXIT_FAILED;
 }
 
 /* ---- before the run -------------------------------------------------------------------------- */

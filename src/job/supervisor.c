@@ -405,7 +405,8 @@ void weft_supervisor_swap(struct weft_supervisor *supervisor, struct weft_slot *
 void weft_supervisor_write(struct weft_supervisor *supervisor, int fd, const char *bytes,
                            size_t count)
 {
-    weft_output_queue_add(&supervisor->output[fd == STDERR_FILENO], bytes, count, false);
+    weft_output_queue_add(&supervisor->output[fd == STDERR_FILENO], bytes, count,
+                          fd == STDOUT_FILENO);
 }
 
 void weft_supervisor_say(struct weft_supervisor *supervisor, const char *format, ...)

@@ -183,8 +183,8 @@ uint32_t weft_supervisor_press(struct weft_supervisor *supervisor, const char *r
 [[gnu::format(printf, 2, 3)]] void weft_supervisor_say(struct weft_supervisor *supervisor,
                                                        const char *format, ...);
 
-/* Write the caller's output to STDOUT_FILENO or STDERR_FILENO in the same way. Its loss is not
- * noted in weft_supervisor_lost. */
+/* Write the caller's output to STDOUT_FILENO or STDERR_FILENO in the same way. Its loss is noted in
+ * weft_supervisor_lost if it is for STDOUT_FILENO. */
 void weft_supervisor_write(struct weft_supervisor *supervisor, int fd, const char *bytes,
                            size_t count);
 
@@ -193,7 +193,8 @@ void weft_supervisor_write(struct weft_supervisor *supervisor, int fd, const cha
  * written then is dropped. */
 int weft_supervisor_finish_output(struct weft_supervisor *supervisor, uint64_t patience_ns);
 
-/* errno of the first write that lost output of the processes; 0 = nothing was lost. */
+/* errno of the first write that lost output of the processes, or of the caller to STDOUT_FILENO;
+ * 0 = nothing was lost. */
 int weft_supervisor_lost(const struct weft_supervisor *supervisor);
 
 /* Describe how the slot's last process ended: "was killed by signal 9 (Killed)". */

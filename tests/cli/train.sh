@@ -127,6 +127,30 @@ tap_is "when it is read, the job ends with 0" $? 0
 wait $reader
 tap_is "no line is missing" "$(tr -d '\000' <"$tap_tmp/unread.log" | grep -c '^epoch 1/1 \|^report: ')" 2
 
+# ---- a signal ends the wait for that reader, also with a report on standard output ----
+exec 9<>"$tap_tmp/unread"
+dd if=/dev/zero of="$tap_tmp/unread" bs=4096 count=1024 oflag=nonblock 2>/dev/null
+"$WEFT_BIN" train --workers 1 --servers 1 --epochs 1 --json --save "$tap_tmp/waits.model" >"$tap_tmp/waits.json" 2>&9 9>&- &
+waits=$!
+# Its last child is the watchdog.
+tap_until sh -c 'test -s "$0" && test "$(wc -w <"/proc/$1/task/$1/children")" = 1' "$tap_tmp/waits.model" $waits
+tap_run "a signal ends the wait for the reader of progress" \
+    tap_until sh -c '! kill -TERM $0 || grep -q "^State:.*Z" /proc/$0/status' $waits
+wait $waits
+tap_is "the exit status is 1" $? 1
+exec 9>&-
+
+# ---- progress that cannot be written ----
+if [ -w /dev/full ]; then
+    "$WEFT_BIN" train --workers 1 --servers 1 --epochs 1 --report "$tap_tmp/full.json" >/dev/full 2>"$tap_tmp/full.err"
+    tap_is "progress that cannot be written: exit status 1" $? 1
+    tap_is "the error says so" "$(cat "$tap_tmp/full.err")" \
+        'weft train: cannot write all output: No space left on device'
+    tap_run "the report is written" test -s "$tap_tmp/full.json"
+else
+    tap_skip "progress that cannot be written: exit status 1" "no /dev/full"
+fi
+
 for kind in json model db; do
     ln -s "new.$kind" "$tap_tmp/dangling.$kind"
     ln -s "no/such.$kind" "$tap_tmp/nowhere.$kind"
