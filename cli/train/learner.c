@@ -214,7 +214,7 @@ static weft_status open_table(struct weft_learner *learner)
         return weft_fail(&learner->worker.error, WEFT_STATE,
                          "the servers may already count this worker's documents, but the topics of "
                          "their words were lost with its previous process: restart the job with "
-                         "empty servers");
+                         "empty servers and without WEFT_RESTART");
     }
     if (status == WEFT_DATA && result.rpc_status == WEFT_RPC_SPEC_MISMATCH) {
         size_t used = strlen(learner->worker.error.text);
