@@ -366,6 +366,25 @@ class Backend(unittest.TestCase):
 
         self.assertEqual(job(begins, ranks=1), [(True,) * 4])
 
+    def test_kept_works_that_were_in_use_release_their_tensors_later(self):
+        def begins(rank, ranks):
+            group = dist.distributed_c10d._get_default_group()
+            group._works = collections.deque(maxlen=1024)
+            tensors, works = [], []
+            for _ in range(100):
+                tensor = torch.ones(4)
+                tensors.append(weakref.ref(tensor))
+                works.append(dist.all_reduce(tensor, async_op=True))
+            for work in works:
+                work.wait()
+            held = sum(one() is not None for one in tensors)
+            del tensor, works, work
+            for _ in range(110):
+                dist.all_reduce(torch.ones(4))
+            return held, sum(one() is not None for one in tensors)
+
+        self.assertEqual(job(begins, ranks=1), [(100, 0)])
+
     def test_a_hook_has_the_timeout_of_its_group(self):
         def times(rank, ranks):
             engine, seen = dist.distributed_c10d._get_default_group()._engine, []

@@ -255,6 +255,7 @@ class ProcessGroupWeft(ProcessGroup):
         # at once lets the next one reuse its memory while it is in the cache. What waits in C++ has no reference
         # that Python counts.
         self._works = None if WORKS_LAST else collections.deque(maxlen=1024)
+        self._full = collections.deque(maxlen=1024)  # those of them, but the last, that have their tensors
         with _lock:
             _groups[id(self)] = self
 
@@ -346,9 +347,14 @@ class ProcessGroupWeft(ProcessGroup):
         if self._works is not None:
             self._works.append(work)
             if len(self._works) > KEPT_WITH_RESULTS:
-                older = self._works[-1 - KEPT_WITH_RESULTS]
-                if sys.getrefcount(older) <= ONLY_KEPT:  # C++ asks for a future at once, if at all
-                    older.forget()
+                self._full.append(self._works[-1 - KEPT_WITH_RESULTS])
+                for _ in range(min(2, len(self._full))):  # two, so that those that were in use become fewer
+                    older = self._full.popleft()
+                    # C++ asks for a future at once, if at all.
+                    if sys.getrefcount(older) <= ONLY_KEPT and older.is_completed():
+                        older.forget()
+                    else:
+                        self._full.append(older)
         return work
 
     def _several(self, works, result, finish=None):
