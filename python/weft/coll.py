@@ -12,6 +12,7 @@ docs/COLLECTIVES.md is the manual.
 """
 
 import contextlib
+import math
 import os
 import threading
 import time
@@ -66,6 +67,8 @@ TYPES = {
 PLANS = {name: getattr(lib, f"WEFT_COMM_PLAN_{name.upper()}") for name in ("none", "auto", "slices", "trees")}
 
 BOXED = {lib.WEFT_COMM_WITHOUT_BOX: None, lib.WEFT_COMM_BOXED: "box", lib.WEFT_COMM_FALLBACK: "fallback"}
+
+CLOSE_S = 1.0  # calls of other threads that last longer than this after close() are ended by abort()
 
 
 def _named(table, name, what):
@@ -210,11 +213,11 @@ class Communicator:
     vectors of all_reduce from the links of all ranks; see set_plan.
     """
 
+    _comm = None  # of one that is closed
+
     def __init__(self, rank, ranks, *, security="auth", key=None, plan="none", **config):
-        self._comm = None
         self._pid = os.getpid()
-        self._lock = threading.Lock()  # protects _calls
-        self._calls = {}  # thread: its calls into the library
+        self._calls = {}  # calls into the library in progress: their threads
         self._lent = {}  # arrays of operations in progress
         self._dropped = DroppedOperations()
         self._box_warned = False
@@ -399,16 +402,21 @@ class Communicator:
         return {name: getattr(struct, name) for name in names if name != "size"}
 
     def close(self):
-        """Leave. Operations in progress are ended, and waits of other threads with them. May be called again."""
+        """Leave. Operations in progress are ended, and waits of other threads with them, and after 1 s a set_plan
+        of another thread. May be called again."""
         if os.getpid() != self._pid:  # it belongs to the parent
             self._comm = None
             return
-        with self._lock:
-            comm, self._comm = self._comm, None
+        comm = self.__dict__.pop("_comm", None)  # without a lock: a signal handler may call it
         if comm is not None:
             try:
-                while set(self._calls) - {threading.get_ident()}:  # waits are in parts of 0.1 s
+                # Waits are in parts of 0.1 s; set_plan and others may last until their timeout, or a failure.
+                late = time.monotonic() + CLOSE_S
+                while set(self._calls.values()) - {threading.get_ident()}:
                     time.sleep(0.001)
+                    if time.monotonic() > late:
+                        late = math.inf
+                        lib.weft_comm_abort(comm, c_text(b"closed"))
             except BaseException:  # Ctrl-C
                 self._comm = comm
                 raise
@@ -537,19 +545,12 @@ class Communicator:
 
     def _called(self, function, *arguments):
         """Call the library with the communicator; close() waits for the end of it. -> what it returns"""
-        if os.getpid() != self._pid:  # the library refuses it; a thread of the parent may have the lock
-            return function(self._pointer(), *arguments)
-        me = threading.get_ident()
-        with self._lock:
-            comm = self._pointer()
-            self._calls[me] = self._calls.get(me, 0) + 1
-        try:
-            return function(comm, *arguments)
+        call = object()
+        try:  # without a lock: a signal handler may call abort() or close() between any lines
+            self._calls[call] = threading.get_ident()
+            return function(self._comm or self._pointer(), *arguments)
         finally:
-            with self._lock:
-                self._calls[me] -= 1
-                if self._calls[me] == 0:
-                    del self._calls[me]
+            self._calls.pop(call, None)
 
     def _call(self, function, *arguments):
         status = self._called(function, *arguments)

@@ -22,6 +22,35 @@ class TapResult(unittest.TestResult):
     addFailure = addError
 
 
+def ctrl_c():
+    raise KeyboardInterrupt
+
+
+def interrupted(lines, functions, act, call):
+    """Call it, and act() before so many lines of these functions, as a signal handler could. KeyboardInterrupt ends
+    the call. -> whether it had so many"""
+    codes, left = [function.__code__ for function in functions], lines
+
+    def trace(frame, event, _):
+        nonlocal left
+        if frame.f_code not in codes:
+            return None
+        left -= event == "line"
+        if left == 0 and event == "line":
+            sys.settrace(None)
+            act()
+        return trace
+
+    try:
+        sys.settrace(trace)
+        call()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(None)
+    return left <= 0
+
+
 def main():
     """Run the tests of the program; returns its exit status."""
     result = TapResult()

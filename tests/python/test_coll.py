@@ -12,6 +12,7 @@ import time
 import types
 import unittest
 import warnings
+from unittest import mock
 
 import numpy as np
 import tap
@@ -510,6 +511,56 @@ class Mistakes(unittest.TestCase):
             self.assertTrue(any(one is array for lent in comm._lent.values() for one in lent))
             self.assertEqual(comm.all_reduce(array).tolist(), [1] * 4)
             self.assertEqual(comm._lent, {})
+
+    def test_a_signal_handler_may_abort_or_close_at_any_line_of_a_call(self):
+        for name in ("abort", "close"):
+            for lines in range(1, 1000):
+                comm, ended = coll.Communicator(0, 1, key=KEY), []
+
+                def call():
+                    try:
+                        called = (coll.Communicator._called,)
+                        ended.append(tap.interrupted(lines, called, getattr(comm, name), comm.counters))
+                    except weft.Error:
+                        ended.append(True)  # it is closed
+
+                thread = threading.Thread(target=call, daemon=True)
+                thread.start()
+                thread.join(10)
+                self.assertEqual(len(ended), 1, f"{name} at line {lines} ends")
+                comm.close()
+                if not ended[0]:
+                    break
+            self.assertGreater(lines, 3)
+
+    def test_close_ends_a_set_plan_of_another_thread(self):
+        comms = [coll.Communicator(rank, 2, key=KEY) for rank in range(2)]
+        addresses = [comm.address for comm in comms]
+        thread = threading.Thread(target=comms[1].join, args=(addresses,))
+        thread.start()
+        comms[0].join(addresses)
+        thread.join()
+        inside, said = threading.Event(), []
+
+        def set_plan(*arguments):
+            inside.set()
+            return self.library.weft_comm_plan_set(*arguments)
+
+        def plan():
+            try:
+                comms[0].set_plan(timeout=100)
+            except weft.Error as error:
+                said.append(str(error))
+
+        with self.replaced(weft_comm_plan_set=set_plan), mock.patch.object(coll, "CLOSE_S", 0.01):
+            thread = threading.Thread(target=plan)
+            thread.start()
+            inside.wait(60)
+            comms[0].close()
+            thread.join()
+        comms[1].close()
+        self.assertEqual(len(said), 1)
+        self.assertNotIn("has not", said[0])
 
     def test_close_waits_for_calls_of_other_threads(self):
         comms = [coll.Communicator(rank, 2, key=KEY) for rank in range(2)]
