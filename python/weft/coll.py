@@ -519,22 +519,24 @@ class Communicator:
         for name, field in fields.items():
             setattr(op, name, field)
         number = ffi.new("uint64_t *")  # of the operation; 0 until it has begun
+        own = [Work(self, None, value)]  # popped: an exception that is kept may keep this frame
         self._reap()
         while True:
             before = self._dropped.ended
             try:
                 self._call(lib.weft_comm_begin, op, number)
-                break
+                self._lent[number[0]] = lent
+                own[0]._number = number[0]
+                return own.pop()
             except AgainError:
                 if not self._reap_one(before):
                     raise
             except BaseException:  # of a signal, when it had begun
-                if number[0] != 0:
+                if number[0] != 0 and own:
                     self._lent[number[0]] = lent
+                    own[0]._number = None
                     self._dropped.add(number[0])
                 raise
-        self._lent[number[0]] = lent
-        return Work(self, number[0], value)
 
     # ---- the library ----
 

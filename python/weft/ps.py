@@ -532,23 +532,25 @@ class PS:
         how.bound_ppm, how.fill = ppm_of(bound), fill
         how.norm = -1.0 if norm is None else norm_of(norm)
         how.deadline_ns = 0 if deadline is None else max(1, ns_of(deadline, "deadline"))
+        own = [Op(self, 0, value)]  # popped: an exception that is kept may keep this frame
         while True:
             before = self._dropped.ended
             try:
                 self._call(function, self._pointer(), lists, len(pieces), how, handle)
-                break
+                self._lent[handle[0]] = pieces
+                own[0]._handle = handle[0]
+                return own.pop()
             except WaitTimeoutError:
                 pass  # a server is away, or no memory is free: continue, after handling Ctrl-C
             except AgainError:
                 if not self._reap_one(before):
                     raise
             except BaseException:  # of a signal, when it had begun
-                if handle[0] != 0:
+                if handle[0] != 0 and own:
                     self._lent[handle[0]] = pieces
+                    own[0]._handle = 0
                     self._dropped.add(handle[0])
                 raise
-        self._lent[handle[0]] = pieces
-        return Op(self, handle[0], value)
 
     def _alive(self):
         if self._ps is None:

@@ -1,5 +1,6 @@
 """weft.coll: ranks in threads of one process, over loopback. Prints TAP; run by tests/cli/python.sh."""
 
+import collections
 import contextlib
 import gc
 import os
@@ -511,6 +512,18 @@ class Mistakes(unittest.TestCase):
             self.assertTrue(any(one is array for lent in comm._lent.values() for one in lent))
             self.assertEqual(comm.all_reduce(array).tolist(), [1] * 4)
             self.assertEqual(comm._lent, {})
+
+    def test_ctrl_c_at_any_line_of_begin_loses_nothing(self):
+        array = np.ones(4, dtype=np.float32)
+        with coll.Communicator(0, 1, key=KEY, ops_max=1) as comm:
+            comm.join([comm.address])
+            for lines in range(1, 1000):
+                begin = coll.Communicator.begin, coll.Work.__init__
+                if not tap.interrupted(lines, begin, tap.ctrl_c, lambda: comm.all_reduce(array, wait=False).wait()):
+                    break
+                comm.all_reduce(array)
+                self.assertEqual((comm._lent, comm._dropped._numbers), ({}, collections.deque()), f"line {lines}")
+        self.assertGreater(lines, 10)
 
     def test_a_signal_handler_may_abort_or_close_at_any_line_of_a_call(self):
         for name in ("abort", "close"):

@@ -145,6 +145,17 @@ class PushAndPull(unittest.TestCase):
         np.testing.assert_array_equal(self.table.pull(ids), rows)
         self.assertEqual(self.ps._lent, {})
 
+    def test_ctrl_c_at_any_line_of_a_push_loses_nothing(self):
+        ids, rows = ids_of(5) + 78 * 10**6, np.ones((5, 4), dtype=np.float32)
+        begin = type(self.ps)._begin_lists, weft.ps.Op.__init__
+        for lines in range(1, 1000):
+            if not tap.interrupted(lines, begin, tap.ctrl_c, lambda: self.table.push_async(ids, rows).wait()):
+                break
+            self.ps.flush()
+            self.table.push(ids, rows)
+            self.assertEqual(self.ps._lent, {}, f"line {lines}")
+        self.assertGreater(lines, 10)
+
     def test_arrays_are_used_without_a_copy(self):
         ids = ids_of(10) + 3 * 10**6
         self.table.push(ids, np.ones((10, 4), dtype=np.float32))
