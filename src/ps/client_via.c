@@ -44,6 +44,10 @@ enum { ANSWER_TIMES = 4, UPLOAD_TIMES = 8 };
 /* Probes within via_timeout_ns. */
 enum { PROBES = 3 };
 
+/* Least time for COMMITTED. Closing the aggregator may lose pushes that it acknowledged on apply,
+ * so a slow shard is no reason to; an aggregator that is dead or frozen answers no probe. */
+static const uint64_t commit_patience_ns = 60 * WEFT_NS_PER_S;
+
 static const uint64_t retry_pause_ns = WEFT_NS_PER_S;
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -325,9 +329,12 @@ static uint64_t silent_at(const struct weft_ps_client *client, const struct ps_v
     if (via->sending > 0) {
         return silent_ns;
     }
-    const uint64_t patience_ns = weft_max_u64(
+    uint64_t patience_ns = weft_max_u64(
         client->config.via_timeout_ns,
         weft_max_u64(ANSWER_TIMES * via->answer_ns, UPLOAD_TIMES * via->upload_ns));
+    if (via->applied > 0) {
+        patience_ns = weft_max_u64(patience_ns, commit_patience_ns);
+    }
     return weft_min_u64(silent_ns, weft_time_add(via->replied_ns, patience_ns));
 }
 

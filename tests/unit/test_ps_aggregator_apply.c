@@ -200,6 +200,60 @@ static void the_shard_is_gone(void **state)
     close_applying(&b);
 }
 
+static uint64_t downs_of(const struct bench *b)
+{
+    uint64_t downs = 0;
+    for (uint32_t w = 0; w < b->c.workers; w++) {
+        downs += weft_ps_client_counters(b->c.client[w])->via_downs;
+    }
+    return downs;
+}
+
+/* The shard commits the sum five times the workers' timeout after the acknowledgement, and the
+ * aggregator replies to probes: nothing is lost. */
+static void a_slow_shard_is_waited_for(void **state)
+{
+    (void)state;
+    struct bench b;
+    open_applying(&b, 2, WEFT_TABLE_ASP);
+    const uint64_t downs = downs_of(&b);
+    push_all(&b);
+    b.c.net->held_until_ns[SHARD] = b.c.net->now_ns + 5 * WEFT_NS_PER_S;
+    for (uint32_t i = 0; i < 48; i++) {
+        b.c.net->now_ns += 100 * WEFT_NS_PER_MS;
+        bench_quiet(&b);
+    }
+    assert_int_equal(counters_of(&b)->aggregates_out, 1);
+    assert_int_equal(weft_ps_client_applied(b.c.client[0]), 1);
+    assert_int_equal(downs_of(&b), downs);
+    check_lost(&b, b.want, 0);
+    assert_int_equal(downs_of(&b), downs);
+    assert_int_equal(weft_ps_client_counters(b.c.client[0])->resumes, 0);
+    close_applying(&b);
+}
+
+/* A frozen aggregator, which replies to nothing, is closed after the timeout also while only
+ * COMMITTED is awaited. */
+static void a_frozen_aggregator_is_left(void **state)
+{
+    (void)state;
+    struct bench b;
+    float want[IDS][DIM];
+    open_applying(&b, 2, WEFT_TABLE_ASP);
+    const uint64_t downs = downs_of(&b);
+    memcpy(want, b.want, sizeof(want));
+    push_all(&b);
+    for (uint32_t i = 0; i < 40; i++) {
+        (void)cluster_step(&b.c);
+        cluster_poll(&b.c);
+        connect_all(&b);
+        b.c.net->now_ns += 50 * WEFT_NS_PER_MS;
+    }
+    assert_int_equal(downs_of(&b), downs + 2);
+    check_lost(&b, want, 1);
+    close_applying(&b);
+}
+
 /* A shard with a journal: the aggregator acknowledges on commit, and counts the refusal. */
 static void a_journal_refuses(void **state)
 {
@@ -396,6 +450,8 @@ int main(void)
         cmocka_unit_test(the_clock_follows_the_commit), cmocka_unit_test(a_death_loses_an_age),
         cmocka_unit_test(a_death_after_the_commit),     cmocka_unit_test(a_refused_sum),
         cmocka_unit_test(the_shard_is_gone),            cmocka_unit_test(a_journal_refuses),
+        cmocka_unit_test(a_slow_shard_is_waited_for),
+        cmocka_unit_test(a_frozen_aggregator_is_left),
         cmocka_unit_test(lost_or_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
