@@ -58,8 +58,7 @@ uint32_t weft_ps_client_applied(const struct weft_ps_client *client)
 bool weft_ps_applied_allowed(const struct weft_ps_client *client, uint16_t table, uint32_t shard)
 {
     const struct ps_link *link = &client->links[(size_t)table * client->config.shards + shard];
-    return (link->can & WEFT_RPC_CAN_ON_APPLY) != 0 && !ps_log_on(client) &&
-           client->updates == NULL;
+    return (link->can & WEFT_RPC_CAN_ON_APPLY) != 0 && !ps_log_on(client);
 }
 
 void weft_ps_applied_expect(struct weft_ps_client *client, uint32_t index)

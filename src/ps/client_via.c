@@ -298,7 +298,9 @@ void weft_ps_via_table_event(struct weft_ps_client *client, const struct weft_ms
         link->state = good ? VIA_LINK_OPEN : VIA_LINK_REFUSED;
         link->pulls = good ? reply.rows : 0;
         link->takes_clocks = good && (reply.can & WEFT_AGGREGATE_CAN_CLOCK) != 0;
-        link->applies = good && (reply.can & WEFT_RPC_CAN_ON_APPLY) != 0;
+        /* Pushes that a scheduler assigns to sums are acknowledged on commit. */
+        link->applies =
+            good && client->updates == NULL && (reply.can & WEFT_RPC_CAN_ON_APPLY) != 0;
     }
 }
 

@@ -277,6 +277,31 @@ static void a_journal_refuses(void **state)
     journal = NULL;
 }
 
+/* In a job with a scheduler no worker refuses, and pushes are acknowledged on commit. */
+static void a_scheduler_is_no_refusal(void **state)
+{
+    (void)state;
+    struct bench b;
+    has_scheduler = true;
+    open_applying(&b, 2, WEFT_TABLE_ASP);
+    assert_int_equal(counters_of(&b)->on_apply_refused, 0);
+    push(&b, 0, 0);
+    push(&b, 1, 0);
+    end_clock(&b);
+    grant(&b, 0, 5, 2);
+    bench_quiet(&b);
+    assert_int_equal(counters_of(&b)->pushes_in, 1);
+    assert_false(weft_ps_op_done(b.c.client[0], b.workers[0].op[0], NULL));
+    grant(&b, 1, 5, 2);
+    (void)update_over(&b, 0);
+    (void)update_over(&b, 1);
+    check_lost(&b, b.want, 0);
+    assert_int_equal(counters_of(&b)->pushes_applied, 0);
+    assert_int_equal(counters_of(&b)->pushes_absorbed, 2);
+    close_applying(&b);
+    has_scheduler = false;
+}
+
 /* ---- random jobs ----------------------------------------------------------------------------- */
 
 enum { SEEDS = 100, MARKS = 1000, MARKS_MAX = 200, FAULTS_MAX = 8, SHARED = 7 };
@@ -452,6 +477,7 @@ int main(void)
         cmocka_unit_test(the_shard_is_gone),            cmocka_unit_test(a_journal_refuses),
         cmocka_unit_test(a_slow_shard_is_waited_for),
         cmocka_unit_test(a_frozen_aggregator_is_left),
+        cmocka_unit_test(a_scheduler_is_no_refusal),
         cmocka_unit_test(lost_or_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
