@@ -348,7 +348,8 @@ void weft_agg_unbind(struct weft_aggregator *agg, uint32_t rank)
         (void)!agg->msgr.ops->cancel(agg->msgr.self, worker->table_expect);
         worker->table_posted = false;
     }
-    worker->table_stale = worker->table_busy;
+    worker->table_stale = worker->table_busy &= !worker->table_due;
+    worker->table_due = false;
     weft_agg_pulls_unbind(agg, rank);
     if (agg_is_child(agg, rank)) {
         weft_agg_child_unbind(agg, rank);
@@ -539,6 +540,27 @@ static uint32_t age_ms(const struct weft_aggregator *agg)
                                   UINT32_MAX);
 }
 
+static void table_answer_send(struct weft_aggregator *agg, uint32_t rank, uint64_t now_ns)
+{
+    struct agg_worker *worker = &agg->workers[rank];
+    const struct weft_msg_send send = {
+        .peer = worker->peer,
+        .base = worker->table_answer,
+        .total = 1,
+        .elem_bytes = WEFT_RPC_REPLY_BYTES,
+        .priority = WEFT_RPC_PRIORITY,
+        .critical = 1,
+        .tag = worker->table_tag,
+        .deadline_ns = WEFT_NEVER,
+        .user = AGG_USER_TABLE | rank,
+    };
+    uint64_t seq;
+    const weft_status status = agg->msgr.ops->send(agg->msgr.self, &send, now_ns, &seq);
+    worker->table_due = status == WEFT_AGAIN;
+    worker->table_busy = status == WEFT_AGAIN || status == WEFT_OK;
+    table_post(agg, rank);
+}
+
 static void table_received(struct weft_aggregator *agg, uint32_t rank,
                            const struct weft_msg_event *event, uint64_t now_ns)
 {
@@ -574,25 +596,9 @@ static void table_received(struct weft_aggregator *agg, uint32_t rank,
         .clock = status == WEFT_RPC_OK ? age_ms(agg) : 0,
         .rows = status == WEFT_RPC_OK ? pulls : 0};
     weft_rpc_reply_pack(&reply, worker->table_answer);
-    const struct weft_msg_send send = {
-        .peer = worker->peer,
-        .base = worker->table_answer,
-        .total = 1,
-        .elem_bytes = WEFT_RPC_REPLY_BYTES,
-        .priority = WEFT_RPC_PRIORITY,
-        .critical = 1,
-        .tag = weft_rpc_tag_pack((struct weft_rpc_tag){.op = WEFT_RPC_TABLE | WEFT_RPC_REPLY_FLAG,
-                                                       .table = tag.table,
-                                                       .number = request.rpc_id}),
-        .deadline_ns = WEFT_NEVER,
-        .user = AGG_USER_TABLE | rank,
-    };
-    uint64_t seq;
-    if (agg->msgr.ops->send(agg->msgr.self, &send, now_ns, &seq) != WEFT_OK) {
-        /* Without a reply the request goes direct. */
-        worker->table_busy = false;
-        table_post(agg, rank);
-    }
+    worker->table_tag = weft_rpc_tag_pack((struct weft_rpc_tag){
+        .op = WEFT_RPC_TABLE | WEFT_RPC_REPLY_FLAG, .table = tag.table, .number = request.rpc_id});
+    table_answer_send(agg, rank, now_ns);
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -674,6 +680,11 @@ void weft_aggregator_progress(struct weft_aggregator *agg, uint64_t now_ns)
         agg->lacks = false;
         for (uint32_t rank = 0; rank < agg->ranks_max; rank++) {
             post_all(agg, rank);
+        }
+    }
+    for (uint32_t rank = 0; rank < agg->ranks_max; rank++) {
+        if (agg->workers[rank].table_due) {
+            table_answer_send(agg, rank, now_ns);
         }
     }
     weft_agg_parent_progress(agg, now_ns);

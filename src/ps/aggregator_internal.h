@@ -115,9 +115,11 @@ struct agg_worker {
     bool table_posted;
     bool table_stale; /* the TABLE in progress belongs to an earlier connection */
     bool table_busy;  /* a TABLE is arriving, or its reply is being sent */
+    bool table_due;   /* busy, and the transport has not accepted the reply yet */
     weft_expect_id table_expect;
     uint8_t table_request[AGG_CHILD_TABLE_BYTES];
     uint8_t table_answer[WEFT_RPC_REPLY_BYTES];
+    uint64_t table_tag; /* of the reply */
     uint64_t below[AGG_BELOW_WORDS]; /* child: bitmap of aggregators below it, from its last
                                       * TABLE */
     uint64_t used_ns;                /* child: time of its last request */

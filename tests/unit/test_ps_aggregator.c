@@ -641,6 +641,36 @@ static void slow_sums_are_waited_for(void **state)
     slow_close(&b);
 }
 
+/* The transport of the aggregator has no room for replies to TABLE: they are sent later. */
+static void table_replies_are_retried(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_open(&b, 2, WEFT_TABLE_ASP, 7);
+    box_kill(&b, &b.box[0]);
+    bench_quiet(&b);
+    box_start(&b, &b.box[0]);
+    const uint32_t room = b.c.net->msgs_max;
+    for (uint32_t i = 0; i < 50; i++) {
+        b.c.net->msgs_max = room;
+        (void)cluster_step(&b.c);
+        b.c.net->msgs_max = 0;
+        box_poll(&b);
+        cluster_poll(&b.c);
+        connect_all(&b);
+    }
+    assert_int_equal(weft_ps_client_vias_open(b.c.client[0]), 0);
+    b.c.net->msgs_max = room;
+    bench_quiet(&b);
+    for (uint32_t w = 0; w < 2; w++) {
+        assert_int_equal(weft_ps_client_vias_open(b.c.client[w]), 1);
+        push(&b, w, 0);
+    }
+    wait_all(&b);
+    check_sums(&b);
+    bench_close(&b);
+}
+
 /* By default an aggregator takes the push of the default mlp of `weft train` with the data set
  * Adult, and the longest push of a program (ROWS_PER_RPC_MAX rows of 64 floats, as many bytes of
  * longer ones). */
@@ -1406,6 +1436,7 @@ int main(void)
         cmocka_unit_test(granted_sums),
         cmocka_unit_test(slow_members_make_one_sum),
         cmocka_unit_test(slow_sums_are_waited_for),
+        cmocka_unit_test(table_replies_are_retried),
         cmocka_unit_test(long_pushes_fit),
         cmocka_unit_test(too_long_for_a_sum),
         cmocka_unit_test(sums_of_several_clocks),
