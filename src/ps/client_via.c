@@ -38,7 +38,9 @@
 
 /* An aggregator replies after its shard has, which depends on the network and on the other members
  * of a sum. So it has at least the first multiple of its recent reply time, and the second of the
- * time in which a push was sent to it: the others send as much, and then the aggregator does. */
+ * time in which a push was sent to it: the others send as much, and then the aggregator does. Of
+ * that time it has two more than members of a sum: it waits for the members one after the other,
+ * and once more for one that is missing (flush_at in aggregator_group.c). */
 enum { ANSWER_TIMES = 4, UPLOAD_TIMES = 8 };
 
 /* Probes within via_timeout_ns. */
@@ -333,7 +335,8 @@ static uint64_t silent_at(const struct weft_ps_client *client, const struct ps_v
     }
     uint64_t patience_ns = weft_max_u64(
         client->config.via_timeout_ns,
-        weft_max_u64(ANSWER_TIMES * via->answer_ns, UPLOAD_TIMES * via->upload_ns));
+        weft_max_u64(ANSWER_TIMES * via->answer_ns,
+                     weft_max_u64(UPLOAD_TIMES, via->members + 2) * via->upload_ns));
     if (via->applied > 0) {
         patience_ns = weft_max_u64(patience_ns, commit_patience_ns);
     }
@@ -526,6 +529,10 @@ void weft_ps_via_went(struct weft_ps_client *client, struct ps_part *part, uint6
     via->flying++;
     via->sending++;
     via->pulls += part->via_pull;
+    const uint32_t sum = part->kind == WEFT_RPC_PUSH ? weft_ps_update_sum(client, part) : 0;
+    if (sum > 0) {
+        via->members = (uint32_t)weft_max_u64(via->members, weft_aggregate_sum_members(sum));
+    }
     client->applied_asked += part->on_apply;
     part->via_sending = true;
     part->via_sent_ns = now_ns;

@@ -55,6 +55,7 @@ struct ps_via {
     weft_expect_id commits_expect;
     uint32_t pulls;    /* of these, pulls */
     uint32_t sending;  /* parts whose memory the transport owns */
+    uint32_t members;  /* most members of a sum of a push since it was idle; 0 = no scheduler */
     uint64_t heard_ns; /* with requests outstanding: time of the last reply, to a probe too, or of
                         * the first request since it was idle */
     uint64_t replied_ns; /* the same without probes */
@@ -74,6 +75,7 @@ static inline void ps_via_begun(struct ps_via *via, uint64_t now_ns)
 {
     if (via->flying + via->sending == 0) {
         via->heard_ns = via->replied_ns = via->probe_ns = now_ns;
+        via->members = 0;
     }
 }
 

@@ -552,17 +552,22 @@ static void slow_step(struct bench *b, bool is_frozen)
 static void push_all(struct bench *b, uint32_t w);
 
 /* Grant a push of all rows, and wait until it has arrived at the aggregator. */
-static void push_slowly(struct bench *b, uint32_t w, uint32_t group)
+static void push_slowly_of(struct bench *b, uint32_t w, uint32_t group, uint32_t members)
 {
     const struct weft_aggregator_counters *counters = weft_aggregator_counters(b->box[0].agg);
     const uint64_t before = counters->pushes_in;
     push_all(b, w);
     assert_int_equal(weft_ps_clock(b->c.client[w], 0, b->c.net->now_ns), WEFT_OK);
-    grant(b, w, group, 2);
+    grant(b, w, group, members);
     for (uint32_t steps = 0; counters->pushes_in == before; steps++) {
         assert_true(steps < 1000);
         slow_step(b, false);
     }
+}
+
+static void push_slowly(struct bench *b, uint32_t w, uint32_t group)
+{
+    push_slowly_of(b, w, group, 2);
 }
 
 static void slow_open(struct bench *b, uint64_t timeout_ns, uint64_t sum_age_ns)
@@ -635,6 +640,28 @@ static void slow_sums_are_waited_for(void **state)
         slow_step(&b, true);
         assert_true(b.c.net->now_ns - frozen_ns < 1500 * WEFT_NS_PER_MS);
     }
+    (void)update_over(&b, 0);
+    wait_op(&b, 0, 0);
+    assert_int_equal(first->via_direct, 1);
+    slow_close(&b);
+}
+
+/* With more members a sum may wait longer: as if they arrived one after the other. */
+static void large_sums_are_waited_for(void **state)
+{
+    (void)state;
+    enum { MEMBERS = 32 };
+    struct bench b;
+    slow_open(&b, WEFT_NS_PER_S, 100 * WEFT_NS_PER_S);
+    const struct weft_ps_client_counters *first = weft_ps_client_counters(b.c.client[0]);
+    const uint64_t downs = first->via_downs, begun_ns = b.c.net->now_ns;
+    push_slowly_of(&b, 0, 5, MEMBERS);
+    const uint64_t upload_ns = b.c.net->now_ns - begun_ns;
+    while (b.c.net->now_ns - begun_ns < MEMBERS / 2 * upload_ns) {
+        slow_step(&b, false);
+    }
+    assert_int_equal(first->via_downs, downs);
+    box_kill(&b, &b.box[0]);
     (void)update_over(&b, 0);
     wait_op(&b, 0, 0);
     assert_int_equal(first->via_direct, 1);
@@ -1436,6 +1463,7 @@ int main(void)
         cmocka_unit_test(granted_sums),
         cmocka_unit_test(slow_members_make_one_sum),
         cmocka_unit_test(slow_sums_are_waited_for),
+        cmocka_unit_test(large_sums_are_waited_for),
         cmocka_unit_test(table_replies_are_retried),
         cmocka_unit_test(long_pushes_fit),
         cmocka_unit_test(too_long_for_a_sum),
