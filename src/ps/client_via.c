@@ -366,7 +366,8 @@ void weft_ps_via_progress(struct weft_ps_client *client, uint64_t now_ns)
                 link->state = VIA_LINK_NONE;
             }
             if (link->state == VIA_LINK_NONE && !link->sending && !link->expected &&
-                table_good(client, (uint16_t)t, s)) {
+                table_good(client, (uint16_t)t, s) &&
+                !ps_link_of(client, (uint16_t)t, s)->resuming) { /* else `can` is out of date */
                 table_ask(client, v, (uint16_t)t, now_ns);
             }
         }

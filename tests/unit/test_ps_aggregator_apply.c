@@ -277,6 +277,39 @@ static void a_journal_refuses(void **state)
     journal = NULL;
 }
 
+/* A shard without a journal is replaced by one with a journal: the new one counts. */
+static void a_journal_that_comes_later(void **state)
+{
+    (void)state;
+    struct bench b;
+    open_applying(&b, 2, WEFT_TABLE_ASP);
+    fake_kill(b.c.net, SHARD);
+    cluster_poll(&b.c);
+    box_poll(&b);
+    cluster_shard_free(&b.c, SHARD);
+    fake_revive(b.c.net, SHARD);
+    b.c.net->nodes[SHARD].incarnation += 1000;
+    journal = calloc(1, JOURNAL_BYTES);
+    assert_non_null(journal);
+    const struct weft_shard_journal_config in = {
+        .memory = journal, .bytes = JOURNAL_BYTES, .bytes_max = JOURNAL_BYTES, .lineage = 1};
+    b.cluster.shard.checkpoints = true;
+    b.c.shard[SHARD] = cluster_shard_new(&b.c, &b.cluster, SHARD);
+    assert_int_equal(weft_shard_journal_init(b.c.shard[SHARD], &in), WEFT_OK);
+    bench_quiet(&b);
+    assert_int_equal(weft_ps_client_vias_open(b.c.client[0]), 1);
+    assert_int_equal(counters_of(&b)->on_apply_refused, 2);
+    push(&b, 0, 0);
+    bench_quiet(&b);
+    assert_false(weft_ps_op_done(b.c.client[0], b.workers[0].op[0], NULL));
+    wait_all(&b);
+    check_sums(&b);
+    assert_int_equal(counters_of(&b)->pushes_applied, 0);
+    close_applying(&b);
+    free(journal);
+    journal = NULL;
+}
+
 /* In a job with a scheduler no worker refuses, and pushes are acknowledged on commit. */
 static void a_scheduler_is_no_refusal(void **state)
 {
@@ -477,6 +510,7 @@ int main(void)
         cmocka_unit_test(the_shard_is_gone),            cmocka_unit_test(a_journal_refuses),
         cmocka_unit_test(a_slow_shard_is_waited_for),
         cmocka_unit_test(a_frozen_aggregator_is_left),
+        cmocka_unit_test(a_journal_that_comes_later),
         cmocka_unit_test(a_scheduler_is_no_refusal),
         cmocka_unit_test(lost_or_once),
     };
