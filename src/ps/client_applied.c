@@ -282,13 +282,14 @@ static void fence_begin(struct weft_ps_client *client, uint32_t shard)
     }
 }
 
-/* True: the shard has no open push and no CLOCK of this link, so its reply is up to date. */
+/* True: the shard has no open push and no CLOCK of this link, so its reply is up to date. A push
+ * whose LIST is in flight will be sent, and counts as finished until it is queued. */
 static bool is_quiet(const struct weft_ps_client *client, uint16_t table, uint32_t shard)
 {
     for (uint32_t i = 0; i < client->parts_total; i++) {
         const struct ps_part *part = &client->parts[i];
         if (part->state == PART_FLYING && part->kind == WEFT_RPC_PUSH && part->table == table &&
-            part->shard == shard && !part->request_closed) {
+            part->shard == shard && (!part->request_closed || part->message == MESSAGE_LIST)) {
             return false;
         }
     }

@@ -6,10 +6,10 @@
 /* ---- helpers --------------------------------------------------------------------------------- */
 
 /* Sums are sent after 100 ms, and workers use the aggregator. */
-static void open_applying(struct bench *b, uint32_t workers, uint8_t mode)
+static void open_applying_by(struct bench *b, uint32_t workers, uint8_t mode, uint64_t seed)
 {
     via_timeout_ns = WEFT_NS_PER_S;
-    bench_open(b, workers, mode, 11);
+    bench_open(b, workers, mode, seed);
     struct weft_aggregator_config *config = &b->box[0].config;
     config->push_bytes_max = 4096;
     config->push_slots = 2;
@@ -26,6 +26,11 @@ static void open_applying(struct bench *b, uint32_t workers, uint8_t mode)
     for (uint32_t w = 0; w < workers; w++) {
         assert_int_equal(weft_ps_client_vias_open(b->c.client[w]), 1);
     }
+}
+
+static void open_applying(struct bench *b, uint32_t workers, uint8_t mode)
+{
+    open_applying_by(b, workers, mode, 11);
 }
 
 static void close_applying(struct bench *b)
@@ -310,6 +315,73 @@ static void a_journal_that_comes_later(void **state)
     journal = NULL;
 }
 
+/* Start a push of the rows that pull_start pulls. */
+static void push_pulled(struct bench *b, uint32_t w, const struct pull *pull, uint32_t i)
+{
+    float rows[PULL_IDS][DIM];
+    for (uint32_t r = 0; r < pull->n; r++) {
+        for (uint32_t k = 0; k < DIM; k++) {
+            rows[r][k] = (float)(1 + k);
+            b->want[pull->ids[r]][k] += rows[r][k];
+        }
+    }
+    assert_int_equal(weft_ps_push(b->c.client[w], 0, pull->ids, &rows[0][0], pull->n, 0,
+                                  b->c.net->now_ns, &b->workers[w].op[i]),
+                     WEFT_OK);
+    b->workers[w].busy[i] = true;
+}
+
+/* The reply to LIST in the network, or NULL. */
+static struct fake_message *list_reply(struct bench *b)
+{
+    struct fake_message *found = NULL;
+    for (uint32_t i = 0; i < FAKE_MESSAGES; i++) {
+        struct fake_message *m = &b->c.net->messages[i];
+        const bool is_reply = m->send.tag >> 56 == (WEFT_RPC_LIST | WEFT_RPC_REPLY_FLAG);
+        found = m->live && m->from == SHARD && is_reply ? m : found;
+    }
+    return found;
+}
+
+/* The aggregator dies while the shard's reply to the list of another push is on its way. That push
+ * is sent after the reply, so it is not lost. */
+static void a_death_before_the_reply_to_a_list(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct pull pull;
+    struct fake_message *reply;
+    float want[IDS][DIM];
+    open_applying_by(&b, 1, WEFT_TABLE_ASP, 4); /* with lists */
+    const struct weft_ps_client_counters *counters = weft_ps_client_counters(b.c.client[0]);
+    box_kill(&b, &b.box[0]);
+    bench_quiet(&b);
+    pull_start(&b, 0, &pull, 0);
+    pull_check(&b, 0, &pull);
+    assert_int_equal(counters->lists_stored, 1);
+    b.c.net->held_until_ns[1] = b.c.net->now_ns + WEFT_NS_PER_S;
+    push_pulled(&b, 0, &pull, 1);
+    bench_quiet(&b);
+    fake_break(b.c.net, SHARD, 1);
+    b.c.net->held_until_ns[1] = 0;
+    while ((reply = list_reply(&b)) == NULL) {
+        bench_step(&b);
+    }
+    reply->held = true;
+    box_start(&b, &b.box[0]);
+    bench_quiet(&b);
+    memcpy(want, b.want, sizeof(want));
+    push(&b, 0, 0);
+    wait_op(&b, 0, 0);
+    assert_int_equal(weft_ps_client_applied(b.c.client[0]), 1);
+    box_kill(&b, &b.box[0]);
+    bench_quiet(&b);
+    assert_true(reply->live && reply->held);
+    reply->held = false;
+    check_lost(&b, want, 1);
+    close_applying(&b);
+}
+
 /* In a job with a scheduler no worker refuses, and pushes are acknowledged on commit. */
 static void a_scheduler_is_no_refusal(void **state)
 {
@@ -511,6 +583,7 @@ int main(void)
         cmocka_unit_test(a_slow_shard_is_waited_for),
         cmocka_unit_test(a_frozen_aggregator_is_left),
         cmocka_unit_test(a_journal_that_comes_later),
+        cmocka_unit_test(a_death_before_the_reply_to_a_list),
         cmocka_unit_test(a_scheduler_is_no_refusal),
         cmocka_unit_test(lost_or_once),
     };
