@@ -279,7 +279,9 @@ static weft_status start(struct verb *verb, struct weft_error *error)
     verb->each.aggregator.age_ns = verb->age_us * WEFT_NS_PER_US;
     verb->each.aggregator.on_apply = verb->acknowledge == ON_APPLY;
     if (verb->cut_through > 1) { /* each piece of a sum is a group */
-        verb->each.aggregator.groups_max *= verb->cut_through;
+        verb->each.aggregator.groups_max = (uint32_t)weft_min_u64(
+            (uint64_t)verb->each.aggregator.groups_max * verb->cut_through,
+            WEFT_AGGREGATOR_GROUPS_MAX);
     }
     verb->each.aggregator.cache_bytes = (uint64_t)verb->cache_mib << 20;
     verb->each.aggregator.pull_age_ns = verb->pull_age_us * WEFT_NS_PER_US;
@@ -658,8 +660,8 @@ int weft_cli_aggregate(int argc, char **argv)
          WEFT_OPTION_CHOICE, .value = &verb.acknowledge, .choices = acknowledgements},
         {"cut-through", "N",
          "workers have this option, and cut updates into up to N pieces: room for\n"
-         "4 sums of N pieces, up to 20 MiB of virtual memory for each piece and\n"
-         "shard, mostly not used. 0 and 1 = they do not",
+         "16 sums of N pieces, at most 128 pieces, with up to 20 MiB of virtual\n"
+         "memory for each piece and shard, mostly not used. 0 and 1 = they do not",
          WEFT_OPTION_U32, .value = &verb.cut_through, .max = WEFT_PS_PIECES_MAX},
         {"flush-count", "N", "send a sum with N pushes; 0 = when it has a push of every worker",
          WEFT_OPTION_U32, .value = &aggregator->count_max, .max = 256},

@@ -18,7 +18,7 @@ void weft_aggregator_config_default(struct weft_aggregator_config *config_p)
         .tables_max = 4,
         .push_slots = 4,
         .push_bytes_max = WEFT_AGGREGATE_BYTES_MAX,
-        .groups_max = 4,
+        .groups_max = 16,
         .age_ns = 2 * WEFT_NS_PER_MS,
         .sum_age_ns = 300 * WEFT_NS_PER_MS,
         .pull_slots = 4,

@@ -154,7 +154,7 @@ struct weft_aggregator_gauges {
     bool shard_up;
 };
 
-/* Defaults: 16 workers, 4 tables, 4 push slots of 8 MiB each, 4 groups, sums sent after 2 ms (300
+/* Defaults: 16 workers, 4 tables, 4 push slots of 8 MiB each, 16 groups, sums sent after 2 ms (300
  * ms if a scheduler assigned them); 4 pull slots of 16,384 rows each, a cache of 64 MiB whose rows
  * are used for 2 ms in ASP, and at most 500 ms of waiting for the shard. */
 void weft_aggregator_config_default(struct weft_aggregator_config *config_p);

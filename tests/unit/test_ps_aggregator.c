@@ -986,6 +986,38 @@ static void pieces_are_forwarded_early(void **state)
     cut_close(&b);
 }
 
+/* By default the sums of an update of 8 parts, of which each has a sum of its own, stay open until
+ * the second member arrives. */
+static void many_sums_are_open(void **state)
+{
+    (void)state;
+    enum { MANY = 8 };
+    struct bench b;
+    struct weft_aggregator_config config;
+    weft_aggregator_config_default(&config);
+    cut_open_into(&b, 7, MANY);
+    b.box[0].config.groups_max = config.groups_max;
+    box_again(&b, &b.box[0]);
+    b.c.net->now_ns += 2 * WEFT_NS_PER_S; /* the pause before workers reconnect */
+    bench_quiet(&b);
+    push_all(&b, 0);
+    push_all(&b, 1);
+    end_clock(&b);
+    grant(&b, 0, 5, 2);
+    bench_quiet(&b);
+    const struct weft_aggregator_counters *counters = weft_aggregator_counters(b.box[0].agg);
+    assert_int_equal(counters->pushes_in, MANY);
+    assert_int_equal(counters->aggregates_out, 0);
+    grant(&b, 1, 5, 2);
+    (void)update_over(&b, 0);
+    (void)update_over(&b, 1);
+    wait_all(&b);
+    check_sums(&b);
+    assert_int_equal(counters->flushed_complete, MANY);
+    assert_int_equal(counters->aggregates_out, MANY);
+    cut_close(&b);
+}
+
 /* Without an aggregator an update is not cut. An aggregator has room for 4 sums of 32 pieces. */
 static void not_cut_without_an_aggregator(void **state)
 {
@@ -1470,6 +1502,7 @@ int main(void)
         cmocka_unit_test(sums_of_several_clocks),
         cmocka_unit_test(each_member_has_its_weight),
         cmocka_unit_test(pieces_are_forwarded_early),
+        cmocka_unit_test(many_sums_are_open),
         cmocka_unit_test(not_cut_without_an_aggregator),
         cmocka_unit_test(pieces_count_once),
         cmocka_unit_test(each_part_has_a_sum),
