@@ -1,5 +1,5 @@
-/* Numbers of random cases. AddressSanitizer makes a program several times slower, and its build runs
- * the same seeds as the release build: a quarter of them. */
+/* Numbers of random cases. AddressSanitizer makes a program several times slower, so its build runs
+ * a quarter of the seeds of the release build. */
 #ifndef WEFT_TESTS_FEWER_H
 #define WEFT_TESTS_FEWER_H
 
