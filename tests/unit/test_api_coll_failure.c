@@ -142,11 +142,12 @@ static void who_has_left_is_not_waited_for(void **state)
     (void)state;
     struct weft_comm_config config = job_config(2);
     struct weft_comm *comm[2];
-    const char *addresses[2];
+    char text[2][64]; /* addresses remain valid when a communicator is closed */
+    const char *addresses[2] = {text[0], text[1]};
     for (uint32_t r = 0; r < 2; r++) {
         config.rank = r;
         assert_int_equal(weft_comm_open(&config, &comm[r]), WEFT_OK);
-        addresses[r] = weft_comm_address(comm[r]);
+        (void)snprintf(text[r], sizeof(text[r]), "%s", weft_comm_address(comm[r]));
     }
     weft_status first = weft_comm_join(comm[1], addresses, 1);
     assert_true(first == WEFT_TIMEOUT || first == WEFT_OK);
