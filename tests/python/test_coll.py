@@ -397,7 +397,7 @@ class Replaced:
         self.__dict__.update(functions)
 
     def __getattr__(self, name):
-        return getattr(Mistakes.library, name)
+        return getattr(Mistakes.native, name)
 
 
 class Mistakes(unittest.TestCase):
@@ -504,7 +504,7 @@ class Mistakes(unittest.TestCase):
             comm.join([comm.address])
 
             def begin(*arguments):
-                self.library.weft_comm_begin(*arguments)
+                self.native.weft_comm_begin(*arguments)
                 raise KeyboardInterrupt
 
             with self.replaced(weft_comm_begin=begin), self.assertRaises(KeyboardInterrupt):
@@ -557,7 +557,7 @@ class Mistakes(unittest.TestCase):
 
         def set_plan(*arguments):
             inside.set()
-            return self.library.weft_comm_plan_set(*arguments)
+            return self.native.weft_comm_plan_set(*arguments)
 
         def plan():
             try:
@@ -589,7 +589,7 @@ class Mistakes(unittest.TestCase):
                 inside.append(1)
             waits.set()
             try:
-                return self.library.weft_comm_wait(*arguments)
+                return self.native.weft_comm_wait(*arguments)
             finally:
                 with lock:
                     inside.pop()
@@ -598,7 +598,7 @@ class Mistakes(unittest.TestCase):
             said.append(len(inside))
             while inside:
                 time.sleep(0.001)
-            self.library.weft_comm_close(comm)
+            self.native.weft_comm_close(comm)
 
         def barrier():
             try:
@@ -615,7 +615,7 @@ class Mistakes(unittest.TestCase):
         comms[1].close()
         self.assertEqual(sorted(map(str, said)), ["0", "this communicator is closed"])
 
-    library = coll.lib
+    native = coll.lib
 
     @contextlib.contextmanager
     def replaced(self, **functions):
@@ -624,7 +624,7 @@ class Mistakes(unittest.TestCase):
         try:
             yield
         finally:
-            coll.lib = self.library
+            coll.lib = self.native
 
     def test_ctrl_c_ends_a_wait_for_what_was_dropped(self):
         comms = [coll.Communicator(rank, 2, key=KEY, ops_max=2) for rank in range(2)]
